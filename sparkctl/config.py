@@ -18,10 +18,14 @@ from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, read_yaml, resolve_scalar
 
 NODE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_HOST = re.compile(r"[A-Za-z0-9:_\[][^\s@/]{0,252}")  # a name, an alias or an address; never something like a flag
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
-_AD_HOC = re.compile(r"(?P<user>[^@\s]+)@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:@\s]+)(?::(?P<port>[0-9]{1,5}))?")
-_INTERFACE = re.compile(r"[^\s/]{1,15}")
+_HOST_PATTERN = re.compile(
+    r"[A-Za-z0-9:_\[][^\s@/]{0,252}"
+)  # a name, an alias or an address; never something like a flag
+_USER_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
+_USER_AT_HOST_PATTERN = re.compile(
+    r"(?P<user>[^@\s]+)@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:@\s]+)(?::(?P<port>[0-9]{1,5}))?"
+)
+_INTERFACE_PATTERN = re.compile(r"[^\s/]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,12 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
         return Config(())
     root = read_yaml(path).root
     faults: list[FileIssue] = []
-    nodes = _nodes(root, faults)
-    keys = _keys(root, faults)
-    readonly = _readonly(root, faults)
+    nodes = _parse_nodes(root, faults)
+    keys = _parse_keymap(root, faults)
+    readonly = _parse_readonly(root, faults)
     if faults:
         raise InvalidFile(faults)
-    return Config(nodes, path, _warnings(path), keys, readonly)
+    return Config(nodes, path, _list_permission_warnings(path), keys, readonly)
 
 
 def _is_missing(path: Path) -> bool:
@@ -74,7 +78,7 @@ def find_node(config: Config, text: str) -> Node:
         if node.name == text:
             return node
     if "@" in text:
-        return _ad_hoc(text)
+        return _parse_user_at_host(text)
     if text == LOCAL_HOST:
         return Node(name=NodeName(LOCAL_HOST), host=LOCAL_HOST)
     from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
@@ -97,13 +101,13 @@ def parse_node_address(text: str) -> Node:
     Raises `InvalidInput` for what cannot be an address.
     """
     if "@" in text:
-        return _ad_hoc(text)
-    match = _AD_HOC.fullmatch(f"user@{text}")
-    if match is None or not _HOST.fullmatch(match["host"]):
+        return _parse_user_at_host(text)
+    match = _USER_AT_HOST_PATTERN.fullmatch(f"user@{text}")
+    if match is None or not _HOST_PATTERN.fullmatch(match["host"]):
         raise InvalidInput(
             f"{quote_source(text)} is not a host, an SSH alias or user@host", hint="milo@spark-2a60.local"
         )
-    return replace(_ad_hoc(f"user@{text}"), name=NodeName(match["host"]), user=None)
+    return replace(_parse_user_at_host(f"user@{text}"), name=NodeName(match["host"]), user=None)
 
 
 def get_only_node(config: Config) -> Node:
@@ -118,9 +122,9 @@ def get_only_node(config: Config) -> Node:
     return config.nodes[0]
 
 
-def _ad_hoc(text: str) -> Node:
-    match = _AD_HOC.fullmatch(text)
-    if match is None or not _USER.fullmatch(match["user"]) or not _HOST.fullmatch(match["host"]):
+def _parse_user_at_host(text: str) -> Node:
+    match = _USER_AT_HOST_PATTERN.fullmatch(text)
+    if match is None or not _USER_PATTERN.fullmatch(match["user"]) or not _HOST_PATTERN.fullmatch(match["host"]):
         raise InvalidInput(
             f"{quote_source(text)} is not user@host or user@host:port", hint="--node milo@spark-2a60.local:22"
         )
@@ -133,8 +137,8 @@ def _ad_hoc(text: str) -> Node:
 # --- the check: one rule per key, every fault noted ---------------------------------------------------------------
 
 
-def _text(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[YamlValue], str]:
-    def rule(item: YamlValue) -> str:
+def _make_text_rule(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[YamlValue], str]:
+    def check_text(item: YamlValue) -> str:
         text = item.raw
         if text is None or isinstance(item.value, bool) or not text.strip():
             raise ValueError(f"must be {what}")
@@ -142,60 +146,64 @@ def _text(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[YamlVa
             raise ValueError(f"{quote_source(text)} is not {what}")
         return text
 
-    return rule
+    return check_text
 
 
-def _port(item: YamlValue) -> int:
+def _parse_port(item: YamlValue) -> int:
     if isinstance(item.value, bool) or not isinstance(item.value, int):
-        raise ValueError(f"must be a whole number, not {_seen(item)}")
+        raise ValueError(f"must be a whole number, not {_describe_value(item)}")
     if not 1 <= item.value <= 65535:
         raise ValueError(f"{item.value} is not a port; ports are 1 to 65535")
     return item.value
 
 
-def _bandwidth(item: YamlValue) -> float:
+def _parse_bandwidth(item: YamlValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, int | float):
-        raise ValueError(f"must be a number of GB/s, not {_seen(item)}")
+        raise ValueError(f"must be a number of GB/s, not {_describe_value(item)}")
     if not 0 < item.value <= 100_000:
         raise ValueError(f"{item.raw} GB/s cannot be")
     return float(item.value)
 
 
-_RULES: dict[str, Callable[[YamlValue], Any]] = {
-    "name": _text("a name (letters, digits, dot, dash and underscore)", NODE_NAME_PATTERN),
-    "host": _text("a host name, an address, an SSH alias or `local`", _HOST),
-    "user": _text("a user name", _USER),
-    "port": _port,
-    "identity": _text("a path to a private key"),
-    "jump": _text("a host to jump through"),
-    "memory_bandwidth_gb_s": _bandwidth,
-    "models": _text("a directory on the node"),
-    "fabric": _text("a network interface", _INTERFACE),
-    "known_hosts": _text("a path to a known_hosts file"),
+_NODE_FIELD_RULES: dict[str, Callable[[YamlValue], Any]] = {
+    "name": _make_text_rule("a name (letters, digits, dot, dash and underscore)", NODE_NAME_PATTERN),
+    "host": _make_text_rule("a host name, an address, an SSH alias or `local`", _HOST_PATTERN),
+    "user": _make_text_rule("a user name", _USER_PATTERN),
+    "port": _parse_port,
+    "identity": _make_text_rule("a path to a private key"),
+    "jump": _make_text_rule("a host to jump through"),
+    "memory_bandwidth_gb_s": _parse_bandwidth,
+    "models": _make_text_rule("a directory on the node"),
+    "fabric": _make_text_rule("a network interface", _INTERFACE_PATTERN),
+    "known_hosts": _make_text_rule("a path to a known_hosts file"),
 }
-_REQUIRED = ("name", "host")
-_TOP = ("nodes", "keys", "readonly")
+_REQUIRED_NODE_FIELDS = ("name", "host")
+_TOP_LEVEL_KEYS = ("nodes", "keys", "readonly")
 
 
-def _nodes(root: YamlValue, faults: list[FileIssue]) -> tuple[Node, ...]:
+def _parse_nodes(root: YamlValue, faults: list[FileIssue]) -> tuple[Node, ...]:
     if not isinstance(root.value, dict):
         faults.append(FileIssue(root.place, "the config is a map with the key `nodes`"))
         return ()
     for key, entry in root.value.items():
-        if key not in _TOP:
-            faults.append(FileIssue(entry.place, f"unknown key {quote_source(key)}{format_did_you_mean(key, _TOP)}"))
+        if key not in _TOP_LEVEL_KEYS:
+            faults.append(
+                FileIssue(entry.place, f"unknown key {quote_source(key)}{format_did_you_mean(key, _TOP_LEVEL_KEYS)}")
+            )
     listed = root.value.get("nodes")
     if listed is None or listed.item.value is None:
         return ()
     if not isinstance(listed.item.value, tuple):
-        faults.append(FileIssue(listed.item.place, f"nodes: must be a list of nodes, not {_seen(listed.item)}"))
+        faults.append(
+            FileIssue(listed.item.place, f"nodes: must be a list of nodes, not {_describe_value(listed.item)}")
+        )
         return ()
-    found = [(item, _node(item, index, faults)) for index, item in enumerate(listed.item.value)]
-    _refuse_twins((item for item, _ in found), faults)
+    found = [(item, _parse_node(item, index, faults)) for index, item in enumerate(listed.item.value)]
+    _reject_duplicate_names((item for item, _ in found), faults)
     return tuple(node for _, node in found if node is not None)
 
 
-def _node(item: YamlValue, index: int, faults: list[FileIssue]) -> Node | None:
+def _parse_node(item: YamlValue, index: int, faults: list[FileIssue]) -> Node | None:
     if not isinstance(item.value, dict):
         faults.append(
             FileIssue(item.place, f"nodes[{index}]: must be a map, as in {{name: spark1, host: spark.local}}")
@@ -204,18 +212,18 @@ def _node(item: YamlValue, index: int, faults: list[FileIssue]) -> Node | None:
     before = len(faults)
     values: dict[str, Any] = {}
     for key, entry in item.value.items():
-        if (rule := _RULES.get(key)) is None:
-            near = format_did_you_mean(key, _RULES)
+        if (rule := _NODE_FIELD_RULES.get(key)) is None:
+            near = format_did_you_mean(key, _NODE_FIELD_RULES)
             faults.append(FileIssue(entry.place, f"unknown key {quote_source(key)} in a node{near}"))
         elif entry.item.value is not None:
-            _apply(key, entry, rule, values, faults)
-    for key in _REQUIRED:
+            _apply_field_rule(key, entry, rule, values, faults)
+    for key in _REQUIRED_NODE_FIELDS:
         if item.value.get(key) is None or item.value[key].item.value is None:
             faults.append(FileIssue(item.place, f"nodes[{index}]: `{key}` is missing"))
     return Node(**values) if len(faults) == before else None
 
 
-def _apply(
+def _apply_field_rule(
     key: str, entry: YamlEntry, rule: Callable[[YamlValue], Any], values: dict[str, Any], faults: list[FileIssue]
 ) -> None:
     try:
@@ -224,7 +232,7 @@ def _apply(
         faults.append(FileIssue(entry.item.place, f"{key}: {error}"))
 
 
-def _refuse_twins(items: Iterable[YamlValue], faults: list[FileIssue]) -> None:
+def _reject_duplicate_names(items: Iterable[YamlValue], faults: list[FileIssue]) -> None:
     first: dict[str, int] = {}
     for item in items:
         entry = item.entries.get("name")
@@ -238,7 +246,7 @@ def _refuse_twins(items: Iterable[YamlValue], faults: list[FileIssue]) -> None:
         first.setdefault(name, line)
 
 
-def _keys(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _parse_keymap(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Read the panel's keymap: an action's id and its key, or a list of keys."""
     entry = root.value.get("keys") if isinstance(root.value, dict) else None
     if entry is None or entry.item.value is None:
@@ -246,7 +254,9 @@ def _keys(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, tuple[st
     from sparkctl.commands.actions import ActionId, find_key_conflicts, parse_key
 
     if not isinstance(entry.item.value, dict):
-        faults.append(FileIssue(entry.item.place, f"keys: must be a map of actions and keys, not {_seen(entry.item)}"))
+        faults.append(
+            FileIssue(entry.item.place, f"keys: must be a map of actions and keys, not {_describe_value(entry.item)}")
+        )
         return ()
     found: dict[str, tuple[str, ...]] = {}
     before = len(faults)
@@ -271,16 +281,18 @@ def _keys(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, tuple[st
     return tuple(found.items())
 
 
-def _readonly(root: YamlValue, faults: list[FileIssue]) -> bool:
+def _parse_readonly(root: YamlValue, faults: list[FileIssue]) -> bool:
     entry = root.value.get("readonly") if isinstance(root.value, dict) else None
     if entry is None or entry.item.value is None:
         return False
     if not isinstance(entry.item.value, bool):
-        faults.append(FileIssue(entry.item.place, f"readonly: must be true or false, not {_seen(entry.item)}"))
+        faults.append(
+            FileIssue(entry.item.place, f"readonly: must be true or false, not {_describe_value(entry.item)}")
+        )
     return entry.item.value is True
 
 
-def _seen(item: YamlValue) -> str:
+def _describe_value(item: YamlValue) -> str:
     if isinstance(item.value, dict):
         return "a map"
     if isinstance(item.value, tuple):
@@ -288,36 +300,36 @@ def _seen(item: YamlValue) -> str:
     return quote_source(item.raw)
 
 
-def _warnings(path: Path) -> tuple[str, ...]:
+def _list_permission_warnings(path: Path) -> tuple[str, ...]:
     mode = path.stat().st_mode
     if mode & 0o022:
         return (f"{path} can be changed by others (mode {mode & 0o777:03o}): chmod go-w {path}",)
     return ()
 
 
-NODE_FIELDS = tuple(_RULES)
+NODE_FIELDS = tuple(_NODE_FIELD_RULES)
 if set(NODE_FIELDS) != {field.name for field in fields(Node)}:  # a field without a rule could never be configured
     raise TypeError("core.config knows other keys than model.node.Node has fields")
 
 
-_HEADER = """\
+_CONFIG_HEADER = """\
 # sparkctl: the Sparks and how to reach them. `sparkctl init` wrote this; edit it as you like.
 # Per node: name and host, then as needed user, port, identity, jump, known_hosts (where absent, ~/.ssh/config decides),
 # models (directory of the models on the node), fabric (interface of the link to the other Spark),
 # memory_bandwidth_gb_s (273 unless you know better). `host: local` is the machine sparkctl runs on.
 """
-_KEYS = ("name", "host", "user", "port", "identity", "jump", "known_hosts", "models", "fabric")
-_PLAIN = re.compile(r"[A-Za-z0-9_~/][A-Za-z0-9_~/.@+-]*")
+_WRITTEN_NODE_FIELDS = ("name", "host", "user", "port", "identity", "jump", "known_hosts", "models", "fabric")
+_PLAIN_SCALAR_PATTERN = re.compile(r"[A-Za-z0-9_~/][A-Za-z0-9_~/.@+-]*")
 
 
 def render_config(nodes: Iterable[Node]) -> str:
     """Return the config file's text for these nodes: commented, the same for the same nodes."""
-    lines = [_HEADER, "nodes:"]
+    lines = [_CONFIG_HEADER, "nodes:"]
     for node in nodes:
-        pairs = [(key, getattr(node, key)) for key in _KEYS]
+        pairs = [(key, getattr(node, key)) for key in _WRITTEN_NODE_FIELDS]
         if node.memory_bandwidth_gb_s != GB10_BANDWIDTH_GB_S:
             pairs.append(("memory_bandwidth_gb_s", node.memory_bandwidth_gb_s))
-        written = [f"{key}: {_scalar(value)}" for key, value in pairs if value is not None]
+        written = [f"{key}: {_format_scalar(value)}" for key, value in pairs if value is not None]
         lines += [f"  {'-' if index == 0 else ' '} {text}" for index, text in enumerate(written)]
     if len(lines) == 2:
         lines[-1] = "nodes: []"
@@ -332,13 +344,13 @@ def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bo
     path = path or paths.config_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _put(render_config(nodes), path, replace=replace)
+        _write_atomically(render_config(nodes), path, replace=replace)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
     return path
 
 
-def _put(text: str, path: Path, *, replace: bool) -> None:
+def _write_atomically(text: str, path: Path, *, replace: bool) -> None:
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -356,17 +368,17 @@ def _put(text: str, path: Path, *, replace: bool) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _scalar(value: object) -> str:
+def _format_scalar(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if not isinstance(value, str):
         return text
-    if _PLAIN.fullmatch(text) and isinstance(resolve_scalar(text), str):
+    if _PLAIN_SCALAR_PATTERN.fullmatch(text) and isinstance(resolve_scalar(text), str):
         return text
-    escaped = "".join(_escape(char) for char in text)
+    escaped = "".join(_escape_char(char) for char in text)
     return f'"{escaped}"'
 
 
-def _escape(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in '"\\':
         return "\\" + char
     if char.isprintable():

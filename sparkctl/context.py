@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.history.model import NodeResult
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.transport.session import Session
+    from sparkctl.transport.session import NodeSession
 
 T = TypeVar("T")
 
@@ -43,17 +43,17 @@ class InterruptSignal:
         self.presses = 0
         self._pressed = asyncio.Event()
 
-    def press(self) -> None:
+    def record_press(self) -> None:
         """Count one more; called from the front end's signal handler, on the loop."""
         self.presses += 1
         self._pressed.set()
 
-    def check(self, goes_on: str) -> None:
+    def raise_if_pressed(self, goes_on: str) -> None:
         """Raise `Interrupted` with ``goes_on`` if it was pressed: before the next thing is changed."""
         if self.presses:
             raise CommandInterrupted(goes_on)
 
-    async def wait(self, presses: int = 1) -> None:
+    async def wait_for_press(self, presses: int = 1) -> None:
         """Return once it was pressed this often."""
         while self.presses < presses:
             self._pressed.clear()
@@ -62,7 +62,7 @@ class InterruptSignal:
     async def run_interruptible(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
         """Return what ``work`` returns, or cancel it and raise `Interrupted` with ``goes_on`` at the first press."""
         task = asyncio.ensure_future(work)
-        press = asyncio.ensure_future(self.wait())
+        press = asyncio.ensure_future(self.wait_for_press())
         try:
             await asyncio.wait({task, press}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
@@ -86,7 +86,7 @@ class CommandContext:
     asker: Prompter = field(default_factory=NonInteractivePrompter)
     clock: Clock = field(default_factory=SystemClock)
     interrupt: InterruptSignal = field(default_factory=InterruptSignal)
-    lend: Callable[[Node], Session] | None = None
+    lend: Callable[[Node], NodeSession] | None = None
     locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
     holds: Mapping[NodeName, NodeLock] = field(default_factory=dict)
     operation: OperationRecorder | None = None
@@ -96,8 +96,8 @@ class CommandContext:
         if self.operation is not None:
             self.operation.record_node_result(share)
 
-    def session(self, node: Node) -> Session:
+    def create_session(self, node: Node) -> NodeSession:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""
-        from sparkctl.transport.session import Session
+        from sparkctl.transport.session import NodeSession
 
-        return Session(node, self.asker, self.clock) if self.lend is None else self.lend(node)
+        return NodeSession(node, self.asker, self.clock) if self.lend is None else self.lend(node)

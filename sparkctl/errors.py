@@ -62,7 +62,7 @@ class NodeError(SparkctlError):
         self.node = node
 
 
-class Unreachable(NodeError):
+class NodeUnreachable(NodeError):
     """No TCP connection, no route, no such name, or the connection was lost and did not come back."""
 
 
@@ -90,7 +90,7 @@ class UnreadableAnswer(NodeError):
     """The node, or something on it, answered with what sparkctl cannot read. It costs this node alone."""
 
 
-class GuardSilent(GuardUnavailable):
+class GuardNotResponding(GuardUnavailable):
     """A guard runs, but does not answer: whether it acts is not known."""
 
 

@@ -14,10 +14,10 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-LARGEST_STATE_FILE = 4 << 20  # bytes of a small file that sparkctl writes itself
-_WAIT_FOR_WRITER = 5.0  # seconds in which somebody has to open the other end of a named FIFO
-_DESCRIPTOR = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
-_KINDS = (
+MAX_STATE_FILE_BYTES = 4 << 20  # bytes of a small file that sparkctl writes itself
+_FIFO_WRITER_SECONDS = 5.0  # seconds in which somebody has to open the other end of a named FIFO
+_DESCRIPTOR_PATH_PATTERN = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
+_IRREGULAR_FILE_KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -26,14 +26,14 @@ _KINDS = (
 )
 
 
-def irregular_kind(state: os.stat_result) -> str | None:
+def describe_irregular_file(state: os.stat_result) -> str | None:
     """Return what lies there in place of a regular file, as "a FIFO"; None for a regular file and for /dev/null."""
-    if stat.S_ISREG(state.st_mode) or _is_null(state):
+    if stat.S_ISREG(state.st_mode) or _is_dev_null(state):
         return None
-    return next((words for is_kind, words in _KINDS if is_kind(state.st_mode)), "something else")
+    return next((words for is_kind, words in _IRREGULAR_FILE_KINDS if is_kind(state.st_mode)), "something else")
 
 
-def open_regular(path: str | Path) -> io.BufferedReader:
+def open_regular_file(path: str | Path) -> io.BufferedReader:
     """Open a regular file (or /dev/null, which is empty) for reading. Raises OSError for anything else.
 
     A path that is spelled as a descriptor (``/dev/fd/63``, what a shell makes of ``<(...)``) may be a pipe: somebody typed it.
@@ -41,9 +41,9 @@ def open_regular(path: str | Path) -> io.BufferedReader:
     fd = _open_without_waiting(path)
     try:
         state = os.fstat(fd)
-        is_substitution = stat.S_ISFIFO(state.st_mode) and _DESCRIPTOR.fullmatch(str(path)) is not None
-        if not is_substitution and (kind := irregular_kind(state)) is not None:
-            raise _refusal(path, kind)
+        is_substitution = stat.S_ISFIFO(state.st_mode) and _DESCRIPTOR_PATH_PATTERN.fullmatch(str(path)) is not None
+        if not is_substitution and (kind := describe_irregular_file(state)) is not None:
+            raise _irregular_file_error(path, kind)
         os.set_blocking(fd, True)
         return os.fdopen(fd, "rb")
     except BaseException:
@@ -51,9 +51,9 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         raise
 
 
-def read_regular(path: str | Path, most: int) -> bytes:
+def read_regular_file(path: str | Path, most: int) -> bytes:
     """Return a regular file's content. Raises OSError for anything else, and for more than ``most`` bytes."""
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 10} KiB", str(path))
@@ -80,16 +80,16 @@ def open_user_file(path: str | Path) -> io.FileIO:
 def refuse_device(fd: int, name: str | Path) -> None:
     """Raise OSError where an open file is neither regular nor a pipe, a socket or a terminal: /dev/zero has no end."""
     state = os.fstat(fd)
-    kind = irregular_kind(state)
+    kind = describe_irregular_file(state)
     if kind is None or stat.S_ISFIFO(state.st_mode) or stat.S_ISSOCK(state.st_mode) or os.isatty(fd):
         return
-    raise _refusal(name, kind)
+    raise _irregular_file_error(name, kind)
 
 
 def refuse_irregular(path: str | Path) -> None:
     """Raise OSError where something else than a regular file lies at ``path``, for a file that a library opens itself."""
-    if (kind := irregular_kind(os.stat(path))) is not None:  # noqa: PTH116  the same for str and Path
-        raise _refusal(path, kind)
+    if (kind := describe_irregular_file(os.stat(path))) is not None:  # noqa: PTH116  the same for str and Path
+        raise _irregular_file_error(path, kind)
 
 
 def _open_without_waiting(path: str | Path) -> int:
@@ -99,11 +99,11 @@ def _open_without_waiting(path: str | Path) -> int:
 
 def _wait_for_writer(fd: int, path: str | Path) -> None:
     """Wait for data in a named FIFO, until it is clear that nobody writes. A process substitution has its writer already."""
-    if not _has_name(path):
+    if not _is_named_fifo(path):
         return
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    if poll.poll(_WAIT_FOR_WRITER * 1000):
+    if poll.poll(_FIFO_WRITER_SECONDS * 1000):
         return
     # The kernel reports the end of a FIFO only where a writer has been there: after our own, it does so if there is no other.
     with suppress(OSError):
@@ -112,17 +112,17 @@ def _wait_for_writer(fd: int, path: str | Path) -> None:
         raise OSError(errno.EPIPE, "it is a FIFO, and nobody writes to it", str(path))
 
 
-def _has_name(path: str | Path) -> bool:
+def _is_named_fifo(path: str | Path) -> bool:
     """Tell a FIFO that has a name from a pipe behind /dev/fd or /dev/stdin."""
     real = os.path.realpath(path)
     return os.path.exists(real) and not real.startswith(("/proc/", "/dev/"))  # noqa: PTH110
 
 
-def _is_null(state: os.stat_result) -> bool:
+def _is_dev_null(state: os.stat_result) -> bool:
     return stat.S_ISCHR(state.st_mode) and state.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
 
 
-def _refusal(path: str | Path, kind: str) -> OSError:
+def _irregular_file_error(path: str | Path, kind: str) -> OSError:
     if kind == "a directory":
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

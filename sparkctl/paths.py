@@ -13,7 +13,7 @@ APP_NAME = "sparkctl"
 
 def config_dir() -> Path:
     """Return the directory of the config file and of the operator's own profiles (it may not exist)."""
-    if base := _absolute("XDG_CONFIG_HOME"):
+    if base := _read_absolute_path("XDG_CONFIG_HOME"):
         return base / APP_NAME
     import platformdirs
 
@@ -31,7 +31,7 @@ def state_dir() -> Path:
     """Return the directory of history and saved logs: ``$SPARKCTL_STATE`` when set (it may not exist)."""
     if named := os.environ.get("SPARKCTL_STATE"):
         return Path(named).expanduser()
-    if base := _absolute("XDG_STATE_HOME"):
+    if base := _read_absolute_path("XDG_STATE_HOME"):
         return base / APP_NAME
     import platformdirs
 
@@ -45,7 +45,7 @@ def user_profiles_dir() -> Path:
 
 def read_only_profiles_dir() -> Path | None:
     """Return a directory of profiles that are read and never written: ``$SPARKCTL_PROFILES_BENEATH``, which the demo sets."""
-    return _absolute("SPARKCTL_PROFILES_BENEATH")
+    return _read_absolute_path("SPARKCTL_PROFILES_BENEATH")
 
 
 def shipped_profiles_dir() -> Path:
@@ -55,7 +55,7 @@ def shipped_profiles_dir() -> Path:
     return installed if installed.is_dir() else package.parent / "profiles"
 
 
-def _absolute(variable: str) -> Path | None:
+def _read_absolute_path(variable: str) -> Path | None:
     """Return the variable's path; the XDG specification says that a relative one is to be ignored."""
     value = os.environ.get(variable, "")
     return Path(value) if Path(value).is_absolute() else None

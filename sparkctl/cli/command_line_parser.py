@@ -19,10 +19,10 @@ from sparkctl.tui.panel_options import PreparedCommand
 from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
 
 _CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
-_WITHOUT = frozenset(_CLI_ONLY_OPTIONS)
-_OF_A_LOG = frozenset(("--node", "--follow"))
-_HONOURED = ("instance", "node", "follow")  # by the screen of a log, which always follows
-_TYPED = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+_HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)
+_LOG_SCREEN_OPTIONS = frozenset(("--node", "--follow"))
+_LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # by the screen of a log, which always follows
+_EXPLICIT_SOURCES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class CommandLineParser:
@@ -52,7 +52,11 @@ class CommandLineParser:
         if isinstance(sparkctl_command.get_command(click.Context(sparkctl_command), words[0]), click.Group):
             return ()  # what stands behind a group is for the command line
         items = ShellComplete(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
-        taken = _WITHOUT if words[0] != "logs" else {item.value for item in items if item.value[:1] == "-"} - _OF_A_LOG
+        taken = (
+            _HIDDEN_OPTIONS
+            if words[0] != "logs"
+            else {item.value for item in items if item.value[:1] == "-"} - _LOG_SCREEN_OPTIONS
+        )
         return tuple(item.value for item in items if item.type == "plain" and item.value not in taken)
 
     def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
@@ -64,8 +68,8 @@ class CommandLineParser:
         assert command is not None
         try:
             with command.make_context(verb, list(rest), parent=outer) as ctx:
-                given = [one for one in command.params if ctx.get_parameter_source(one.name or "") in _TYPED]
-                idle = [one.opts[-1] for one in given if one.name not in _HONOURED]
+                given = [one for one in command.params if ctx.get_parameter_source(one.name or "") in _EXPLICIT_SOURCES]
+                idle = [one.opts[-1] for one in given if one.name not in _LOG_SCREEN_PARAMETERS]
                 instance, nodes = ctx.params.get("instance"), ctx.params.get("node") or ()
         except click.ClickException as wrong:
             usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None

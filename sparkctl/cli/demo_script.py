@@ -18,25 +18,25 @@ from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.tui.panel_options import DemoStep
 
 TIME_FACTOR = 8.0  # seconds of the demo in one of ours, while something starts or stops
-_DAY = 86400.0
-_SGLANG = (
+_DAY_SECONDS = 86400.0
+_SGLANG_PHASES = (
     ("dropping-caches", None, 1.7), ("creating", None, 0.5), ("starting", None, 13.0), ("loading", "join", 29.0),
     ("loading", "weights", 190.0), ("loading", "profiling", 6.1), ("loading", "kv-cache", 5.9), ("loading", "graphs", 55.0),
 )  # fmt: skip
-_DRAFT = (("loading", "weights", 9.0), ("loading", "profiling", 5.3), ("loading", "draft", 32.0))
-_WARMED = (("warming", "http", 2.6), ("warming", "warm-up", 21.6), ("warming", "first token", 1.2))
-_VLLM = (
+_DRAFT_MODEL_PHASES = (("loading", "weights", 9.0), ("loading", "profiling", 5.3), ("loading", "draft", 32.0))
+_WARMUP_PHASES = (("warming", "http", 2.6), ("warming", "warm-up", 21.6), ("warming", "first token", 1.2))
+_VLLM_PHASES = (
     ("dropping-caches", None, 2.0), ("creating", None, 2.0), ("starting", None, 15.1), ("loading", "join", 41.0),
     ("loading", "weights", 91.0), ("loading", "profiling", 7.0), ("loading", "compile", 42.0), ("loading", "kv-cache", 22.0),
     ("loading", "graphs", 11.8), ("warming", "http", 5.3), ("warming", "first token", 1.3),
 )  # fmt: skip
 _PAST_STARTS = (
-    ("qwen36", "spark2", (*_SGLANG, *_DRAFT, *_WARMED), 4.1),
-    ("qwen36-vllm", "spark2", _VLLM, 2.2),
-    ("qwen36-ngram", "spark1", (*_SGLANG, *_WARMED), 0.2),
+    ("qwen36", "spark2", (*_SGLANG_PHASES, *_DRAFT_MODEL_PHASES, *_WARMUP_PHASES), 4.1),
+    ("qwen36-vllm", "spark2", _VLLM_PHASES, 2.2),
+    ("qwen36-ngram", "spark1", (*_SGLANG_PHASES, *_WARMUP_PHASES), 0.2),
 )  # seconds of each part as the simulated engines take them, days ago
-_BEFORE = 2.0  # seconds until the first part begins: connecting and looking
-_TOO_MUCH = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
+_CONNECT_SECONDS = 2.0  # seconds until the first part begins: connecting and looking
+_FAILING_OPTIONS = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 DEMO_STEPS = (
     DemoStep(
@@ -52,7 +52,7 @@ DEMO_STEPS = (
     DemoStep(
         14,
         "spark2 is free. Somebody wants a large KV cache: up qwen36 --force --set args.mem-fraction-static=0.95",
-        ("up", "qwen36", "--node", "spark2", *_TOO_MUCH),
+        ("up", "qwen36", "--node", "spark2", *_FAILING_OPTIONS),
     ),
     DemoStep(
         14,
@@ -96,9 +96,9 @@ def seed_start_history(state: Path) -> None:
     """Let the operator have started both before: how long that takes is known then."""
     history, library = OperationHistory(state), ProfileLibrary()
     for name, node, took, days in _PAST_STARTS:
-        profile = library.load(name)
+        profile = library.load_profile(name)
         parts = [PhaseDuration(Phase(phase), step, seconds) for phase, step, seconds in took]
         history.record_start(
-            name, profile.digest, node, _BEFORE + sum(one.seconds for one in parts), time.time() - days * _DAY,
+            name, profile.digest, node, _CONNECT_SECONDS + sum(one.seconds for one in parts), time.time() - days * _DAY_SECONDS,
             kind=compute_model_key(profile.image, profile.model.path), parts=parts,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from sparkctl.model.events import (
     Outcome,
     PhaseChanged,
     SwitchPlanned,
-    SwitchStepped,
+    SwitchStepReported,
     WarningEmitted,
 )
 from sparkctl.model.finding import Severity
@@ -32,27 +32,27 @@ from sparkctl.model.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.units import GIB, format_duration
 from sparkctl.views.event_text import (
+    describe_missing_guard,
     format_cache_drop,
     format_guard_event,
     format_node_state,
     format_phase,
+    format_phase_name,
     format_release,
     format_step,
     format_verdict,
-    guard_coverage_warning,
-    phase_name,
 )
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
 from sparkctl.views.switch_plan_view import describe_switch_step, format_switch_plan
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import plain_text, to_ascii_row
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import join_text, to_ascii_row
 
-_WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
-_SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
-_QUIET = (GuardAction.ENDED, GuardAction.COMPACTED)
-_PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
-_STILL_PAUSE = 30.0  # and that something lasts without progress, this often
-_VERDICT_HANG = 10
+_SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
+_FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED)
+_SILENT_GUARD_ACTIONS = (GuardAction.ENDED, GuardAction.COMPACTED)
+_PROGRESS_SECONDS = 10.0  # without a terminal, progress within a step is told this often
+_STILL_RUNNING_SECONDS = 30.0  # and that something lasts without progress, this often
+_VERDICT_INDENT = 10
 
 
 class JsonPrinter:
@@ -85,14 +85,14 @@ class _PhaseProgress:
     said: float = 0.0
 
     @property
-    def elapsed(self) -> float | None:
+    def elapsed_seconds(self) -> float | None:
         """Seconds since the verb began, by now."""
         return None if self.event.elapsed is None else self.event.elapsed + (time.monotonic() - self.at)
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether nothing follows it by itself."""
-        return self.event.phase in _SETTLED
+        return self.event.phase in _FINAL_PHASES
 
 
 class TextPrinter:
@@ -113,43 +113,45 @@ class TextPrinter:
         """Say one event."""
         match event:
             case PhaseChanged():
-                self._tell_phase(event)
+                self._print_phase(event)
             case CachesDropped():
-                self._line(event.node, "good", state_symbol(Phase.READY, self.ascii), format_cache_drop(event))
+                self._print_line(
+                    event.node, "good", get_state_symbol(Phase.READY, self.ascii), format_cache_drop(event)
+                )
                 self._phases.pop(event.node, None)
             case GuardActed():
-                self._tell_guard(event)
+                self._print_guard_action(event)
             case MemoryReleased() if (
                 not event.holders and (event.missing or 0) <= GIB
             ):  # the rest is a warning with a next step
                 severity = Severity.WARNING if event.missing is None else Severity.GOOD
                 style = "attention" if event.missing is None else "good"
-                self._line(event.node, style, state_symbol(severity, self.ascii), format_release(event))
+                self._print_line(event.node, style, get_state_symbol(severity, self.ascii), format_release(event))
             case MemoryFitEvaluated() if event.fit.is_refused:
                 self.live.clear()
                 for line in format_estimate(event.fit):
-                    stderr.print_message(f"  {line}", _VERDICT_HANG)
+                    stderr.print_message(f"  {line}", _VERDICT_INDENT)
             case NodeStateChanged():
-                self._tell_node(event)
+                self._print_node_state(event)
             case WarningEmitted():
                 self.live.clear()
                 self._warned.add(event.message)
                 stderr.print_warning(event.node, event.message, event.hint)
             case CommandEnded():
                 self._has_ended = True
-                self._tell_end(event)
+                self._print_end(event)
             case _:
                 pass
 
     def refresh(self) -> None:
         """Move the clock on the live line; without a terminal, say now and then that it lasts."""
-        going, now = [told for told in self._phases.values() if not told.is_settled], time.monotonic()
+        going, now = [told for told in self._phases.values() if not told.is_final], time.monotonic()
         if self.live.on:
-            return self._show()
+            return self._update_live_line()
         for told in going:
-            if now - told.said >= _STILL_PAUSE and told.event.node not in self._away:
+            if now - told.said >= _STILL_RUNNING_SECONDS and told.event.node not in self._away:
                 told.said = now
-                stderr.print_message(f"{told.event.node}  {format_phase(told.event, told.elapsed, self.ascii)}")
+                stderr.print_message(f"{told.event.node}  {format_phase(told.event, told.elapsed_seconds, self.ascii)}")
         return None
 
     def print_interrupt(self, presses: int) -> None:
@@ -160,17 +162,19 @@ class TextPrinter:
                 self.on_interrupt if presses == 1 else "heard; it ends as soon as nothing is half done ..."
             )
 
-    def _tell_guard(self, event: GuardActed) -> None:
+    def _print_guard_action(self, event: GuardActed) -> None:
         """That a watch has ended because we ended it is no news."""
-        if event.what in _QUIET:
+        if event.what in _SILENT_GUARD_ACTIONS:
             return
         bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
         good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
         severity = Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING
         style = "bad" if bad else "good" if good else "attention"
-        self._line(event.node, style, state_symbol(severity, self.ascii), f"guard: {format_guard_event(event)}")
+        self._print_line(
+            event.node, style, get_state_symbol(severity, self.ascii), f"guard: {format_guard_event(event)}"
+        )
 
-    def _tell_node(self, event: NodeStateChanged) -> None:
+    def _print_node_state(self, event: NodeStateChanged) -> None:
         """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""
         was_away, away = event.node in self._away, event.state is not NodeState.OK
         if not away:
@@ -181,88 +185,88 @@ class TextPrinter:
         else:
             self._away.add(event.node)
         if away or was_away:
-            self._line(
+            self._print_line(
                 event.node,
                 "attention" if away else "good",
-                state_symbol(event.state, self.ascii),
+                get_state_symbol(event.state, self.ascii),
                 format_node_state(event),
             )
 
-    def _tell_phase(self, event: PhaseChanged) -> None:
+    def _print_phase(self, event: PhaseChanged) -> None:
         told, now = self._phases.get(event.node), time.monotonic()
         before = None if told is None else told.event
         moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
-        if told is not None and before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
-            words = f"{phase_name(before.phase)} done   {format_duration(now - told.since)}{_expected_seconds(before)}"
-            self._line(before.node, "good", state_symbol(Phase.READY, self.ascii), words)
+        if told is not None and before is not None and moved_on and before.phase in _SUMMARIZED_PHASES and self.live.on:
+            words = f"{format_phase_name(before.phase)} done   {format_duration(now - told.since)}{_format_usual_duration(before)}"
+            self._print_line(before.node, "good", get_state_symbol(Phase.READY, self.ascii), words)
         new_phase = told is None or before is None or before.phase is not event.phase
         since = now if told is None or new_phase else told.since
         told = self._phases[event.node] = _PhaseProgress(event, since, now, 0.0 if told is None else told.said)
-        if told.is_settled:
-            return self._tell_settled(event)
+        if told.is_final:
+            return self._print_final_phase(event)
         if self.live.on:
-            return self._show()
+            return self._update_live_line()
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
-        if new_phase or new_step or now - told.said > _PLAIN_PAUSE:
+        if new_phase or new_step or now - told.said > _PROGRESS_SECONDS:
             told.said = now
             stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, self.ascii)}")
         return None
 
-    def _tell_settled(self, event: PhaseChanged) -> None:
+    def _print_final_phase(self, event: PhaseChanged) -> None:
         style = {Phase.READY: "good", Phase.FAILED: "bad"}.get(event.phase, "dim")
-        words = f"{event.instance} {phase_name(event.phase)}"
+        words = f"{event.instance} {format_phase_name(event.phase)}"
         if event.elapsed:
             words += f" after {format_duration(event.elapsed)}"
         if event.detail:
             words += f"   {sanitize_line(event.detail)}"
-        self._line(event.node, style, state_symbol(event.phase, self.ascii), words)
+        self._print_line(event.node, style, get_state_symbol(event.phase, self.ascii), words)
 
-    def _tell_end(self, event: CommandEnded) -> None:
+    def _print_end(self, event: CommandEnded) -> None:
         self._phases.clear()
         self.live.clear()
         if event.verdict is not None:
             if event.outcome is Outcome.TIMED_OUT:
                 words = f"{event.instance} not ready after {format_duration(event.seconds)}"
-                self._line(event.node or "", "attention", state_symbol(Phase.UNKNOWN, self.ascii), words)
+                self._print_line(event.node or "", "attention", get_state_symbol(Phase.UNKNOWN, self.ascii), words)
             stderr.print_message()
             for line in format_verdict(event.verdict, event.instance, event.node):
-                stderr.print_message(line, _VERDICT_HANG if line.startswith(" ") else 0)
+                stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             for line in sanitize_lines(event.message):
                 stderr.print_message(line)
         elif event.message and event.message not in self._warned:
             stderr.print_error(_prefix_node(event, event.message), event.hint)
-        if event.outcome is Outcome.READY and (unguarded := guard_coverage_warning(event.guard)) is not None:
+        if event.outcome is Outcome.READY and (unguarded := describe_missing_guard(event.guard)) is not None:
             stderr.print_warning(
                 event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}"
             )
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-            stderr.print_message(f"  log     {event.log}", _VERDICT_HANG)
+            stderr.print_message(f"  log     {event.log}", _VERDICT_INDENT)
             for _, path in event.more_logs:  # the path names its Spark
-                stderr.print_message(f"          {path}", _VERDICT_HANG)
+                stderr.print_message(f"          {path}", _VERDICT_INDENT)
         if event.endpoint:
             stdout.print_line(event.endpoint)
 
-    def _show(self) -> None:
+    def _update_live_line(self) -> None:
         """Rewrite the live line: how far the first node is, and behind it the others."""
-        going = [told for told in self._phases.values() if not told.is_settled]
+        going = [told for told in self._phases.values() if not told.is_final]
         if not going:
             return
         first, *others = going
-        mark = colour_text(state_symbol(first.event.phase, self.ascii), "attention", self.colour)
-        line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed, self.ascii)}"
+        mark = colour_text(get_state_symbol(first.event.phase, self.ascii), "attention", self.colour)
+        line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed_seconds, self.ascii)}"
         for told in others:
-            line += f"   {told.event.node} {phase_name(told.event.phase)} {format_step(told.event.step, self.ascii)}".rstrip()
+            line += f"   {told.event.node} {format_phase_name(told.event.phase)} {format_step(told.event.step, self.ascii)}".rstrip()
         self.live.update(line)
 
-    def _line(self, node: str, style: str, mark: str, words: str) -> None:
+    def _print_line(self, node: str, style: str, mark: str, words: str) -> None:
         self.live.clear()
         stderr.print_message(f"{node}  {colour_text(mark, style, self.colour)} {words}", len(node) + 4)
         if self.live.on:
-            self._show()
+            self._update_live_line()
 
 
-def _expected_seconds(event: PhaseChanged) -> str:
+def _format_usual_duration(event: PhaseChanged) -> str:
     """Return how long a phase usually takes, with all its steps, where that is known."""
     seconds = sum(one.seconds for one in event.expected_parts if one.phase is event.phase)
     return f", usually {format_duration(seconds)}" if seconds >= 1 else ""
@@ -275,7 +279,7 @@ def _prefix_node(event: CommandEnded, message: str) -> str:
     return f"{event.node}: {message}"
 
 
-_MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
+_FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 
 
 class SwitchPrinter(TextPrinter):
@@ -288,27 +292,27 @@ class SwitchPrinter(TextPrinter):
 
     def print_event(self, event: Event) -> None:
         """Say one event."""
-        if isinstance(event, SwitchStepped):
+        if isinstance(event, SwitchStepReported):
             return self._print_step(event)
         if not isinstance(event, SwitchPlanned):
             return super().print_event(event)
         self._stops = event.plan.stops
         plain = is_ascii_only(sys.stdout if self._plan_only else sys.stderr)
-        rows = format_switch_plan(event.plan, stdout.width() or 80, plain)
-        lines = [plain_text(to_ascii_row(one) if plain else one).rstrip() for one in rows]
+        rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80, plain)
+        lines = [join_text(to_ascii_row(one) if plain else one).rstrip() for one in rows]
         if self._plan_only:
             return stdout.print_lines(lines)
         for line in lines:
             stderr.print_message(line)
         return None
 
-    def _print_step(self, event: SwitchStepped) -> None:
+    def _print_step(self, event: SwitchStepReported) -> None:
         """A step that begins, then what proved it; what is reached at once is told by the end."""
         self.live.clear()
         self._phase = None
         if event.proof is None:
             words = sanitize_line(describe_switch_step(event.step, event.instance, event.stops or self._stops))
             stderr.print_message(f"{colour_text('--' if self.ascii else '──', 'dim', self.colour)} {words}")
-        elif event.step not in _MARKS:
-            mark = colour_text(state_symbol(Phase.READY, self.ascii), "good", self.colour)
+        elif event.step not in _FINAL_STEPS:
+            mark = colour_text(get_state_symbol(Phase.READY, self.ascii), "good", self.colour)
             stderr.print_message(f"   {mark} {sanitize_line(event.proof)}", 5)

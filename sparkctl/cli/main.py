@@ -15,9 +15,9 @@ from sparkctl import __version__
 from sparkctl.cli import stderr, stdout
 from sparkctl.errors import ExitCode, SparkctlError
 
-_INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-_READER_GONE = 141  # what a shell makes of SIGPIPE
+_INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
+_BROKEN_PIPE_EXIT_CODE = 141  # what a shell makes of SIGPIPE
 
 # verb: (module in cli.verbs, what it does)
 VERBS = {
@@ -157,7 +157,7 @@ def run_and_exit() -> NoReturn:
         stderr.print_error(
             f"a defect in sparkctl, not in your Spark: {what}", "SPARKCTL_DEBUG=1 shows where; please report it"
         )
-        code = _INTERNAL_ERROR
+        code = _INTERNAL_ERROR_EXIT_CODE
     stderr.flush_stderr()
     # Everything is written and closed: taking a thousand modules apart again would be a tenth of a short verb's time.
     os._exit(code)
@@ -167,7 +167,7 @@ def invoke_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit code; also how ``demo`` runs a verb."""
     try:
         try:
-            code = _run(arguments)
+            code = _invoke_click(arguments)
         except SparkctlError as error:
             if isinstance(error, stdout.StdoutWriteFailed):
                 raise
@@ -175,7 +175,7 @@ def invoke_command_line(arguments: list[str]) -> int:
                 arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None)
             )
         except OSError as error:
-            if error.errno not in _DISK_FULL:
+            if error.errno not in _DISK_FULL_ERRNOS:
                 raise
             import tempfile
 
@@ -190,14 +190,14 @@ def invoke_command_line(arguments: list[str]) -> int:
         return code
     except stdout.StdoutClosed:
         stdout.discard_buffer(sys.stdout)  # as quiet as any other filter
-        return _READER_GONE
+        return _BROKEN_PIPE_EXIT_CODE
     except stdout.StdoutWriteFailed as error:
         stdout.discard_buffer(sys.stdout)
         stderr.print_error(error.message, error.hint)
         return int(error.exit_code)
 
 
-def _run(arguments: list[str]) -> int:
+def _invoke_click(arguments: list[str]) -> int:
     try:
         result = sparkctl_command.main(arguments, prog_name="sparkctl", standalone_mode=False)
         return int(result) if isinstance(result, int) else int(ExitCode.DONE)

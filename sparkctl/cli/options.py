@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_given: ContextVar[CommandContext | None] = ContextVar("given", default=None)
+_context_override: ContextVar[CommandContext | None] = ContextVar("given", default=None)
 
 
 @contextmanager
 def use_context(context: CommandContext) -> Iterator[None]:
     """Let verbs act in a context that is there already, in place of this terminal's."""
-    token = _given.set(context)
+    token = _context_override.set(context)
     try:
         yield
     finally:
-        _given.reset(token)
+        _context_override.reset(token)
 
 
 def create_context(*, may_ask: bool = True) -> CommandContext:
     """Return the context of this operator on this terminal, or the one that was given."""
-    if (given := _given.get()) is not None:
+    if (given := _context_override.get()) is not None:
         return given
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.context import CommandContext
@@ -149,7 +149,7 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
     """Complete profile names."""
     from sparkctl.profiles.library import ProfileLibrary
 
-    return [name for name in ProfileLibrary().names() if name.startswith(incomplete)]
+    return [name for name in ProfileLibrary().list_names() if name.startswith(incomplete)]
 
 
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -31,7 +31,7 @@ class DemoOptions:
     story: tuple[DemoStep, ...] = ()
 
 
-_THEME = "theme"  # the file in the state directory
+_THEME_FILE_NAME = "theme"  # the file in the state directory
 
 
 def can_open_panel() -> bool:
@@ -57,7 +57,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=_context_factory(clock),
+            make_context=_build_context_factory(clock),
             commands=_LazyCommandParser(),
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
@@ -86,21 +86,21 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
 
 def _load_theme() -> str | None:
     """Return the colours that were chosen last."""
-    from sparkctl.files import read_regular
+    from sparkctl.files import read_regular_file
     from sparkctl.paths import state_dir
 
     with suppress(OSError, UnicodeDecodeError):
-        return read_regular(state_dir() / _THEME, 1024).decode("utf-8").strip()
+        return read_regular_file(state_dir() / _THEME_FILE_NAME, 1024).decode("utf-8").strip()
     return None
 
 
 def _save_theme(name: str) -> None:
-    from sparkctl.history.database import make_private
+    from sparkctl.history.database import make_private_directory
     from sparkctl.paths import state_dir
 
     with suppress(OSError):  # a choice that is not kept is no reason to end anything
-        make_private(state_dir())
-        (state_dir() / _THEME).write_text(f"{name}\n", encoding="utf-8")
+        make_private_directory(state_dir())
+        (state_dir() / _THEME_FILE_NAME).write_text(f"{name}\n", encoding="utf-8")
 
 
 class _ConfigReloader:
@@ -114,7 +114,7 @@ class _ConfigReloader:
 
         self._readonly = readonly
         self._path = path or config_file()
-        self._stamp = self._look()
+        self._stamp = self._read_file_stamp()
         self._is_missed = False  # it was not there a moment ago: many an editor takes it away before it puts it back
 
     def __call__(self) -> Config | None:
@@ -122,7 +122,7 @@ class _ConfigReloader:
         it is gone: that is no empty config."""
         from sparkctl.config import load_config
 
-        stamp = self._look()
+        stamp = self._read_file_stamp()
         if stamp == self._stamp:
             self._is_missed = False
             return None
@@ -138,7 +138,7 @@ class _ConfigReloader:
         config = load_config(self._path)
         return replace(config, readonly=config.readonly or self._readonly)
 
-    def _look(self) -> tuple[int, int] | None:
+    def _read_file_stamp(self) -> tuple[int, int] | None:
         try:
             seen = self._path.stat()
         except OSError:
@@ -176,8 +176,8 @@ def _load_recording(path: Path) -> Sequence[Event]:
     return tuple(read_recording(path))
 
 
-def _context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext]:
-    def make(asker: Prompter) -> CommandContext:
+def _build_context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext]:
+    def create_context(asker: Prompter) -> CommandContext:
         from sparkctl.cli.options import get_operator
         from sparkctl.context import CommandContext
         from sparkctl.history.operation_history import OperationHistory
@@ -186,4 +186,4 @@ def _context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext
         ctx = CommandContext(history=OperationHistory(state_dir()), operator=get_operator(), asker=asker)
         return ctx if clock is None else replace(ctx, clock=clock)
 
-    return make
+    return create_context

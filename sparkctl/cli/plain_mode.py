@@ -17,9 +17,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.event_text import phase_name
+from sparkctl.views.event_text import format_phase_name
 
-_MIN_MEMORY_CHANGE = 8 * GIB  # memory that moved by less is no news
+_MIN_MEMORY_CHANGE_BYTES = 8 * GIB  # memory that moved by less is no news
 
 
 class ChangeReporter:
@@ -33,12 +33,17 @@ class ChangeReporter:
         """Return what is news."""
         before = self._before.get(view.name)
         self._before[view.name] = view
-        said = self._state(before, view)
+        said = self._describe_state_change(before, view)
         if view.state is not NodeState.OK:
             return said
-        return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
+        return [
+            *said,
+            *_describe_instance_changes(before, view),
+            *_describe_finding_changes(before, view),
+            *self._describe_memory_change(view),
+        ]
 
-    def _state(self, before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+    def _describe_state_change(self, before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
         known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
         is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
         if known[0] is view.state and not is_reason:
@@ -47,12 +52,12 @@ class ChangeReporter:
             return [f"{view.name} answers"]
         return [f"{view.name}: {view.state}" + (f", {sanitize_line(view.detail)}" if view.detail else "")]
 
-    def _memory(self, view: NodeTelemetryView) -> list[str]:
+    def _describe_memory_change(self, view: NodeTelemetryView) -> list[str]:
         bar = view.memory
         if bar is None:
             return []
         used = bar.total - bar.free - bar.page_cache
-        if view.name in self._used and abs(used - self._used[view.name]) < _MIN_MEMORY_CHANGE:
+        if view.name in self._used and abs(used - self._used[view.name]) < _MIN_MEMORY_CHANGE_BYTES:
             return []
         self._used[view.name] = used
         return [
@@ -61,12 +66,12 @@ class ChangeReporter:
         ]
 
 
-def _instances(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+def _describe_instance_changes(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = {} if before is None else {one.name: one for one in before.instances}
     if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
         return [f"{view.name}: nothing runs"]
     said = [
-        _instance(one)
+        _describe_instance(one)
         for one in view.instances
         if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
     ]
@@ -74,23 +79,25 @@ def _instances(before: NodeTelemetryView | None, view: NodeTelemetryView) -> lis
     return said + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
 
 
-def _instance(one: InstanceView) -> str:
-    state = "runs, not started by sparkctl" if one.phase is None else phase_name(one.phase)
+def _describe_instance(one: InstanceView) -> str:
+    state = "runs, not started by sparkctl" if one.phase is None else format_phase_name(one.phase)
     port = f", port {one.port}" if one.phase is Phase.READY and one.port is not None else ""
     why = f", {sanitize_line(one.detail)}" if one.detail and one.phase is Phase.FAILED else ""
     return f"{sanitize_line(one.name)} on {one.node}: {state}{port}{why}"
 
 
-def _findings(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+def _describe_finding_changes(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = () if before is None else before.findings
-    known, now = {_key(one) for one in old}, {_key(one) for one in view.findings}
+    known, now = {_finding_key(one) for one in old}, {_finding_key(one) for one in view.findings}
     said = [
-        f"{view.name}: {one.severity}: {sanitize_line(one.summary)}" for one in view.findings if _key(one) not in known
+        f"{view.name}: {one.severity}: {sanitize_line(one.summary)}"
+        for one in view.findings
+        if _finding_key(one) not in known
     ]
-    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _key(one) not in now]
+    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _finding_key(one) not in now]
 
 
-def _key(one: Finding) -> tuple[str, str | None]:
+def _finding_key(one: Finding) -> tuple[str, str | None]:
     return one.kind, one.instance
 
 

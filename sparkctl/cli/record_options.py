@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sparkctl.monitor.event_recording import EventRecorder
 
 
-RECORDING_FAILED = 74  # what sysexits.h has for trouble with a file
+RECORDING_FAILED_EXIT_CODE = 74  # what sysexits.h has for trouble with a file
 
 
 def record_option(command: Any) -> Any:
@@ -53,9 +53,9 @@ def open_recorder(
     return EventRecorder(path, lambda why: stderr.print_warning(None, why, None), force=overwrite)
 
 
-def recording_exit_code(code: int, recording: EventRecorder | None) -> int:
+def choose_exit_code(code: int, recording: EventRecorder | None) -> int:
     """Return the exit code of a verb that was recorded: success is none where the recording could not be written."""
-    return RECORDING_FAILED if code == 0 and recording is not None and recording.failed else code
+    return RECORDING_FAILED_EXIT_CODE if code == 0 and recording is not None and recording.failed else code
 
 
 class RecordingPrinter:

@@ -14,23 +14,23 @@ from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_col
 from sparkctl.model.sanitize import sanitize_lines
 from sparkctl.views.text.line_wrap import truncate_line, wrap_line
 
-_HOME = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable
-_AT_HOME = re.compile(rf"(?<![^\s(`]){re.escape(_HOME)}(?=/)") if len(_HOME) > 1 else None
+_HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable
+_HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if len(_HOME_DIRECTORY) > 1 else None
 
 
 def print_message(line: str = "", hang: int | None = None) -> None:
     """Print one line of talk: the home directory as ~, and on a terminal broken between words, ``hang`` indented."""
-    if _AT_HOME is not None:
-        line = _AT_HOME.sub("~", line)
-    _write("".join(f"{part}\n" for part in wrap_line(line, terminal_columns(sys.stderr), hang)))
+    if _HOME_PATTERN is not None:
+        line = _HOME_PATTERN.sub("~", line)
+    _write_ignoring_errors("".join(f"{part}\n" for part in wrap_line(line, terminal_columns(sys.stderr), hang)))
 
 
 def print_prompt(question: str) -> None:
     """Print a question whose answer is written beside it."""
-    _write(question)
+    _write_ignoring_errors(question)
 
 
-def _write(text: str) -> None:
+def _write_ignoring_errors(text: str) -> None:
     """Where nobody can hear it, talk is lost and the work goes on."""
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
@@ -95,13 +95,13 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-_hushed = False
+_is_live_line_paused = False
 
 
 def pause_live_line(on: bool) -> None:
     """Keep live lines off the screen while somebody types an answer there."""
-    global _hushed
-    _hushed = on
+    global _is_live_line_paused
+    _is_live_line_paused = on
 
 
 class LiveLine:
@@ -113,13 +113,13 @@ class LiveLine:
 
     def update(self, line: str) -> None:
         """Rewrite the line, cut to the terminal's width."""
-        if not self.on or _hushed:
+        if not self.on or _is_live_line_paused:
             return
-        _write(f"\r\x1b[2K{truncate_line(line, (terminal_columns(sys.stderr) or 80) - 1)}")
+        _write_ignoring_errors(f"\r\x1b[2K{truncate_line(line, (terminal_columns(sys.stderr) or 80) - 1)}")
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away, so that something lasting can be printed in its place."""
         if self._shown:
-            _write("\r\x1b[2K")
+            _write_ignoring_errors("\r\x1b[2K")
             self._shown = False

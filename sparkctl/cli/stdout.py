@@ -103,7 +103,7 @@ def repaint_screen(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def height() -> int:
+def get_terminal_height() -> int:
     """Return the lines of the terminal that stdout is."""
     return terminal_rows(sys.stdout)
 
@@ -113,6 +113,6 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def width() -> int | None:
+def get_terminal_width() -> int | None:
     """Return the columns of the terminal that stdout is, None where it is none: data is not broken."""
     return terminal_columns(sys.stdout)

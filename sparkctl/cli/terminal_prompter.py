@@ -19,7 +19,7 @@ from sparkctl.model.questions import (
 )
 from sparkctl.model.sanitize import sanitize_line
 
-_LONGEST = 4096
+_MAX_ANSWER_BYTES = 4096
 
 
 async def read_line(prompt: str, *, echo: bool = True) -> str:
@@ -31,9 +31,9 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
 
-    def take() -> None:
+    def read_answer() -> None:
         if not typed.done():
-            typed.set_result(os.read(keyboard, _LONGEST).decode("utf-8", "replace").rstrip("\r\n"))
+            typed.set_result(os.read(keyboard, _MAX_ANSWER_BYTES).decode("utf-8", "replace").rstrip("\r\n"))
 
     before = termios.tcgetattr(keyboard)
     stderr.pause_live_line(True)
@@ -43,7 +43,7 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
             silent[3] &= ~termios.ECHO
             termios.tcsetattr(keyboard, termios.TCSAFLUSH, silent)
         stderr.print_prompt(prompt)
-        loop.add_reader(keyboard, take)
+        loop.add_reader(keyboard, read_answer)
         return await typed
     finally:
         loop.remove_reader(keyboard)
@@ -53,7 +53,7 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
         stderr.pause_live_line(False)
 
 
-_TRIES = 3
+_MAX_TRIES = 3
 
 
 class TerminalPrompter:
@@ -66,10 +66,10 @@ class TerminalPrompter:
         """Ask, and take nothing but a yes for one."""
         async with self._asking:
             if isinstance(question, RetryStartQuestion):
-                return await self._start_again(question)
-            return await self._host_key(question)
+                return await self._confirm_retry_start(question)
+            return await self._confirm_host_key(question)
 
-    async def _start_again(self, question: RetryStartQuestion) -> bool:
+    async def _confirm_retry_start(self, question: RetryStartQuestion) -> bool:
         stderr.print_message(
             f"{sanitize_line(question.profile)} failed on {question.node} the last {len(question.failures)} times:"
         )
@@ -80,13 +80,13 @@ class TerminalPrompter:
             stderr.print_message()
         return answer.strip().lower() in ("y", "yes")
 
-    async def _host_key(self, question: HostKeyQuestion) -> bool:
+    async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:
         """Only a written yes counts, as with ssh."""
         stderr.print_message(f"{question.node} ({question.host}) is not known yet. Its key is")
         stderr.print_message(f"  {question.fingerprint}")
         stderr.print_message("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
         prompt = "Is it the same, connect and remember it? [yes/no] "
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             answer = await read_line(prompt)
             if answer.strip().lower() == "yes":
                 return True
@@ -115,11 +115,11 @@ class TerminalPrompter:
             for words in (*question.name.splitlines(), *question.instructions.splitlines()):
                 if words.strip():
                     stderr.print_message(f"  {sanitize_line(words)}")
-            found = [await read_line(f"  {_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
+            found = [await read_line(f"  {_format_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
         return tuple(found) if any(found) or not question.prompts else None
 
 
-def _prompt(text: str) -> str:
+def _format_prompt(text: str) -> str:
     """Return a server's prompt as one line, with room behind it."""
     return sanitize_line(" ".join(text.split())).rstrip() + " "
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TextIO
 
-_CODES = {"good": "32", "attention": "33", "bad": "31", "dim": "2", "bold": "1"}
+_ANSI_CODES = {"good": "32", "attention": "33", "bad": "31", "dim": "2", "bold": "1"}
 
 
 def supports_colour(stream: TextIO) -> bool:
@@ -44,4 +44,4 @@ def terminal_rows(stream: TextIO) -> int:
 
 def colour_text(text: str, style: str, on: bool) -> str:
     """Return ``text`` in a style, or as it is."""
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on else text
+    return f"\x1b[{_ANSI_CODES[style]}m{text}\x1b[0m" if on else text

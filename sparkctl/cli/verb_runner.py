@@ -31,12 +31,12 @@ class EventPrinter(Protocol):
 
 
 EventSource = Callable[[], AsyncGenerator[Event, None]]
-_taken: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
+_captured_verbs: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
 
 
 def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> int:
     """Run a verb to its end and return its exit code; where somebody else runs it (`take`), hand it over."""
-    if (taken := _taken.get()) is not None:
+    if (taken := _captured_verbs.get()) is not None:
         taken.append(verb)
         return 0
     return asyncio.run(_consume_events(ctx, verb, teller))
@@ -46,11 +46,11 @@ def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> in
 def capture_verbs() -> Iterator[list[EventSource]]:
     """Let verbs be understood as ever, and given to the caller in place of being run."""
     verbs: list[EventSource] = []
-    token = _taken.set(verbs)
+    token = _captured_verbs.set(verbs)
     try:
         yield verbs
     finally:
-        _taken.reset(token)
+        _captured_verbs.reset(token)
 
 
 async def _consume_events(
@@ -58,20 +58,20 @@ async def _consume_events(
 ) -> int:
     loop = asyncio.get_running_loop()
 
-    def press() -> None:
-        ctx.interrupt.press()
+    def interrupt_verb() -> None:
+        ctx.interrupt.record_press()
         teller.print_interrupt(ctx.interrupt.presses)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: nobody can press there
-            loop.add_signal_handler(number, press)
+            loop.add_signal_handler(number, interrupt_verb)
 
-    async def ticking() -> None:
+    async def refresh_every_second() -> None:
         while True:
             await asyncio.sleep(1)
             teller.refresh()
 
-    ticker = asyncio.create_task(ticking())
+    ticker = asyncio.create_task(refresh_every_second())
     code = 0
     events = verb()
     try:
@@ -118,8 +118,8 @@ async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
     # asyncio.run notes a Ctrl-C and trusts that the loop wakes up of it; one that comes just before it goes to sleep is
     # noticed at the next event, which may be none. A loop with a handler of its own, for whatever signal, is woken by all.
     with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: no signals there
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, _nothing)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, _ignore_signal)
     return await work
 
 
-def _nothing() -> None: ...
+def _ignore_signal() -> None: ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the first picture is painted without them
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.monitor.switch_progress import SwitchProgress
 
-_LOADING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +49,47 @@ class ActionContext:
     own: SwitchProgress | None = None
 
     @property
-    def view(self) -> NodeTelemetryView | None:
+    def node_view(self) -> NodeTelemetryView | None:
         """The selected node's, None without nodes."""
         return next((view for view in self.views if view.name == self.node), None)
 
     @property
-    def selected(self) -> InstanceView | None:
+    def selected_instance(self) -> InstanceView | None:
         """The selected instance."""
-        view = self.view
+        view = self.node_view
         return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
 
 
-def no_node(now: ActionContext) -> str | None:
+def reason_no_node(now: ActionContext) -> str | None:
     if now.replaying:
         return "this is a recording"
     if now.node is None:
         return "no Spark is configured"
-    return f"{now.node} was not looked at yet" if now.view is None else None
+    return f"{now.node} was not looked at yet" if now.node_view is None else None
 
 
-def not_live(now: ActionContext) -> str | None:
+def reason_recording(now: ActionContext) -> str | None:
     """A recording was made at the rate at which it was made."""
     return "this is a recording" if now.replaying else None
 
 
-def not_played(now: ActionContext) -> str | None:
+def reason_no_recording(now: ActionContext) -> str | None:
     """What happens now goes on by itself."""
     return None if now.replaying else "this is no recording: what you see happens now"
 
 
-def node_silent(now: ActionContext) -> str | None:
-    if why := no_node(now):
+def reason_node_silent(now: ActionContext) -> str | None:
+    if why := reason_no_node(now):
         return why
-    assert now.view is not None
-    return None if now.view.state is NodeState.OK else f"{now.node} does not answer: {now.view.state}"
+    assert now.node_view is not None
+    return None if now.node_view.state is NodeState.OK else f"{now.node} does not answer: {now.node_view.state}"
 
 
-def cannot_start(now: ActionContext) -> str | None:
+def reason_cannot_start(now: ActionContext) -> str | None:
     """A Spark that is still being asked may be chosen already: what is to be started takes a moment to choose."""
     if now.replaying or now.node is None:
-        return no_node(now)
-    return None if now.view is None or is_state_unknown(now.view) else node_silent(now)
+        return reason_no_node(now)
+    return None if now.node_view is None or is_state_unknown(now.node_view) else reason_node_silent(now)
 
 
 def is_state_unknown(view: NodeTelemetryView) -> bool:
@@ -97,174 +97,186 @@ def is_state_unknown(view: NodeTelemetryView) -> bool:
     return view.state is NodeState.UNKNOWN and not view.detail
 
 
-def no_instance(now: ActionContext) -> str | None:
-    if now.view is None:
+def reason_no_instance(now: ActionContext) -> str | None:
+    if now.node_view is None:
         return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
-    if now.selected is not None:
+    if now.selected_instance is not None:
         return None
     return f"nothing runs on {now.node}" if now.instance is None else f"{now.instance} does not run on {now.node}"
 
 
-def no_log(now: ActionContext) -> str | None:
+def reason_no_log(now: ActionContext) -> str | None:
     """An instance that is gone has a log, too: the one that was saved."""
-    return None if now.instance is not None else no_instance(now)
+    return None if now.instance is not None else reason_no_instance(now)
 
 
-def no_diagnosis(now: ActionContext) -> str | None:
+def reason_no_diagnosis(now: ActionContext) -> str | None:
     """A recording holds what was told of it, and no log to be read anew."""
-    return not_live(now) or no_log(now)
+    return reason_recording(now) or reason_no_log(now)
 
 
-def no_address(now: ActionContext) -> str | None:
+def reason_no_address(now: ActionContext) -> str | None:
     """It has one once its port is known."""
-    if why := no_instance(now):
+    if why := reason_no_instance(now):
         return why
-    assert now.selected is not None
-    return None if now.selected.endpoint else f"it is not known where {now.selected.name} answers"
+    assert now.selected_instance is not None
+    return None if now.selected_instance.endpoint else f"it is not known where {now.selected_instance.name} answers"
 
 
-def no_verdict_or_address(now: ActionContext) -> str | None:
+def reason_no_verdict_or_address(now: ActionContext) -> str | None:
     """The first is of a start that was watched here and has failed."""
-    return None if now.has_verdict else no_address(now)
+    return None if now.has_verdict else reason_no_address(now)
 
 
-def no_proof(now: ActionContext) -> str | None:
+def reason_no_proof(now: ActionContext) -> str | None:
     """A verdict that another source than the log gave has none there."""
-    return _not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
+    return _reason_not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
 
 
-def no_change(now: ActionContext) -> str | None:
+def reason_no_change(now: ActionContext) -> str | None:
     """A change is started at once: of a recording there is nothing to start."""
     if now.replaying:
         return "this is a recording"
-    return _not_failed(now) or (None if now.has_change else "no change is known that would mend it")
+    return _reason_not_failed(now) or (None if now.has_change else "no change is known that would mend it")
 
 
-def _not_failed(now: ActionContext) -> str | None:
-    one = now.selected
+def _reason_not_failed(now: ActionContext) -> str | None:
+    one = now.selected_instance
     has_failed = now.has_verdict or one is None or one.phase is Phase.FAILED
     return None if has_failed or one is None else f"{one.name} has not failed"
 
 
-def no_plan(now: ActionContext) -> str | None:
+def reason_no_plan(now: ActionContext) -> str | None:
     """It is read back from the container."""
-    return "this recording does not hold it" if now.replaying else no_instance(now)
+    return "this recording does not hold it" if now.replaying else reason_no_instance(now)
 
 
-def no_profile_of_it(now: ActionContext) -> str | None:
+def reason_no_instance_profile(now: ActionContext) -> str | None:
     """A container of somebody else's has none."""
     if now.replaying:
         return "this is a recording"
-    if why := no_instance(now):
+    if why := reason_no_instance(now):
         return why
-    assert now.selected is not None
-    return None if now.selected.profile else f"{now.selected.name} was not started from a profile"
+    assert now.selected_instance is not None
+    return None if now.selected_instance.profile else f"{now.selected_instance.name} was not started from a profile"
 
 
-def no_shell(now: ActionContext) -> str | None:
+def reason_no_shell(now: ActionContext) -> str | None:
     """Of a node that does not answer, ssh says best why."""
     if now.replaying:
         return "this is a recording"
     return "no Spark is configured" if now.node is None else None
 
 
-def no_shell_inside(now: ActionContext) -> str | None:
+def reason_no_container_shell(now: ActionContext) -> str | None:
     """A foreign container lets one in as well: it is looked at, and not ended."""
-    if why := no_shell(now) or no_instance(now):
+    if why := reason_no_shell(now) or reason_no_instance(now):
         return why
-    assert now.selected is not None
-    return None if now.selected.is_alive and now.selected.container else f"{now.selected.name} does not run now"
+    assert now.selected_instance is not None
+    return (
+        None
+        if now.selected_instance.is_alive and now.selected_instance.container
+        else f"{now.selected_instance.name} does not run now"
+    )
 
 
-def cannot_stop(now: ActionContext) -> str | None:
-    if why := node_silent(now) or no_instance(now):
+def reason_cannot_stop(now: ActionContext) -> str | None:
+    if why := reason_node_silent(now) or reason_no_instance(now):
         return why
-    assert now.selected is not None
-    if now.own is not None and now.own.affects_instance(now.selected.name):
+    assert now.selected_instance is not None
+    if now.own is not None and now.own.affects_instance(now.selected_instance.name):
         return f"this panel's switch to {now.own.instance} goes on with it: its own screen interrupts it"
-    return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
+    return (
+        None
+        if now.selected_instance.ours
+        else f"{now.selected_instance.name} was not started by sparkctl and is left alone"
+    )
 
 
-def cannot_free(now: ActionContext) -> str | None:
+def reason_cannot_free(now: ActionContext) -> str | None:
     """What others started is left alone."""
-    if why := node_silent(now):
+    if why := reason_node_silent(now):
         return why
-    assert now.view is not None
-    return None if any(one.ours for one in now.view.instances) else f"nothing of sparkctl's is on {now.node}"
+    assert now.node_view is not None
+    return None if any(one.ours for one in now.node_view.instances) else f"nothing of sparkctl's is on {now.node}"
 
 
-def cannot_fit(now: ActionContext) -> str | None:
-    return no_node(now) or not_live(now) or (None if now.profile else "no profile is selected")
+def reason_cannot_check_fit(now: ActionContext) -> str | None:
+    return reason_no_node(now) or reason_recording(now) or (None if now.profile else "no profile is selected")
 
 
-def cannot_restart(now: ActionContext) -> str | None:
-    if why := cannot_stop(now):
+def reason_cannot_restart(now: ActionContext) -> str | None:
+    if why := reason_cannot_stop(now):
         return why
-    assert now.selected is not None
-    if now.selected.phase not in (Phase.FAILED, Phase.STOPPED):
-        return f"{now.selected.name} has not ended"
-    return None if now.selected.profile else f"of which profile {now.selected.name} is, its labels do not say"
+    assert now.selected_instance is not None
+    if now.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
+        return f"{now.selected_instance.name} has not ended"
+    return (
+        None
+        if now.selected_instance.profile
+        else f"of which profile {now.selected_instance.name} is, its labels do not say"
+    )
 
 
-def cannot_drop(now: ActionContext) -> str | None:
-    if why := node_silent(now):
+def reason_cannot_drop_caches(now: ActionContext) -> str | None:
+    if why := reason_node_silent(now):
         return why
-    assert now.view is not None
-    loading = [one.name for one in now.view.instances if one.phase in _LOADING]
+    assert now.node_view is not None
+    loading = [one.name for one in now.node_view.instances if one.phase in _LOADING_PHASES]
     return f"{loading[0]} is loading on {now.node}, out of the page cache" if loading else None
 
 
-def nothing_wrong(now: ActionContext) -> str | None:
+def reason_no_problems(now: ActionContext) -> str | None:
     if now.is_troubled:
         return None
-    if now.view is None:
+    if now.node_view is None:
         return "no Spark was looked at yet"
-    return None if now.view.findings else f"nothing is found wrong with {now.node}"
+    return None if now.node_view.findings else f"nothing is found wrong with {now.node}"
 
 
 def reason_already_connected(now: ActionContext) -> str | None:
-    if why := no_node(now):
+    if why := reason_no_node(now):
         return why
-    assert now.view is not None
-    return f"{now.node} answers" if now.view.state is NodeState.OK else None
+    assert now.node_view is not None
+    return f"{now.node} answers" if now.node_view.state is NodeState.OK else None
 
 
 def reason_single_node(now: ActionContext) -> str | None:
     return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
 
 
-def no_profile(now: ActionContext) -> str | None:
+def reason_no_profile(now: ActionContext) -> str | None:
     """A recording is no place to write the operator's profiles from."""
     if now.replaying:
         return "this is a recording"
     return None if now.profile is not None else "no profile is selected"
 
 
-def cannot_copy(now: ActionContext) -> str | None:
+def reason_nothing_to_copy(now: ActionContext) -> str | None:
     return None if now.remedy or now.profile else "there is nothing to copy"
 
 
-def cannot_mend(now: ActionContext) -> str | None:
+def reason_cannot_apply_remedy(now: ActionContext) -> str | None:
     if now.remedy is None:
         return "no finding with a remedy is selected"
     return None if now.deed is not None else "this is for your own hands: y copies it"
 
 
-def no_switch_to_show(now: ActionContext) -> str | None:
+def reason_no_switch_to_show(now: ActionContext) -> str | None:
     """The one that goes on is shown, that of a recording too; else one is planned."""
-    return None if now.replaying and now.switch_left is False else cannot_start(now)
+    return None if now.replaying and now.switch_left is False else reason_cannot_start(now)
 
 
-def cannot_switch(now: ActionContext) -> str | None:
+def reason_cannot_switch(now: ActionContext) -> str | None:
     return "this is a recording" if now.replaying else now.switch_trouble
 
 
-def cannot_sync(now: ActionContext) -> str | None:
+def reason_cannot_sync(now: ActionContext) -> str | None:
     """What is carried is the selected profile's."""
-    return no_profile(now) or reason_single_node(now)
+    return reason_no_profile(now) or reason_single_node(now)
 
 
-def no_switch_left(now: ActionContext) -> str | None:
+def reason_no_switch_left(now: ActionContext) -> str | None:
     """One that goes on is its operator's."""
     if now.replaying:
         return "this is a recording"
@@ -275,6 +287,6 @@ def no_switch_left(now: ActionContext) -> str | None:
     return None if now.switch_left else "the switch goes on: who does it ends it"
 
 
-def cannot_interrupt(now: ActionContext) -> str | None:
+def reason_cannot_interrupt(now: ActionContext) -> str | None:
     """Somebody else's is interrupted where it was begun."""
-    return not_live(now) or (None if now.own is not None else "no switch of this panel's goes on")
+    return reason_recording(now) or (None if now.own is not None else "no switch of this panel's goes on")

@@ -17,8 +17,8 @@ from sparkctl.commands.action_context import ActionContext as ActionContext
 from sparkctl.model.node import NodeName
 from sparkctl.monitor.ranks import list_nodes_of_instance
 
-_KEY = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
-_NAMED = frozenset(
+_KEY_PATTERN = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
+_NAMED_KEYS = frozenset(
     ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "tab", "space", "backspace",
      "delete", "insert", *(f"f{number}" for number in range(1, 25)))
 )  # fmt: skip
@@ -37,14 +37,14 @@ def parse_key(text: str) -> str:
         name = unicodedata.name(text).lower().replace("-", "_").replace(" ", "_")
         return _KEY_ALIASES.get(name, name)
     *_, last = text.split("+")
-    if not _KEY.fullmatch(text) or (len(last) > 1 and last not in _NAMED and not _is_sign(last)):
+    if not _KEY_PATTERN.fullmatch(text) or (len(last) > 1 and last not in _NAMED_KEYS and not _is_key_name(last)):
         raise ValueError(f"{text!r} is no key; write for example x, ?, f5, ctrl+d or shift+tab")
     if text in RESERVED_KEYS:
         raise ValueError(f"{text} stays what it is in every terminal")
     return text
 
 
-def _is_sign(name: str) -> bool:
+def _is_key_name(name: str) -> bool:
     if name in _KEY_ALIASES.values():
         return True
     try:
@@ -157,8 +157,8 @@ class ActionRole(StrEnum):
     DESCRIBE = "what it runs with"
 
 
-Why = Callable[[ActionContext], str | None]  # None: it can be done; else why not
-Words = Callable[[ActionContext], tuple[str, ...]]
+ReasonFunction = Callable[[ActionContext], str | None]  # None: it can be done; else why not
+CommandBuilder = Callable[[ActionContext], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,85 +174,85 @@ class Action:
     keys: tuple[str, ...]
     short: str
     title: str
-    why_not: Why = field(default=lambda _: None)
+    why_not: ReasonFunction = field(default=lambda _: None)
     changes: bool = False
     confirm: bool = False
     verb: str | None = None
-    words: Words | None = None
+    words: CommandBuilder | None = None
     screen: str | None = None
     on: frozenset[str] = frozenset()
     footer: int | None = None  # its place among those of the footer, the smallest first
     sense: ActionRole | None = None
 
 
-def _on_node(verb: str) -> Words:
+def _command_on_node(verb: str) -> CommandBuilder:
     return lambda now: (verb, "--node", str(now.node))
 
 
-def _of_instance(verb: str) -> Words:
+def _command_on_instance(verb: str) -> CommandBuilder:
     return lambda now: (verb, str(now.instance), "--node", str(now.node))
 
 
-def _of_model(*words: str) -> Words:
+def _command_on_all_ranks(*words: str) -> CommandBuilder:
     """Of an instance whose model stands on several Sparks: on all of them."""
 
-    def of_model(now: ActionContext) -> tuple[str, ...]:
-        one = now.selected
+    def build_command(now: ActionContext) -> tuple[str, ...]:
+        one = now.selected_instance
         nodes = (str(now.node),) if one is None else list_nodes_of_instance(one, now.views)
         return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
 
-    return of_model
+    return build_command
 
 
-def _again(now: ActionContext) -> tuple[str, ...]:
-    assert now.selected is not None
-    return ("up", str(now.selected.profile), "--node", str(now.node))
+def _build_restart_command(now: ActionContext) -> tuple[str, ...]:
+    assert now.selected_instance is not None
+    return ("up", str(now.selected_instance.profile), "--node", str(now.node))
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
 SWITCH, HISTORY = "switch", "history"
-_HERE = frozenset((OVERVIEW,))
-_RUNNING = frozenset((OVERVIEW, INSTANCE))
-_LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
-_READ = frozenset((PROFILES, DOCTOR, HISTORY))
-_SPARKS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
-_SWITCH = frozenset((SWITCH,))
-_LONG = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
-_ONE = frozenset((INSTANCE,))
-_LOG = frozenset((LOGS,))
+_OVERVIEW_SCREEN = frozenset((OVERVIEW,))
+_RUNNING_SCREENS = frozenset((OVERVIEW, INSTANCE))
+_LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
+_READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY))
+_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
+_SWITCH_SCREEN = frozenset((SWITCH,))
+_SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
+_INSTANCE_SCREEN = frozenset((INSTANCE,))
+_LOG_SCREEN = frozenset((LOGS,))
 
 ACTIONS: tuple[Action, ...] = (
-    Action(ActionId.UP, ("u",), "up", "start a profile", why.cannot_start, changes=True, verb="up",
-           on=_RUNNING | {PROFILES}, footer=0),
+    Action(ActionId.UP, ("u",), "up", "start a profile", why.reason_cannot_start, changes=True, verb="up",
+           on=_RUNNING_SCREENS | {PROFILES}, footer=0),
     Action(
-        ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1, sense=ActionRole.STOP,
+        ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.reason_cannot_stop, changes=True,
+        confirm=True, verb="down", words=_command_on_all_ranks("down"), on=_RUNNING_SCREENS | {PROFILES}, footer=1, sense=ActionRole.STOP,
     ),
     Action(
-        ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_model("down", "--kill"), on=_RUNNING | {PROFILES},
+        ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.reason_cannot_stop, changes=True,
+        confirm=True, verb="down", words=_command_on_all_ranks("down", "--kill"), on=_RUNNING_SCREENS | {PROFILES},
     ),
     Action(ActionId.SWITCH, ("s",), "switch", "switch to a profile: what would stop, stay and start, then do it",
-           why.no_switch_to_show, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
-    Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.cannot_switch, changes=True, confirm=True,
-           on=_SWITCH, sense=ActionRole.TAKE, footer=0),
-    Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
+           why.reason_no_switch_to_show, changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=1),
+    Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.reason_cannot_switch, changes=True, confirm=True,
+           on=_SWITCH_SCREEN, sense=ActionRole.TAKE, footer=0),
+    Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.reason_recording, on=_SWITCH_SCREEN,
            sense=ActionRole.AGAIN, footer=1),
     Action(ActionId.INTERRUPT, ("x",), "interrupt", "interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
-           why.cannot_interrupt, changes=True, confirm=True, on=_SWITCH, sense=ActionRole.STOP, footer=3),
-    Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.no_switch_left, changes=True,
-           confirm=True, verb="resume", words=lambda _: ("resume",), on=_HERE | _SWITCH),
-    Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.no_switch_left,
-           changes=True, confirm=True, verb="abort", words=lambda _: ("abort",), on=_HERE | _SWITCH),
-    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
-           on=_HERE, sense=ActionRole.TAKE, footer=5),
+           why.reason_cannot_interrupt, changes=True, confirm=True, on=_SWITCH_SCREEN, sense=ActionRole.STOP, footer=3),
+    Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.reason_no_switch_left, changes=True,
+           confirm=True, verb="resume", words=lambda _: ("resume",), on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
+    Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.reason_no_switch_left,
+           changes=True, confirm=True, verb="abort", words=lambda _: ("abort",), on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
+    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.reason_no_instance, screen=INSTANCE,
+           on=_OVERVIEW_SCREEN, sense=ActionRole.TAKE, footer=5),
     Action(
-        ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
-        screen=LOGS, on=_RUNNING | _READ, footer=2,
+        ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.reason_no_log, verb="logs", words=_command_on_instance("logs"),
+        screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2,
     ),
     Action(
-        ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", why.cannot_drop,
-        changes=True, verb="drop-caches", words=_on_node("drop-caches"), on=_RUNNING | {PROFILES}, footer=3,
+        ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", why.reason_cannot_drop_caches,
+        changes=True, verb="drop-caches", words=_command_on_node("drop-caches"), on=_RUNNING_SCREENS | {PROFILES}, footer=3,
     ),
     Action(ActionId.PROFILES, ("p", "4"), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
     Action(
@@ -260,55 +260,55 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(ActionId.HISTORY, ("h", "6"), "history", "what was done from here, how it went, and what had changed since",
            verb="history", screen=HISTORY, footer=8),
-    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.nothing_wrong, on=_RUNNING, footer=7),
+    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.reason_no_problems, on=_RUNNING_SCREENS, footer=7),
     Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.reason_already_connected,
-           on=_RUNNING, footer=8, sense=ActionRole.AGAIN),
+           on=_RUNNING_SCREENS, footer=8, sense=ActionRole.AGAIN),
     Action(ActionId.VIEW_OVERVIEW, ("1",), "overview", "all Sparks at a glance", screen=OVERVIEW),
-    Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
-    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
+    Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.reason_no_instance, screen=INSTANCE),
+    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.reason_no_profile, changes=True,
            on=frozenset((PROFILES,)), footer=1, sense=ActionRole.EDIT),
-    Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.no_profile,
+    Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.reason_no_profile,
            changes=True, on=frozenset((PROFILES,))),
     Action(ActionId.IMPORT, ("I",), "import", "make a profile of a pasted docker run line, compose file or recipe",
-           why.not_live, changes=True, on=frozenset((PROFILES,)), footer=4),
+           why.reason_recording, changes=True, on=frozenset((PROFILES,)), footer=4),
     Action(ActionId.SYNC, ("Y",), "sync", "bring the profile's image and model from one Spark to another; asks which way",
-           why.cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
-    Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
-           changes=True, on=_RUNNING, sense=ActionRole.EDIT, footer=12),
-    Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
-           changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
-    Action(ActionId.SHELL, ("$",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
+           why.reason_cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
+    Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.reason_no_instance_profile,
+           changes=True, on=_RUNNING_SCREENS, sense=ActionRole.EDIT, footer=12),
+    Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.reason_cannot_restart,
+           changes=True, confirm=True, verb="up", words=_build_restart_command, on=_INSTANCE_SCREEN, footer=3),
+    Action(ActionId.SHELL, ("$",), "shell", "a shell on the Spark, by your own ssh", why.reason_no_shell,
            changes=True, footer=14),
-    Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.no_shell_inside,
-           changes=True, on=_RUNNING),
+    Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.reason_no_container_shell,
+           changes=True, on=_RUNNING_SCREENS),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
-           on=_READ, footer=2, sense=ActionRole.SEARCH),
+           on=_READING_SCREENS, footer=2, sense=ActionRole.SEARCH),
     Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it",
            on=frozenset((PROFILES,)), footer=5),
-    Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
+    Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.reason_cannot_apply_remedy,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=ActionRole.TAKE),
-    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ | _SWITCH, footer=2, sense=ActionRole.COPY),
-    Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
-           on=_HERE, sense=ActionRole.COPY, footer=13),
-    Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
+    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.reason_nothing_to_copy, on=_READING_SCREENS | _SWITCH_SCREEN, footer=2, sense=ActionRole.COPY),
+    Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.reason_no_address,
+           on=_OVERVIEW_SCREEN, sense=ActionRole.COPY, footer=13),
+    Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.reason_no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=ActionRole.AGAIN),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.reason_single_node, on=_SPARKS, footer=15),
-    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.reason_single_node, on=_SPARKS),
-    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile, finding or row; or read on", on=_LISTS | _LONG),
-    Action(ActionId.UPPER, ("up", "k"), "upper", "the one before; or back", on=_LISTS | _LONG),
-    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LISTS | _LONG),
-    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding; the end", on=_LISTS | _LONG),
-    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _LONG),
-    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ | _LONG),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.reason_single_node, on=_NODE_SCREENS, footer=15),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.reason_single_node, on=_NODE_SCREENS),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile, finding or row; or read on", on=_LIST_SCREENS | _SCROLLING_SCREENS),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the one before; or back", on=_LIST_SCREENS | _SCROLLING_SCREENS),
+    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LIST_SCREENS | _SCROLLING_SCREENS),
+    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding; the end", on=_LIST_SCREENS | _SCROLLING_SCREENS),
+    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READING_SCREENS | _SCROLLING_SCREENS),
+    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READING_SCREENS | _SCROLLING_SCREENS),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in", footer=16),
-    Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
-    Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),
-    Action(ActionId.PLAY_FASTER, (">",), "faster", "play a recording faster", why.not_played),
-    Action(ActionId.PLAY_SLOWER, ("<",), "slower", "play a recording slower", why.not_played),
-    Action(ActionId.PLAY_ON, (".",), "10 s on", "10 seconds on in a recording", why.not_played),
-    Action(ActionId.PLAY_BACK, (",",), "10 s back", "10 seconds back in a recording", why.not_played),
-    Action(ActionId.PLAY_FAR_ON, ("shift+right",), "1 min on", "a minute on in a recording", why.not_played),
-    Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.not_played),
+    Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.reason_recording),
+    Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.reason_recording),
+    Action(ActionId.PLAY_FASTER, (">",), "faster", "play a recording faster", why.reason_no_recording),
+    Action(ActionId.PLAY_SLOWER, ("<",), "slower", "play a recording slower", why.reason_no_recording),
+    Action(ActionId.PLAY_ON, (".",), "10 s on", "10 seconds on in a recording", why.reason_no_recording),
+    Action(ActionId.PLAY_BACK, (",",), "10 s back", "10 seconds back in a recording", why.reason_no_recording),
+    Action(ActionId.PLAY_FAR_ON, ("shift+right",), "1 min on", "a minute on in a recording", why.reason_no_recording),
+    Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.reason_no_recording),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name", footer=17),
     Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", verb="help", footer=5),
@@ -318,47 +318,47 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", verb="quit", footer=10),
     Action(ActionId.FREE, (), "free", "stop all that sparkctl started on the Spark; says what stays",
-           why.cannot_free, changes=True, confirm=True, verb="free", words=lambda now: ("free", str(now.node)), on=_HERE),
-    Action(ActionId.FIT, (), "fit", "say whether the profile fits, with the sum written out", why.cannot_fit, verb="plan",
+           why.reason_cannot_free, changes=True, confirm=True, verb="free", words=lambda now: ("free", str(now.node)), on=_OVERVIEW_SCREEN),
+    Action(ActionId.FIT, (), "fit", "say whether the profile fits, with the sum written out", why.reason_cannot_check_fit, verb="plan",
            words=lambda now: ("plan", str(now.profile)), on=frozenset((PROFILES,))),
     Action(ActionId.DIAGNOSE, (), "diagnose", "read the instance's log: how far it came, and why it went no further",
-           why.no_diagnosis, verb="diagnose", words=_of_instance("diagnose"), on=_RUNNING),
-    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=ActionRole.DESCRIBE),
-    Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
+           why.reason_no_diagnosis, verb="diagnose", words=_command_on_instance("diagnose"), on=_RUNNING_SCREENS),
+    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_INSTANCE_SCREEN, footer=4, sense=ActionRole.DESCRIBE),
+    Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.reason_no_plan, on=_OVERVIEW_SCREEN,
            sense=ActionRole.DESCRIBE, footer=11),
     Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
-           why.no_verdict_or_address, on=_ONE, sense=ActionRole.COPY, footer=5),
-    Action(ActionId.PROOF, ("enter",), "proof", "the log at the line that proves why it failed", why.no_proof, screen=LOGS,
-           on=_ONE, sense=ActionRole.TAKE, footer=2),
+           why.reason_no_verdict_or_address, on=_INSTANCE_SCREEN, sense=ActionRole.COPY, footer=5),
+    Action(ActionId.PROOF, ("enter",), "proof", "the log at the line that proves why it failed", why.reason_no_proof, screen=LOGS,
+           on=_INSTANCE_SCREEN, sense=ActionRole.TAKE, footer=2),
     Action(ActionId.ACCEPT, ("a",), "change", "try the change that the verdict proposes, or keep it in the profile",
-           why.no_change, changes=True, on=_ONE, footer=1),
-    Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
+           why.reason_no_change, changes=True, on=_INSTANCE_SCREEN, footer=1),
+    Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG_SCREEN, footer=0),
     Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
-           on=_LOG, footer=1, sense=ActionRole.SEARCH),
-    Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
-    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match, or proof of a verdict", on=_LOG, footer=12),
-    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before, or the proof", on=_LOG),
-    Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG, footer=3),
-    Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG),
-    Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),
-    Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG, footer=4),
-    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG, footer=5),
-    Action(ActionId.LOG_NUMBERS, ("#",), "numbers", "show the numbers of lines, as a verdict names them, or not", on=_LOG),
+           on=_LOG_SCREEN, footer=1, sense=ActionRole.SEARCH),
+    Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG_SCREEN, footer=2),
+    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match, or proof of a verdict", on=_LOG_SCREEN, footer=12),
+    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before, or the proof", on=_LOG_SCREEN),
+    Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG_SCREEN, footer=3),
+    Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG_SCREEN),
+    Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG_SCREEN),
+    Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG_SCREEN, footer=4),
+    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG_SCREEN, footer=5),
+    Action(ActionId.LOG_NUMBERS, ("#",), "numbers", "show the numbers of lines, as a verdict names them, or not", on=_LOG_SCREEN),
     Action(ActionId.LOG_BACK, ("T",), "back", "back to the last minute; again: 5 minutes, 15, an hour, the first line",
-           on=_LOG, footer=8),
-    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG, footer=9),
-    Action(ActionId.LOG_SCOPE, ("M",), "more logs", "with those of all its Spark's instances, then of all Sparks", on=_LOG),
+           on=_LOG_SCREEN, footer=8),
+    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG_SCREEN, footer=9),
+    Action(ActionId.LOG_SCOPE, ("M",), "more logs", "with those of all its Spark's instances, then of all Sparks", on=_LOG_SCREEN),
     Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one",
-           on=_LOG, footer=11),
+           on=_LOG_SCREEN, footer=11),
     Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen",
-           on=_LOG, sense=ActionRole.COPY, footer=6),
-    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG, footer=7),
+           on=_LOG_SCREEN, sense=ActionRole.COPY, footer=6),
+    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG_SCREEN, footer=7),
 )  # fmt: skip
 
 _BY_ID = {action.id: action for action in ACTIONS}
 
 
-def action(name: str) -> Action:
+def find_action(name: str) -> Action:
     """Return an action by its id. Raises KeyError."""
     return _BY_ID[ActionId(name)]
 
@@ -387,13 +387,13 @@ def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str
     ``readonly`` none that changes anything."""
     own = dict(keys)
     return tuple(
-        _keyed(one, own.get(one.id))
+        _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if is_there(one, now.screens) and not (one.changes and now.readonly)
+        if has_screens(one, now.screens) and not (one.changes and now.readonly)
     )
 
 
-def is_there(one: Action, screens: frozenset[str]) -> bool:
+def has_screens(one: Action, screens: frozenset[str]) -> bool:
     """Tell whether the screens that it opens and is on are there."""
     return (one.screen is None or one.screen in screens | {OVERVIEW}) and (
         not one.on or bool(one.on & (screens | {OVERVIEW}))
@@ -405,11 +405,11 @@ def list_screen_actions(actions: Iterable[Action], place: str) -> tuple[Action, 
     return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
 
 
-def _meet(one: Action, other: Action) -> bool:
+def _share_a_screen(one: Action, other: Action) -> bool:
     return not one.on or not other.on or bool(one.on & other.on)
 
 
-def _keyed(one: Action, keys: tuple[str, ...] | None) -> Action:
+def _with_keys(one: Action, keys: tuple[str, ...] | None) -> Action:
     if keys is None:
         return one
     return replace(one, keys=keys)
@@ -424,10 +424,10 @@ def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
     """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
     the last of them."""
 
-    def rank(one: Action) -> tuple[int, int]:
+    def footer_order(one: Action) -> tuple[int, int]:
         return one.footer or 0, len(one.on) or len(ActionId)
 
-    placed = sorted((one for one in actions if one.footer is not None), key=rank)
+    placed = sorted((one for one in actions if one.footer is not None), key=footer_order)
     return (
         *(one for one in placed if one.id is not ActionId.HELP),
         *(one for one in placed if one.id is ActionId.HELP),
@@ -442,6 +442,6 @@ def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tupl
     for one in ACTIONS:
         for key in changed.get(one.id, one.keys):
             there = taken.setdefault(parse_key(key), [])
-            found += [(key, str(other.id), str(one.id)) for other in there if _meet(one, other)][:1]
+            found += [(key, str(other.id), str(one.id)) for other in there if _share_a_screen(one, other)][:1]
             there.append(one)
     return tuple(found)

@@ -10,10 +10,17 @@ from sparkctl.commands.event_stream import Emit, build_end_from_error, run_on_ea
 from sparkctl.commands.guard_session import build_floor_refusal
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import GuardSilent, GuardUnavailable, InvalidInput, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import (
+    GuardNotResponding,
+    GuardUnavailable,
+    InvalidInput,
+    NodeError,
+    OperationRefused,
+    SparkctlError,
+)
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
-from sparkctl.model.guard_state import GuardAnswer, GuardReceipt, GuardRole, GuardState, UnwatchReason
+from sparkctl.model.guard_state import GuardReceipt, GuardRole, GuardRunState, GuardState, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sanitize import sanitize_line
@@ -21,7 +28,7 @@ from sparkctl.model.units import format_size
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_connection import node_state_for_error
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class GuardStatus:
     hint: str | None = None
     guard: GuardState | None = None
     receipts: tuple[GuardReceipt, ...] = ()
-    answer: GuardAnswer | None = None
+    answer: GuardRunState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,47 +59,47 @@ class ArmGuard:
 async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[GuardStatus, ...]:
     """Return the guard of each node, starting none; what it left is collected on the way."""
 
-    async def one(node: Node) -> GuardStatus:
-        async with ctx.session(node) as session:
+    async def read_node_guard(node: Node) -> GuardStatus:
+        async with ctx.create_session(node) as session:
             try:
-                with node_failures(node):
+                with isolate_node_failures(node):
                     await session.link.connect()
-                    return await _view(ctx, session)
+                    return await _build_guard_status(ctx, session)
             except NodeError as error:
                 return GuardStatus(
                     node.name, node_state_for_error(error), ctx.clock.unix_time(), error.message, error.hint
                 )
 
-    return tuple(await gather_or_cancel(*(one(node) for node in nodes)))
+    return tuple(await gather_or_cancel(*(read_node_guard(node) for node in nodes)))
 
 
-async def _view(ctx: CommandContext, session: Session) -> GuardStatus:
+async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> GuardStatus:
     name, left = session.node.name, await guard_receipts.read_guard_directory(session)
     notes = list(left.list_warnings(name))
     lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
     for receipt in left.receipts:
         guard_receipts.save_receipt(ctx, session, receipt, lost.append)
-    state, answer = None, GuardAnswer.SILENT
+    state, answer = None, GuardRunState.SILENT
     try:
-        state = await _state(session, left)
-        answer = GuardAnswer.NONE if state is None else GuardAnswer.RUNS
+        state = await _read_guard_state(session, left)
+        answer = GuardRunState.NONE if state is None else GuardRunState.RUNS
     except GuardUnavailable as trouble:
         lost, hints = [trouble.message, *lost], [trouble.hint, *hints]
     detail, hint = "; ".join(lost) or None, next((one for one in hints if one), None)
     return GuardStatus(name, NodeState.OK, ctx.clock.unix_time(), detail, hint, state, left.receipts, answer)
 
 
-async def _state(session: Session, left: guard_receipts.GuardDirectory) -> GuardState | None:
+async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDirectory) -> GuardState | None:
     """Return what a node's guard says of itself, None where none runs. Raises `GuardTrouble` where one does not say."""
     node = session.node.name
     if left.is_stopped:
-        raise GuardSilent(
+        raise GuardNotResponding(
             f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it goes on",
             f"on {node}: kill -CONT $(pgrep -x sparkctl-guard)",
         )
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None and left.states:
-        raise GuardSilent(
+        raise GuardNotResponding(
             f"its process is there, and its socket on {node} cannot be opened",
             f"is `AllowStreamLocalForwarding yes` set in /etc/ssh/sshd_config on {node}? else: kill $(pgrep -x sparkctl-guard)",
         )
@@ -107,19 +114,19 @@ async def _state(session: Session, left: guard_receipts.GuardDirectory) -> Guard
 def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, None]:
     """Watch instances that run: when memory runs out, the one that grows is stopped. Refused where none runs."""
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def arm_on_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         armed: list[str] = []
         missing = set(request.foreign)
 
-        async def one(session: Session) -> None:
+        async def arm_node(session: NodeSession) -> None:
             containers = await session.docker.list_containers()
             missing.difference_update(container.name for container in containers if container.is_alive)
             chosen = _select_containers(request, containers)
             if chosen:
-                armed.extend(await _arm_on(ctx, session, request, chosen, emit))
+                armed.extend(await _arm_on_node(ctx, session, request, chosen, emit))
 
-        failure = await run_on_each_node(ctx, request.nodes, emit, one)
+        failure = await run_on_each_node(ctx, request.nodes, emit, arm_node)
         where = " or ".join(node.name for node in request.nodes)
         if failure is not None and not armed:
             return build_end_from_error(failure, ctx, ctx.clock.monotonic() - began, request.instance)
@@ -139,7 +146,7 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
 
     return stream_events(
-        ctx, job, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
+        ctx, arm_on_nodes, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
     )
 
 
@@ -151,14 +158,14 @@ def _select_containers(request: ArmGuard, containers: Sequence[Container]) -> li
         for container in containers
         if container.is_alive
         and (
-            (container.is_managed and (everything or container.label(ContainerLabel.INSTANCE) == request.instance))
+            (container.is_managed and (everything or container.get_label(ContainerLabel.INSTANCE) == request.instance))
             or container.name in request.foreign
         )
     ]
 
 
-async def _arm_on(
-    ctx: CommandContext, session: Session, request: ArmGuard, chosen: Sequence[Container], emit: Emit
+async def _arm_on_node(
+    ctx: CommandContext, session: NodeSession, request: ArmGuard, chosen: Sequence[Container], emit: Emit
 ) -> list[str]:
     name = session.node.name
     link = await GuardClient.start_guard(session, lambda event: None)
@@ -177,11 +184,11 @@ async def _arm_on(
             )
         armed = []
         for container in chosen:
-            instance = container.label(ContainerLabel.INSTANCE) or container.name
+            instance = container.get_label(ContainerLabel.INSTANCE) or container.name
             if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
                 armed.append(f"{instance} on {name} (by its start, and left at that)")
                 continue
-            profile = container.label(ContainerLabel.PROFILE)
+            profile = container.get_label(ContainerLabel.PROFILE)
             await link.watch_container(
                 container.id, instance, profile, ctx.operator, GuardRole.SERVING, request.rule, None, None
             )  # fmt: skip
@@ -194,14 +201,14 @@ async def _arm_on(
 def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | None) -> AsyncGenerator[Event, None]:
     """End the watches of an instance, or all. Nothing watched is success; a node that cannot be asked is not."""
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def disarm_on_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         ended: list[str] = []
 
-        async def one(session: Session) -> None:
-            ended.extend(await _disarm_on(session, instance))
+        async def disarm_node(session: NodeSession) -> None:
+            ended.extend(await _disarm_on_node(session, instance))
 
-        failure = await run_on_each_node(ctx, nodes, emit, one)
+        failure = await run_on_each_node(ctx, nodes, emit, disarm_node)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
             message = f"not guarded any more: {', '.join(ended)}" if ended else None
@@ -211,7 +218,9 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
         message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
         return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds, instance=instance, message=message)
 
-    return stream_events(ctx, job, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
+    return stream_events(
+        ctx, disarm_on_nodes, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
+    )
 
 
 def _build_partial_end(
@@ -223,7 +232,7 @@ def _build_partial_end(
     return ended if done is None else replace(ended, message=f"{done}; this could not be done{where}", hint=None)
 
 
-async def _disarm_on(session: Session, instance: str | None) -> list[str]:
+async def _disarm_on_node(session: NodeSession, instance: str | None) -> list[str]:
     left = await guard_receipts.read_guard_directory(session)
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None:

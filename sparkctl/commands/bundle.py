@@ -29,9 +29,9 @@ class SupportBundle:
         except FileExistsError:
             raise InvalidInput(f"{path} is there already", "another name, or none: one is made up") from None
         except OSError as error:
-            raise self._cannot(error) from error
+            raise self._build_write_error(error) from error
 
-    def write(self, folder: str, files: Mapping[str, str]) -> int:
+    def write_files(self, folder: str, files: Mapping[str, str]) -> int:
         """Write all files under ``folder``; return the bundle's size in bytes."""
         now = int(time.time())
         try:
@@ -46,11 +46,11 @@ class SupportBundle:
                     archive.addfile(entry, io.BytesIO(body))
             size = os.fstat(self._fd).st_size
         except OSError as error:
-            raise self._cannot(error) from error
+            raise self._build_write_error(error) from error
         self._done = True
         return size
 
-    def _cannot(self, error: OSError) -> InvalidInput:
+    def _build_write_error(self, error: OSError) -> InvalidInput:
         return InvalidInput(
             f"cannot write {self.path}: {error.strerror or error}", "name another place: --collect FILE"
         )

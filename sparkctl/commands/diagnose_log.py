@@ -32,11 +32,11 @@ from sparkctl.model.secrets import LineMasker, redact
 from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_SIGKILLED = 137
-_HEAD = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
-_OWN_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
+_SIGKILL_EXIT_CODE = 137
+_COMMAND_HEAD_WORDS = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
+_START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ async def diagnose_instance(
     silent: list[tuple[NodeName, NodeError | DockerError]] = []
     for node in nodes:
         try:
-            async with ctx.session(node) as session:
-                with node_failures(node):
+            async with ctx.create_session(node) as session:
+                with isolate_node_failures(node):
                     await session.link.connect()
                     container = await find_container(session, instance)
                     if container is not None:
@@ -81,36 +81,40 @@ async def diagnose_instance(
         except (NodeError, DockerError) as error:
             silent.append((node.name, error))
     wanted = [node.name for node in nodes] or None  # where no node is configured, of whatever node
-    logs = ctx.history.saved_logs(instance, wanted)
-    saved = _telling(ctx, logs)
+    logs = ctx.history.list_saved_logs(instance, wanted)
+    saved = _choose_saved_log(ctx, logs)
     if saved is None:
         if silent:
             raise silent[0][1]
         raise build_unknown_instance_error(ctx, instance, nodes)
-    return replace(_of_saved(ctx, saved, engine), silent=tuple(silent))
+    return replace(_diagnose_saved_log(ctx, saved, engine), silent=tuple(silent))
 
 
 async def diagnose_ranks(
-    ctx: CommandContext, session: Session, container: Container, nodes: Sequence[Node], engine: str | None = None
+    ctx: CommandContext, session: NodeSession, container: Container, nodes: Sequence[Node], engine: str | None = None
 ) -> DiagnosisReport:
     """Read a container's whole log; of a model over several Sparks those of its other ranks on these nodes too.
 
     What is told is of the rank that failed first, as `up` would; where none failed, of the container itself. Raises
     `NodeError` and `DockerError` where its own node could not be asked.
     """
-    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     place = None if parse_rank_label(container) is None else parse_start_id_label(container)
     async with AsyncExitStack() as stack:
-        ranks = [await _judged(ctx, session, container, engine)]
+        ranks = [await _diagnose_container(ctx, session, container, engine)]
         silent: list[tuple[NodeName, NodeError | DockerError]] = []
-        for node in _others(container, session.node, nodes) if place is not None else ():
+        for node in _list_other_nodes(container, session.node, nodes) if place is not None else ():
             try:
-                there = await stack.enter_async_context(ctx.session(node))
-                with node_failures(node):
+                there = await stack.enter_async_context(ctx.create_session(node))
+                with isolate_node_failures(node):
                     await there.link.connect()
                     found = await find_container(there, instance)
                     if found is not None and parse_start_id_label(found) == place:
-                        ranks.append(await _judged(ctx, there, await there.docker.inspect_container(found.id), engine))
+                        ranks.append(
+                            await _diagnose_container(
+                                ctx, there, await there.docker.inspect_container(found.id), engine
+                            )
+                        )
             except ContainerNotFound:
                 continue
             except (NodeError, DockerError) as error:
@@ -122,13 +126,13 @@ async def diagnose_ranks(
         state = f"is paused; on {where}: docker unpause {told.container.name}"
     if place is None:
         return DiagnosisReport(told.found, f"the log of {instance} on {where}, which {state}", where, instance)
-    which = f"rank {_place(told.container)[0]} of {_place(told.container)[1]} of {instance} on {where}"
+    which = f"rank {_parse_rank(told.container)[0]} of {_parse_rank(told.container)[1]} of {instance} on {where}"
     beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
     more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
     return DiagnosisReport(told.found, f"the log of {which}, which {state}{more}", where, instance, tuple(silent))
 
 
-def _others(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
+def _list_other_nodes(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
     """Return where its other ranks may be: the nodes that its label names; all, where its starter calls them otherwise."""
     names = parse_rank_nodes_label(container)
     others = [node for node in nodes if node.name != own.name]
@@ -136,7 +140,7 @@ def _others(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node
     return named if len(named) + 1 == len(names) else others
 
 
-def _place(container: Container) -> tuple[int, int]:
+def _parse_rank(container: Container) -> tuple[int, int]:
     rank, _, ranks = (parse_rank_label(container) or "0/1").partition("/")
     return int(rank), int(ranks)
 
@@ -146,14 +150,14 @@ class RankDiagnosis:
     """One container, and what its log and its end tell. ``at``: when it failed, by its node's clock, unix seconds;
     ``is_aftermath``: it says no more than that something else went wrong before."""
 
-    session: Session
+    session: NodeSession
     container: Container
     found: LogDiagnosis
     at: float | None
     is_aftermath: bool
 
     @property
-    def failing(self) -> RankFailure:
+    def rank_failure(self) -> RankFailure:
         """Its failure, to be compared by time."""
         return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath)
 
@@ -164,10 +168,13 @@ class RankDiagnosis:
         return self.found.verdict
 
     @property
-    def named(self) -> Verdict:
+    def verdict_with_rank(self) -> Verdict:
         """Its verdict with its place in it."""
-        here, instance = self.session.node.name, self.container.label(ContainerLabel.INSTANCE) or self.container.name
-        named = rank_verdict.add_rank_name(self.verdict, *_place(self.container), here)
+        here, instance = (
+            self.session.node.name,
+            self.container.get_label(ContainerLabel.INSTANCE) or self.container.name,
+        )
+        named = rank_verdict.add_rank_name(self.verdict, *_parse_rank(self.container), here)
         return rank_verdict.add_peer_log_commands(named, instance, here, parse_rank_nodes_label(self.container))
 
 
@@ -180,19 +187,23 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
         await gather_or_cancel(*(measure_clock_offset(rank.session) for rank in failed)) if len(failed) > 1 else (None,)
     )
     offsets = {rank.session.node.name: one for rank, one in zip(failed, clocks, strict=True) if one is not None}
-    first = find_first_failure([rank.failing for rank in failed], offsets).node
+    first = find_first_failure([rank.rank_failure for rank in failed], offsets).node
     told = next(rank for rank in failed if rank.session.node.name == first)
-    others = [rank.named for rank in failed if rank is not told and not rank.is_aftermath]
-    return replace(told, found=replace(told.found, verdict=rank_verdict.merge_rank_verdicts(told.named, others)))
+    others = [rank.verdict_with_rank for rank in failed if rank is not told and not rank.is_aftermath]
+    return replace(
+        told, found=replace(told.found, verdict=rank_verdict.merge_rank_verdicts(told.verdict_with_rank, others))
+    )
 
 
-async def _judged(ctx: CommandContext, session: Session, container: Container, engine: str | None) -> RankDiagnosis:
+async def _diagnose_container(
+    ctx: CommandContext, session: NodeSession, container: Container, engine: str | None
+) -> RankDiagnosis:
     """Read a container's whole log; how it ended, and what the guard left, are proofs as well."""
     start = ctx.history.load_start_command(
-        container.label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
+        container.get_label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
     )
     plan = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
-    said = container.label(ContainerLabel.ENGINE)
+    said = container.get_label(ContainerLabel.ENGINE)
     known = engine or (said if said in engine_names() else None)
     reading = LogDiagnoser(known, plan.ready if said == known and plan.ready.line else None)
     secrets = await session.docker.read_secret_values(container.id)
@@ -201,9 +212,9 @@ async def _judged(ctx: CommandContext, session: Session, container: Container, e
     try:
         async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
             async for batch in batches:
-                for line in await masker.mask(batch):
+                for line in await masker.mask_lines(batch):
                     reading.feed_line(line)
-                new = {seen.number for seen in reading.reader.failures} - stamps.keys()
+                new = {seen.number for seen in reading.analyzer.failures} - stamps.keys()
                 stamps |= {line.number: line.when for line in batch if line.number in new}
                 await asyncio.sleep(0)  # a long log holds up nobody else
     except LogUnreadable:
@@ -212,22 +223,22 @@ async def _judged(ctx: CommandContext, session: Session, container: Container, e
     found = reading.build_diagnosis(plan)
     receipt = None
     if not container.is_alive:
-        if container.exit_code == _SIGKILLED:
+        if container.exit_code == _SIGKILL_EXIT_CODE:
             receipt = await guard_receipts.read_receipt(session, container.id)
         requests = await find_stop_signals(session, container)
-        found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt, requests))
-    elif reading.reader.fatal is None:
+        found = replace(found, verdict=_build_exit_verdict(container, plan, reading, secrets, start, receipt, requests))
+    elif reading.analyzer.fatal_line is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
     if found.verdict is not None:
         found = replace(found, verdict=add_retry_command(found.verdict, plan, start))
-    numbers = [seen.number for seen in reading.reader.list_open_failures if seen.number in stamps]
+    numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]
     said_at = parse_log_time(stamps[min(numbers)], "") if numbers else None
     at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
-    is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.reader, found.verdict)
+    is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.analyzer, found.verdict)
     return RankDiagnosis(session, container, found, at, is_aftermath)
 
 
-def _of_end(
+def _build_exit_verdict(
     container: Container,
     plan: LaunchPlan,
     reading: LogDiagnoser,
@@ -236,45 +247,47 @@ def _of_end(
     receipt: GuardReceipt | None,
     requests: tuple[int, ...] | None,
 ) -> Verdict | None:
-    if reading.reader.stopped is not None and reading.reader.find_end_cause is None and reading.reader.was_ready:
+    if reading.analyzer.stopped is not None and reading.analyzer.end_cause is None and reading.analyzer.was_ready:
         return None  # it was asked to end, and did
     if receipt is not None:
         claim = load_engine(plan.engine).memory_setting if plan.engine in engine_names() else None
-        return start_verdict.verdict_of_guard_kill(
-            plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim)
+        return start_verdict.build_guard_kill_verdict(
+            plan, reading.analyzer, receipt, claim, None if claim is None else _get_memory_setting(plan, claim)
         )
     if container.error:
         container = replace(container, error=redact(container.error, secrets))  # it quotes the command
-    return start_verdict.verdict_of_exit(plan, reading.reader, container, start or _start(plan), requests)
+    return start_verdict.build_exit_verdict(
+        plan, reading.analyzer, container, start or _build_start_command(plan), requests
+    )
 
 
 def add_retry_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:
     """Return a verdict with the command that tries its change: that of the ``start``, its other settings kept."""
     if verdict.edit is None or not plan.profile:
         return verdict
-    words = shlex.split(start or _start(plan))
+    words = shlex.split(start or _build_start_command(plan))
     own = len(words)  # flags of the start itself, no settings, stand last
-    while words[own - 1] in _OWN_FLAGS or words[own - 1].startswith("--timeout="):
+    while words[own - 1] in _START_FLAGS or words[own - 1].startswith("--timeout="):
         own -= 1
-    head, pairs = words[:_HEAD], words[_HEAD:own]
+    head, pairs = words[:_COMMAND_HEAD_WORDS], words[_COMMAND_HEAD_WORDS:own]
     kept = [
         word
         for name, value in zip(pairs[::2], pairs[1::2], strict=False)
         if value.partition("=")[0] != verdict.edit.field
         for word in (name, value)
     ]
-    return replace(verdict, again=shlex.join([*head, *kept, "--set", verdict.edit.setting, *words[own:]]))
+    return replace(verdict, again=shlex.join([*head, *kept, "--set", verdict.edit.set_argument, *words[own:]]))
 
 
-def _start(plan: LaunchPlan) -> str:
+def _build_start_command(plan: LaunchPlan) -> str:
     return shlex.join(["sparkctl", "up", plan.profile or plan.instance, "--node", plan.node])
 
 
-def _now(plan: LaunchPlan, claim: str) -> str | None:
+def _get_memory_setting(plan: LaunchPlan, claim: str) -> str | None:
     return plan.get_flag_value(claim.removeprefix("args."))
 
 
-def _telling(ctx: CommandContext, logs: Sequence[SavedLog]) -> SavedLog | None:
+def _choose_saved_log(ctx: CommandContext, logs: Sequence[SavedLog]) -> SavedLog | None:
     """Return the newest saved log; of a start over several Sparks that of the rank whose failure was the start's."""
     if not logs:
         return None
@@ -282,7 +295,7 @@ def _telling(ctx: CommandContext, logs: Sequence[SavedLog]) -> SavedLog | None:
     return next((log for log in ranks if ctx.history.load_verdict(log) is not None), logs[0])
 
 
-def _of_saved(ctx: CommandContext, saved: SavedLog, engine: str | None) -> DiagnosisReport:
+def _diagnose_saved_log(ctx: CommandContext, saved: SavedLog, engine: str | None) -> DiagnosisReport:
     node = NodeName(saved.node)
     with open_log(saved.path, is_saved=True) as source:
         found = diagnose_bytes(source, str(saved.path), engine).diagnosis
@@ -298,7 +311,7 @@ def _of_saved(ctx: CommandContext, saved: SavedLog, engine: str | None) -> Diagn
 def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequence[Node]) -> InvalidInput:
     """Return the error for a word that is neither a file nor an instance, with what there is."""
     where = ", ".join(node.name for node in nodes) or "any Spark (none is configured)"
-    known = ctx.history.instances_with_logs()
+    known = ctx.history.list_instances_with_logs()
     hint = f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
     return InvalidInput(f"no file {instance}, no instance {instance} on {where}, and no saved log of one", hint)
 
@@ -309,11 +322,11 @@ async def diagnose_exit(
     """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
     lives on without a fatal line, or it is of an engine that is not known. ``known``: where its other ranks are looked for,
     whose failure may be the first. Raises `NodeError` and `DockerError`."""
-    async with ctx.session(node) as session:
+    async with ctx.create_session(node) as session:
         await session.link.connect()
         try:
             container = await session.docker.inspect_container(container_id)
-            if container.label(ContainerLabel.ENGINE) not in engine_names():
+            if container.get_label(ContainerLabel.ENGINE) not in engine_names():
                 return None
             found = await diagnose_ranks(ctx, session, container, known)
         except ContainerNotFound:
@@ -335,7 +348,7 @@ async def diagnose_exit(
     taken = None if container.started is None or container.finished is None else container.finished - container.started
     return CommandEnded(
         ctx.clock.unix_time(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
-        container.label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
+        container.get_label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
     )  # fmt: skip
 
 

@@ -22,16 +22,16 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import Redactor, collect_known_secrets, find_secret_values
 from sparkctl.monitor import sampler
 from sparkctl.node import collect_decoder
-from sparkctl.node.collect_decoder import CollectedReadings
+from sparkctl.node.collect_decoder import ReadingCollector
 from sparkctl.transport.docker import docker_responses
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_WITHIN = 110.0  # seconds; the program on the node ends itself after 100
-_CONTAINERS = 20  # of ours
-FOLDER = "sparkctl-collect"
-_BEFORE = "Look into it before you post it: it names your hosts, users and models"
-_ABOUT = """\
+_COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
+_MAX_CONTAINERS = 20  # of ours
+BUNDLE_FOLDER = "sparkctl-collect"
+_PRIVACY_NOTE = "Look into it before you post it: it names your hosts, users and models"
+_README_TEXT = """\
 What sparkctl read on these nodes. Values of variables, flags and fields named like tokens, keys or passwords are masked,
 and so is what has the shape of a token. Names of hosts, users, models and containers, addresses and the kernel's log are
 in it: look into it before you post it. missing.txt in each folder says what could not be read, and why.
@@ -58,52 +58,56 @@ def collect_support_bundle(
     ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.
     """
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def read_and_write(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         with SupportBundle(path) as bundle:
             found = await gather_or_cancel(*(_read_node(ctx, node) for node in nodes))
             known = collect_known_secrets(find_secret_values(environ), *(one.secrets for one in found))
-            files = _files(found, Redactor(known), config, ctx.clock.unix_time())
-            size = bundle.write(FOLDER, files)
+            files = _build_bundle_files(found, Redactor(known), config, ctx.clock.unix_time())
+            size = bundle.write_files(BUNDLE_FOLDER, files)
         for one in found:
             if one.error is not None:
                 emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
         away = next((one.error for one in found if one.error is not None), None)
-        words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_BEFORE}"
+        words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
         return CommandEnded(
             ctx.clock.unix_time(), Outcome.UNREACHABLE if away else Outcome.DONE,
             int(away.exit_code if away else ExitCode.DONE), ctx.clock.monotonic() - began, message=words, file=str(path),
         )  # fmt: skip
 
-    return stream_events(ctx, job, on_interrupt="interrupted; no file was written")
+    return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
 
 
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
     """Return what can be read of a node; what cannot is missing, and why."""
     found = NodeReadings(node.name)
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
-            with node_failures(node):
+            with isolate_node_failures(node):
                 await session.link.connect()
-                await gather_or_cancel(_run_collector(session, found), _sample(session, found), _docker(session, found))
+                await gather_or_cancel(
+                    _run_collector(session, found), _read_sample(session, found), _read_docker(session, found)
+                )
         except NodeError as error:
             found.error = error
             found.missing.append(("everything that is not here", error.message))
     return found
 
 
-async def _run_collector(session: Session, found: NodeReadings) -> None:
-    start, gathered = collect_decoder.start(), CollectedReadings()
+async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
+    start, gathered = collect_decoder.build_collect_program(), ReadingCollector()
     held = await session.link.start_process(start.argv)
     try:
-        async with asyncio.timeout(_WITHIN):
+        async with asyncio.timeout(_COLLECT_TIMEOUT_SECONDS):
             await held.write(start.stdin)
             await _read_collector_lines(held, gathered)
     except TimeoutError:
-        found.missing.append(("further readings", f"the node did not get further within {_WITHIN:.0f} s"))
+        found.missing.append(
+            ("further readings", f"the node did not get further within {_COLLECT_TIMEOUT_SECONDS:.0f} s")
+        )
     finally:
         await held.release()
-        for reading in gathered.readings():
+        for reading in gathered.list_readings():
             if reading.text:
                 found.texts[f"{reading.name}.txt"] = reading.text
             if reading.why is not None:
@@ -114,12 +118,12 @@ async def _run_collector(session: Session, found: NodeReadings) -> None:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
 
 
-async def _read_collector_lines(held: RemoteProcess, gathered: CollectedReadings) -> None:
+async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector) -> None:
     while not gathered.whole and (line := await held.readline()):
         gathered.add_line(line)
 
 
-async def _sample(session: Session, found: NodeReadings) -> None:
+async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
     asked = await sampler.read_identity_and_sample(session)
     if asked is None:
         found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
@@ -127,13 +131,13 @@ async def _sample(session: Session, found: NodeReadings) -> None:
     found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
 
 
-async def _docker(session: Session, found: NodeReadings) -> None:
+async def _read_docker(session: NodeSession, found: NodeReadings) -> None:
     """Ask Docker for what it is, what there is, and all about what is ours."""
     try:
         for name in ("info", "version"):
             found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")
         found.data["docker/containers.json"] = await session.docker.get_json("/containers/json?all=1")
-        for container in _ours(await session.docker.list_containers()):
+        for container in _select_managed(await session.docker.list_containers()):
             about = await session.docker.get_json(f"/containers/{container.id}/json")
             found.data[f"docker/inspect/{safe_file_name(container.name)}.json"] = about
             if isinstance(about, dict):
@@ -142,13 +146,15 @@ async def _docker(session: Session, found: NodeReadings) -> None:
         found.missing.append(("docker", error.message))
 
 
-def _ours(containers: Iterable[Container]) -> list[Container]:
-    return [one for one in containers if one.is_managed][:_CONTAINERS]
+def _select_managed(containers: Iterable[Container]) -> list[Container]:
+    return [one for one in containers if one.is_managed][:_MAX_CONTAINERS]
 
 
-def _files(found: Iterable[NodeReadings], scrubber: Redactor, config: str | None, now: float) -> dict[str, str]:
+def _build_bundle_files(
+    found: Iterable[NodeReadings], scrubber: Redactor, config: str | None, now: float
+) -> dict[str, str]:
     """Return the files of the bundle by name, masked."""
-    files = {"README.txt": _ABOUT}
+    files = {"README.txt": _README_TEXT}
     if config is not None:
         files["config.yaml"] = scrubber.redact_text(config)
     summary = []
@@ -157,14 +163,14 @@ def _files(found: Iterable[NodeReadings], scrubber: Redactor, config: str | None
         for name, text in one.texts.items():
             files[f"{folder}/{name}"] = scrubber.redact_text(text)
         for name, data in one.data.items():
-            files[f"{folder}/{name}"] = _json(scrubber.redact_json(data))
+            files[f"{folder}/{name}"] = _format_json(scrubber.redact_json(data))
         missing = "".join(f"{what}: {why}\n" for what, why in sorted(one.missing))
         files[f"{folder}/missing.txt"] = scrubber.redact_text(missing) or "nothing is missing\n"
         summary.append({"node": one.node, "folder": folder, "error": one.error.message if one.error else None})
     about = {"sparkctl": __version__, "python": platform.python_version(), "system": platform.system(), "when": now}
-    files["about.json"] = _json(scrubber.redact_json({**about, "nodes": summary}))
+    files["about.json"] = _format_json(scrubber.redact_json({**about, "nodes": summary}))
     return files
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=True) + "\n"

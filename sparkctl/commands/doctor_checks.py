@@ -26,11 +26,11 @@ from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
-_SKEW = 5.0
-_SPARK = "DGX Spark"
+_NODE_SECTIONS = ("identity", "memory", "docker", "sudo", "health", "gpu")
+_MAX_CLOCK_SKEW_SECONDS = 5.0
+_SPARK_PRODUCT = "DGX Spark"
 ReportFindings = Callable[[Iterable[Finding]], None]
 
 
@@ -40,33 +40,37 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
     Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.
     """
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def check_all_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         problems = 0
 
-        def tell(found: Iterable[Finding]) -> None:
+        def report_findings(found: Iterable[Finding]) -> None:
             nonlocal problems
-            for one in found:
-                problems += one.severity is Severity.PROBLEM
-                emit(FindingReported.of(ctx.clock.unix_time(), one))
+            for check_one_node in found:
+                problems += check_one_node.severity is Severity.PROBLEM
+                emit(FindingReported.from_finding(ctx.clock.unix_time(), check_one_node))
 
-        async def one(node: Node) -> tuple[AgentHello, Sample] | NodeError | None:
+        async def check_one_node(node: Node) -> tuple[AgentHello, Sample] | NodeError | None:
             who: tuple[AgentHello, Sample] | NodeError | None
             try:
-                async with ctx.session(node) as session:
-                    with node_failures(node):
-                        who = await _check_node(session, ctx, tell)
+                async with ctx.create_session(node) as session:
+                    with isolate_node_failures(node):
+                        who = await _check_node(session, ctx, report_findings)
             except NodeError as error:
-                tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])
+                report_findings(
+                    [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)]
+                )
                 who = error
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
             return who
 
-        results = dict(zip([node.name for node in nodes], await gather_or_cancel(*map(one, nodes)), strict=True))
+        results = dict(
+            zip([node.name for node in nodes], await gather_or_cancel(*map(check_one_node, nodes)), strict=True)
+        )
         known = {name: who for name, who in results.items() if isinstance(who, tuple)}
-        tell(node_settings.compare_node_versions({name: who for name, (who, _) in known.items()}))
+        report_findings(node_settings.compare_node_versions({name: who for name, (who, _) in known.items()}))
         sights = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
-        tell([*detect_missing_cable(sights), *detect_missing_network(sights)])
+        report_findings([*detect_missing_cable(sights), *detect_missing_network(sights)])
         seconds = ctx.clock.monotonic() - began
         silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
         if silent is not None:
@@ -75,19 +79,21 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
             return CommandEnded(ctx.clock.unix_time(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
         return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
 
-    return stream_events(ctx, job, on_interrupt="interrupted")
+    return stream_events(ctx, check_all_nodes, on_interrupt="interrupted")
 
 
-async def _check_node(session: Session, ctx: CommandContext, tell: ReportFindings) -> tuple[AgentHello, Sample] | None:
+async def _check_node(
+    session: NodeSession, ctx: CommandContext, tell: ReportFindings
+) -> tuple[AgentHello, Sample] | None:
     """Tell what is found, the quick checks before the slow ones; return who the node is, and a sample, where the probe runs."""
     await session.link.connect()
     node = session.node
-    look = await session.read_node(*_LOOK)
+    look = await session.read_node(*_NODE_SECTIONS)
     tell(
         [
-            _connection(node, look),
-            *_clock(node, look, ctx.clock.unix_time()),
-            *_memory(node, look),
+            _describe_connection(node, look),
+            *_check_clock(node, look, ctx.clock.unix_time()),
+            *_check_memory(node, look),
             *_check_drop_caches_right(node, look),
         ]
     )
@@ -96,7 +102,7 @@ async def _check_node(session: Session, ctx: CommandContext, tell: ReportFinding
         asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     )  # it takes two samples
     try:
-        has_docker = await _docker(session, look, tell)
+        has_docker = await _check_docker(session, look, tell)
         asked = None if asking is None else await asking
     finally:
         if asking is not None:
@@ -109,45 +115,49 @@ async def _check_node(session: Session, ctx: CommandContext, tell: ReportFinding
     return asked
 
 
-async def _docker(session: Session, look: NodeInspection, tell: ReportFindings) -> bool:
+async def _check_docker(session: NodeSession, look: NodeInspection, tell: ReportFindings) -> bool:
     """Tell about Docker, the GPU in its containers and the disks; return whether Docker answers."""
     node = session.node
     try:
-        info = await session.docker.info()
+        info = await session.docker.read_info()
         words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
-        tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_gpu(node, look, info)])
-        tell(_disks(node, await session.read_node(*_disks_of(info), *_models(node)), info))
+        tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_check_gpu(node, look, info)])
+        tell(
+            _check_disks(
+                node, await session.read_node(*_list_disk_sections(info), *_list_models_dir_sections(node)), info
+            )
+        )
     except DockerError as error:
         tell([Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint)])
         return False
     return True
 
 
-def _disks_of(info: DockerInfo) -> list[str]:
+def _list_disk_sections(info: DockerInfo) -> list[str]:
     return [f"disk={info.root_dir}"] if info.root_dir else []
 
 
-def _models(node: Node) -> list[str]:
+def _list_models_dir_sections(node: Node) -> list[str]:
     """The models directory's own disk and presence; a ~ is the home of the login shell's user, which sh expands not."""
     return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
 
 
-def _connection(node: Node, look: NodeInspection) -> Finding:
+def _describe_connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
         return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
     parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
-    severity = Severity.GOOD if who.product == _SPARK else Severity.NOTE
+    severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE
     return Finding(FindingKind.CONNECTION, severity, node.name, f"{who.user}@{who.host}: {', '.join(parts)}")
 
 
-def _clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
+def _check_clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
     if look.identity is None or look.identity.clock is None:
         return
     skew = look.identity.clock - now
-    if abs(skew) > _SKEW:
+    if abs(skew) > _MAX_CLOCK_SKEW_SECONDS:
         yield Finding(
             FindingKind.CLOCK,
             Severity.WARNING,
@@ -157,7 +167,7 @@ def _clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
         )
 
 
-def _memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
+def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
     memory = look.memory
     if memory is None:
         yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
@@ -215,7 +225,7 @@ def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[
     yield from node_settings.check_kernel_settings(node.name, settings)
 
 
-def _gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+def _check_gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     access = look.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
         yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is there")
@@ -237,7 +247,7 @@ def _gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding
         )
 
 
-def _disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     for disk in look.disks:
         if disk.free is None:
             yield Finding(

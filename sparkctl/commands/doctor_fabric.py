@@ -17,50 +17,50 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
-from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd
+from sparkctl.model.fabric import FabricLane, FabricRoute, NodeLanes, RouteEnd
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.units import GIB, format_gib
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_STREAMS = 4  # each lane
-_SECONDS = 2.0
-_MOST = GIB // 2  # bytes of one stream
-_ECHOES = 200
-_RDMA_BYTES = 2000  # times 1 MiB
-_RDMA_LIMIT = 15  # seconds, on the node
-_WITHIN = 40.0
+_STREAMS_PER_LANE = 4  # each lane
+_MEASURE_SECONDS = 2.0
+_MAX_STREAM_BYTES = GIB // 2  # bytes of one stream
+_ECHO_COUNT = 200
+_RDMA_ITERATIONS = 2000  # times 1 MiB
+_RDMA_TIMEOUT_SECONDS = 15  # seconds, on the node
+_MEASURE_TIMEOUT_SECONDS = 40.0
 _RDMA_PORT = 18515  # its usual one
 
-SessionPair = tuple[Session, Session]
+SessionPair = tuple[NodeSession, NodeSession]
 
 
 def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Say what will be sent, measure each lane each way and all together, and judge. Exit 5 where a way does not carry, 3
     where a node could not be asked; what is slower than it could be is a warning."""
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def measure_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        teller = FabricFindings(ctx, emit)
+        teller = FabricFindingReporter(ctx, emit)
         if len(nodes) < 2:
             raise OperationRefused(
                 "the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2"
             )
         async with AsyncExitStack() as stack:
-            sessions = [await stack.enter_async_context(ctx.session(node)) for node in nodes]
+            sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in nodes]
             await gather_or_cancel(*(session.link.connect() for session in sessions))
-            await _measure(sessions, {node.name: node.fabric for node in nodes if node.fabric}, teller)
+            await _measure_all_lanes(sessions, {node.name: node.fabric for node in nodes if node.fabric}, teller)
         for node in nodes:
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
         code = ExitCode.UNHEALTHY if teller.problems else ExitCode.DONE
         outcome = Outcome.UNHEALTHY if teller.problems else Outcome.DONE
         return CommandEnded(ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began)
 
-    return stream_events(ctx, job, on_interrupt="interrupted; nothing goes on on the nodes")
+    return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing goes on on the nodes")
 
 
-class FabricFindings:
+class FabricFindingReporter:
     """Tells findings, and counts the problems."""
 
     def __init__(self, ctx: CommandContext, emit: Emit) -> None:
@@ -73,10 +73,12 @@ class FabricFindings:
     ) -> None:  # fmt: skip
         self.problems += severity is Severity.PROBLEM
         one = Finding(kind, severity, node, words, remedy, evidence=evidence)
-        self._emit(FindingReported.of(self._ctx.clock.unix_time(), one))
+        self._emit(FindingReported.from_finding(self._ctx.clock.unix_time(), one))
 
 
-async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], tell: FabricFindings) -> None:
+async def _measure_all_lanes(
+    sessions: Sequence[NodeSession], chosen: Mapping[NodeName, str], tell: FabricFindingReporter
+) -> None:
     looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     found = [
         NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
@@ -100,13 +102,13 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
     pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
     if len(way.ends) > 3:  # all pairs would take long, and a ring shows every port
         pairs = [(by_name[one.node], by_name[other.node]) for one, other in pairwise((*way.ends, way.ends[0]))]
-    count = len(way.head.lanes)
+    count = len(way.head_end.lanes)
     measures = len(pairs) * (2 * count + (count > 1))
-    most = len(pairs) * (2 * count + (count if count > 1 else 0)) * _STREAMS * _MOST
+    most = len(pairs) * (2 * count + (count if count > 1 else 0)) * _STREAMS_PER_LANE * _MAX_STREAM_BYTES
     tell(
         head,
         Severity.NOTE,
-        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
+        f"{measures} measurements of {_MEASURE_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
         "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
         "a model that talks over these links is slower meanwhile",
     )
@@ -114,7 +116,7 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
         await _measure_pair(pair, way, tell)
 
 
-def _report_lanes(end: RouteEnd, tell: FabricFindings) -> None:
+def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
     """Say what each lane is, and what of RDMA is known of it."""
     for lane in end.lanes:
         speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
@@ -143,13 +145,13 @@ def _report_lanes(end: RouteEnd, tell: FabricFindings) -> None:
 
 
 def _node_of_caution(caution: str, way: FabricRoute) -> NodeName:
-    return next((end.node for end in way.ends if caution.startswith(end.node)), way.head.node)
+    return next((end.node for end in way.ends if caution.startswith(end.node)), way.head_end.node)
 
 
-async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindings) -> None:
-    ends = [way.route_end_of(session.node.name) for session in pair]
+async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindingReporter) -> None:
+    ends = [way.get_route_end(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
-    has_tool = await _has_tool(pair) if all(near.device and far.device for near, far in lanes) else False
+    has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
     for near, far in lanes:
         await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
@@ -159,10 +161,10 @@ async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFinding
 
 
 async def _measure_direction(
-    source: Session,
-    target: Session,
-    lanes: list[tuple[Lane, Lane]],
-    tell: FabricFindings,
+    source: NodeSession,
+    target: NodeSession,
+    lanes: list[tuple[FabricLane, FabricLane]],
+    tell: FabricFindingReporter,
     about: NodeName,
     *,
     with_rdma: bool,
@@ -178,14 +180,16 @@ async def _measure_direction(
     except ConnectionLost:
         raise
     except TimeoutError:
-        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_WITHIN:.0f} s")
+        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
         return
     except SparkctlError as error:
         tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
         return
     severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
     evidence = (
-        [FindingEvidence("rate", f"{measured.gigabits:.2f}", "Gb/s", "tcp")] if measured.gigabits is not None else []
+        [FindingEvidence("rate", f"{measured.tcp_gigabits_per_second:.2f}", "Gb/s", "tcp")]
+        if measured.tcp_gigabits_per_second is not None
+        else []
     )
     if measured.latency is not None:
         evidence.append(FindingEvidence("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
@@ -194,24 +198,26 @@ async def _measure_direction(
     tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
 
 
-async def _measure_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane]]) -> LaneMeasurement:
+async def _measure_tcp(
+    source: NodeSession, target: NodeSession, lanes: list[tuple[FabricLane, FabricLane]]
+) -> LaneMeasurement:
     """Send bytes of no meaning over all the lanes at once; nothing of it touches a disk."""
     road, latency = TransferRoute(tuple(lanes)), None
     if len(lanes) == 1:
-        echo = {"n": 0, "echoes": _ECHOES}
+        echo = {"n": 0, "echoes": _ECHO_COUNT}
         async with (
-            asyncio.timeout(_WITHIN),
+            asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
             open_transfer_stream(source, target, ([echo], [echo]), road, 1, alone=False) as pair,
         ):
             await pair.send_to_receiver(end=True)
             async for side, said in pair.read_messages():
                 if side == "send" and "median" in said:
                     latency = float(said["median"])
-    count = _STREAMS * len(lanes)
-    jobs = [{"n": number, "seconds": _SECONDS, "most": _MOST} for number in range(count)]
+    count = _STREAMS_PER_LANE * len(lanes)
+    jobs = [{"n": number, "seconds": _MEASURE_SECONDS, "most": _MAX_STREAM_BYTES} for number in range(count)]
     got, took = 0, 0.0
     async with (
-        asyncio.timeout(_WITHIN),
+        asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
         open_transfer_stream(source, target, (jobs, jobs), road, count, alone=False) as pair,
     ):
         await pair.send_to_receiver(end=True)
@@ -221,26 +227,26 @@ async def _measure_tcp(source: Session, target: Session, lanes: list[tuple[Lane,
     return LaneMeasurement(got / took if got and took else None, latency)
 
 
-async def _has_tool(pair: SessionPair) -> bool:
+async def _has_ib_write_bw(pair: SessionPair) -> bool:
     found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
     return all(done.status == 0 and done.stdout.strip() for done in found)
 
 
-async def _measure_rdma(source: Session, target: Session, near: Lane, far: Lane) -> float | None:
+async def _measure_rdma(source: NodeSession, target: NodeSession, near: FabricLane, far: FabricLane) -> float | None:
     """Let ``ib_write_bw`` measure one lane; each end is ended by ``timeout`` on its node, whatever becomes of us."""
 
-    def command(lane: Lane, *more: str) -> list[str]:
-        words = ["timeout", str(_RDMA_LIMIT), "ib_write_bw", "-d", lane.device or "", "-F", "--report_gbits"]
-        words += ["-s", str(1 << 20), "-n", str(_RDMA_BYTES), "-p", str(_RDMA_PORT)]
+    def build_ib_write_bw_command(lane: FabricLane, *more: str) -> list[str]:
+        words = ["timeout", str(_RDMA_TIMEOUT_SECONDS), "ib_write_bw", "-d", lane.device or "", "-F", "--report_gbits"]
+        words += ["-s", str(1 << 20), "-n", str(_RDMA_ITERATIONS), "-p", str(_RDMA_PORT)]
         words += ["-x", str(lane.gid_index)] if lane.gid_index is not None else []
         return [*words, *more]
 
     server: RemoteProcess = await target.link.start_process(
-        ["sh", "-c", f"exec {shlex.join(command(far))} >/dev/null 2>&1"]
+        ["sh", "-c", f"exec {shlex.join(build_ib_write_bw_command(far))} >/dev/null 2>&1"]
     )
     try:
         for _ in range(3):
-            done = await source.run(command(near, far.address), timeout=_RDMA_LIMIT + 5)
+            done = await source.run(build_ib_write_bw_command(near, far.address), timeout=_RDMA_TIMEOUT_SECONDS + 5)
             if (rate := parse_ib_write_bw(done.stdout.decode("utf-8", "replace"))) is not None:
                 return rate
         return None

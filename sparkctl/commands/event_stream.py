@@ -12,12 +12,12 @@ from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.sanitize import sanitize_line
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 Emit = Callable[[Event], None]
 CommandJob = Callable[[Emit], Coroutine[Any, Any, CommandEnded]]
 
-_OUTCOMES = {
+_OUTCOME_BY_EXIT_CODE = {
     ExitCode.ENGINE_FAILED: Outcome.FAILED,
     ExitCode.UNREACHABLE: Outcome.UNREACHABLE,
     ExitCode.TIMED_OUT: Outcome.TIMED_OUT,
@@ -42,7 +42,7 @@ async def stream_events(
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     began = ctx.clock.monotonic()
 
-    async def finish() -> CommandEnded:
+    async def run_job() -> CommandEnded:
         try:
             work = job(events.put_nowait)
             return await (work if on_interrupt is None else ctx.interrupt.run_interruptible(work, on_interrupt))
@@ -51,7 +51,7 @@ async def stream_events(
         finally:
             events.put_nowait(None)
 
-    task = asyncio.create_task(finish())
+    task = asyncio.create_task(run_job())
     try:
         while (event := await events.get()) is not None:
             yield event
@@ -81,7 +81,7 @@ def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
     before = frozenset(said)
     told: set[tuple[NodeName | None, str]] = set()
 
-    def once(event: Event) -> None:
+    def emit_once(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             words, key = sanitize_line(event.message), (event.node, event.message)
             if key in told or before & {words, f"{event.node}: {words}"}:
@@ -89,10 +89,10 @@ def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
             told.add(key)
         emit(event)
 
-    return once
+    return emit_once
 
 
-def missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
+def build_missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
     """Return the warning that lines of a log are missing, for the place where they are."""
     return WarningEmitted(
         ctx.clock.unix_time(), node,
@@ -101,10 +101,10 @@ def missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) ->
     )  # fmt: skip
 
 
-async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> Session:
+async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> NodeSession:
     """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
-    session = await stack.enter_async_context(ctx.session(node))
-    session.on_state_change(emit)
+    session = await stack.enter_async_context(ctx.create_session(node))
+    session.report_state_changes(emit)
     return session
 
 
@@ -115,7 +115,7 @@ def build_end_from_error(
     node = getattr(error, "node", None) or node
     return CommandEnded(
         ts=ctx.clock.unix_time(),
-        outcome=_OUTCOMES.get(error.exit_code, Outcome.REFUSED),
+        outcome=_OUTCOME_BY_EXIT_CODE.get(error.exit_code, Outcome.REFUSED),
         exit_code=int(error.exit_code),
         seconds=seconds,
         node=NodeName(node) if node else None,
@@ -126,14 +126,14 @@ def build_end_from_error(
 
 
 async def run_on_each_node(
-    ctx: CommandContext, nodes: Sequence[Node], emit: Emit, act: Callable[[Session], Awaitable[None]]
+    ctx: CommandContext, nodes: Sequence[Node], emit: Emit, act: Callable[[NodeSession], Awaitable[None]]
 ) -> SparkctlError | None:
     """Connect to each node and ``act``; return the first error, each having been told. A single node's is raised."""
     failure: SparkctlError | None = None
     for node in nodes:
         try:
-            async with ctx.session(node) as session:
-                session.on_state_change(emit)
+            async with ctx.create_session(node) as session:
+                session.report_state_changes(emit)
                 await session.link.connect()
                 await act(session)
         except SparkctlError as error:

@@ -9,10 +9,17 @@ from contextlib import suppress
 from sparkctl.commands.drop_caches import format_sudoers_command
 from sparkctl.commands.event_stream import Emit
 from sparkctl.context import CommandContext
-from sparkctl.errors import ConnectionLost, GuardSilent, GuardUnavailable, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import (
+    ConnectionLost,
+    GuardNotResponding,
+    GuardUnavailable,
+    NodeError,
+    OperationRefused,
+    SparkctlError,
+)
 from sparkctl.model.events import GuardActed, WarningEmitted
 from sparkctl.model.guard_state import (
-    LEASE_EXPIRED,
+    LEASE_EXPIRED_PREFIX,
     GuardAction,
     GuardCoverage,
     GuardEvent,
@@ -28,16 +35,16 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_gib
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_LEASE = 1.5  # seconds between two words about weights; the guard believes one for four
-_PULSE = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights
-_SILENT = 4.0  # seconds without an answer after which it is said that it hangs
-_AGAIN = 5.0  # seconds until one that hangs is asked again
-_RETRY = 0.5
-_RECEIPT_WHOLE = 6.0  # seconds: the readings after the act belong to it, too
-_RECEIPT_AT_ALL = 1.5
-_PAUSE = 0.2
+_LEASE_SECONDS = 1.5  # seconds between two words about weights; the guard believes one for four
+_PULSE_SECONDS = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights
+_ANSWER_TIMEOUT_SECONDS = 4.0  # seconds without an answer after which it is said that it hangs
+_SILENT_RETRY_SECONDS = 5.0  # seconds until one that hangs is asked again
+_RECONNECT_POLL_SECONDS = 0.5
+_FULL_RECEIPT_SECONDS = 6.0  # seconds: the readings after the act belong to it, too
+_FIRST_RECEIPT_SECONDS = 1.5
+_RECEIPT_POLL_SECONDS = 0.2
 
 
 def is_loading_weights(phase: Phase, step: Step | None) -> bool:
@@ -57,7 +64,9 @@ class GuardSession:
     In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
     """
 
-    def __init__(self, session: Session, ctx: CommandContext, emit: Emit, plan: LaunchPlan, rule: GuardRule) -> None:
+    def __init__(
+        self, session: NodeSession, ctx: CommandContext, emit: Emit, plan: LaunchPlan, rule: GuardRule
+    ) -> None:
         self.stepped = asyncio.Event()  # set when the start's phase or step may have moved
         self._session = session
         self._ctx = ctx
@@ -95,30 +104,30 @@ class GuardSession:
         """Seconds since the container was first watched, None where it was not."""
         return None if self._since is None else self._ctx.clock.monotonic() - self._since
 
-    async def arm(self, *, drop_was_told: bool = False) -> None:
+    async def arm_guard(self, *, drop_was_told: bool = False) -> None:
         """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
         try:
-            self._link = await GuardClient.start_guard(self._session, self._tell)
+            self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
             state = await self._link.get_state()
             left = await guard_receipts.read_guard_directory(self._session)
         except (GuardUnavailable, NodeError) as trouble:
             return await self._give_up(trouble)
         for what, hint in left.list_warnings(self._plan.node):
-            self._warn(what, hint)
+            self._emit_warning(what, hint)
         self._seen.update(state.events)
         self._guard = state.pid, state.since
         if state.available is not None and self._rule.floor >= state.available:
             await self.detach()
             raise build_floor_refusal(self._rule.floor, state.available, self._session.node.name)
-        self._tell_rights(state, drop_was_told)
+        self._warn_missing_rights(state, drop_was_told)
         return None
 
-    async def watch(self, container: str) -> None:
+    async def watch_container(self, container: str) -> None:
         """Watch the container that was created."""
         self._container = container
         if self._link is None:
             return
-        service, plan, now = self._plan.service, self._plan, self._ctx.clock.monotonic()
+        service, plan, now = self._plan.readiness_target, self._plan, self._ctx.clock.monotonic()
         self._since = now if self._since is None else self._since
         left = max(1.0, (self._rule.limit or 0.0) - (now - self._since))
         rule = GuardRule(self._rule.floor, self._rule.cache_below, left)
@@ -132,7 +141,7 @@ class GuardSession:
             self._asked = self._ctx.clock.monotonic()
         except ConnectionLost:
             pass  # `attend` comes back to it
-        except GuardSilent as trouble:  # `attend` asks it again
+        except GuardNotResponding as trouble:  # `attend` asks it again
             self._is_unsure = True
             self._warn_guard_silent(trouble)
         except (GuardUnavailable, NodeError) as trouble:
@@ -145,17 +154,17 @@ class GuardSession:
         while self._link is not None and not self._ended:
             try:
                 await self._send_loading_state(loads())
-                await self._wait()
+                await self._wait_for_change()
                 if self._link.is_open:
                     continue
             except ConnectionLost:
                 pass
-            except GuardSilent as trouble:
+            except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
             except GuardUnavailable as trouble:
                 if self._link.is_open and not self._ended:
                     return await self._give_up(trouble)
-            if self._ended or not await self._return():
+            if self._ended or not await self._reconnect_guard():
                 return None
         return None
 
@@ -163,8 +172,8 @@ class GuardSession:
         """Nothing is to be guarded any more."""
         if self._link is not None and self._container is not None:
             try:
-                await self._link.unwatch_container(self._container, why, _SILENT)
-            except GuardSilent as trouble:
+                await self._link.unwatch_container(self._container, why, _ANSWER_TIMEOUT_SECONDS)
+            except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
             except (GuardUnavailable, NodeError):
                 pass  # the watch of what has ended ends by itself
@@ -176,7 +185,7 @@ class GuardSession:
             await self._link.close()
             self._link = None
 
-    async def receipt(self) -> GuardReceipt | None:
+    async def wait_for_receipt(self) -> GuardReceipt | None:
         """Return the guard's receipt for our container, None where it did not end it."""
         if self._container is None:
             return None
@@ -186,11 +195,11 @@ class GuardSession:
             left = await guard_receipts.read_guard_directory(self._session)
             found = next((one for one in left.receipts if one.container == self._container), None)
             expected = self._killed or found is not None
-            patience = _RECEIPT_WHOLE if expected else _RECEIPT_AT_ALL if self._link is not None else 0.0
+            patience = _FULL_RECEIPT_SECONDS if expected else _FIRST_RECEIPT_SECONDS if self._link is not None else 0.0
             is_whole = found is not None and any(reading.at > found.at for reading in found.samples)
             if is_whole or clock.monotonic() - began > patience:
                 return found
-            await clock.sleep(_PAUSE)
+            await clock.sleep(_RECEIPT_POLL_SECONDS)
 
     async def _send_loading_state(self, loads: bool) -> None:
         assert self._link is not None
@@ -198,39 +207,39 @@ class GuardSession:
         now = self._ctx.clock.monotonic()
         if loads or self._leased:
             self._leased = loads
-            await self._link.set_phase(self._container, loads, _SILENT)
+            await self._link.set_phase(self._container, loads, _ANSWER_TIMEOUT_SECONDS)
             self._asked = now
-        elif now - self._asked >= _PULSE:
-            await self._link.get_state(_SILENT)
+        elif now - self._asked >= _PULSE_SECONDS:
+            await self._link.get_state(_ANSWER_TIMEOUT_SECONDS)
             self._asked = now
 
-    async def _wait(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Return when the start has moved, the lease is to be renewed, or the guard has gone."""
         assert self._link is not None
         tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
         try:
-            await asyncio.wait(tasks, timeout=_LEASE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=_LEASE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             self.stepped.clear()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _return(self) -> bool:
+    async def _reconnect_guard(self) -> bool:
         """Talk to the guard again. False where there is nothing to guard any more, or no guard to be had."""
         state = None
         while state is None:
             await self.detach()
             while self._session.link.status.state is not NodeState.OK:
-                await self._ctx.clock.sleep(_RETRY)  # whoever follows the log brings the link back
+                await self._ctx.clock.sleep(_RECONNECT_POLL_SECONDS)  # whoever follows the log brings the link back
             try:
-                self._link = await GuardClient.start_guard(self._session, self._tell)
-                state = await self._link.get_state(_SILENT)
+                self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
+                state = await self._link.get_state(_ANSWER_TIMEOUT_SECONDS)
             except ConnectionLost:
                 continue
-            except GuardSilent as trouble:
+            except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
-                await self._ctx.clock.sleep(_AGAIN)
+                await self._ctx.clock.sleep(_SILENT_RETRY_SECONDS)
             except (GuardUnavailable, NodeError) as trouble:
                 await self._give_up(trouble)
                 return False
@@ -241,7 +250,7 @@ class GuardSession:
         self._guard = state.pid, state.since
         for event in state.events:
             if event not in self._seen:
-                self._tell(event)
+                self._report_guard_event(event)
         if any(watch.container == self._container for watch in state.watches):
             self._report_guard_answers()
             return True
@@ -249,21 +258,21 @@ class GuardSession:
             return False  # it ended the watch itself, and has said why
         if self._watched:
             self._was_lost = True
-            self._warn(f"the guard on {self._plan.node} was gone; another one watches now", None)
+            self._emit_warning(f"the guard on {self._plan.node} was gone; another one watches now", None)
         self._is_silent = False
-        await self.watch(self._container)
+        await self.watch_container(self._container)
         return self._link is not None
 
-    def _warn_guard_silent(self, trouble: GuardSilent) -> None:
+    def _warn_guard_silent(self, trouble: GuardNotResponding) -> None:
         """Say once that it hangs; it is asked again and again."""
         if not self._is_silent:
             what = f"{trouble.message}: {self._plan.instance} may load unguarded"
-            self._warn(what, trouble.hint)
+            self._emit_warning(what, trouble.hint)
         self._is_silent = self._was_lost = True
 
     def _report_guard_answers(self) -> None:
         if self._is_silent:
-            self._warn(f"the guard on {self._plan.node} answers again, and watches {self._plan.instance}", None)
+            self._emit_warning(f"the guard on {self._plan.node} answers again, and watches {self._plan.instance}", None)
         self._is_silent = False
 
     async def _give_up(self, trouble: SparkctlError) -> None:
@@ -272,11 +281,11 @@ class GuardSession:
         if self._watched or self._is_unsure:
             self._was_lost = True
             what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
-            self._warn(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
+            self._emit_warning(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
             return
-        self._warn(f"{message}. {self._plan.instance} starts without one", trouble.hint)
+        self._emit_warning(f"{message}. {self._plan.instance} starts without one", trouble.hint)
 
-    def _tell(self, event: GuardEvent) -> None:
+    def _report_guard_event(self, event: GuardEvent) -> None:
         self._seen.add(event)
         self._emit(to_guard_event(self._ctx.clock.unix_time(), self._session, event))
         if event.container is None or event.container != self._container:
@@ -285,20 +294,20 @@ class GuardSession:
         if event.what is GuardAction.ENDED:
             self._ended = True
             self.stepped.set()
-            if event.why.startswith(LEASE_EXPIRED) or event.why == UnwatchReason.DISARMED:
+            if event.why.startswith(LEASE_EXPIRED_PREFIX) or event.why == UnwatchReason.DISARMED:
                 self._was_lost = True
-                self._warn(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
+                self._emit_warning(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
 
-    def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
+    def _warn_missing_rights(self, state: GuardState, drop_was_told: bool) -> None:
         if state.docker is False:
             self._was_lost = True
             hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
-            self._warn(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
+            self._emit_warning(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
         if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
             hint = format_sudoers_command(self._session.node, self._session.node.user)
-            self._warn(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
+            self._emit_warning(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
 
-    def _warn(self, message: str, hint: str | None) -> None:
+    def _emit_warning(self, message: str, hint: str | None) -> None:
         self._emit(WarningEmitted(self._ctx.clock.unix_time(), self._session.node.name, message, hint))
 
 
@@ -310,7 +319,7 @@ def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefus
     )
 
 
-def to_guard_event(now: float, session: Session, event: GuardEvent) -> GuardActed:
+def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> GuardActed:
     """Return the guard's event as one of ours."""
     return GuardActed(
         now, session.node.name, event.what, event.why, event.at, event.instance, event.container, event.available,
@@ -319,21 +328,21 @@ def to_guard_event(now: float, session: Session, event: GuardEvent) -> GuardActe
 
 
 async def stop_watching_containers(
-    session: Session, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
 ) -> None:
     """Tell the guard, if one runs, that these containers are not to be watched any more; keep what it left of them.
 
     Its trouble is nobody's: a watch ends with its container.
     """
 
-    def warn(what: str) -> None:
+    def emit_warning(what: str) -> None:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     with suppress(GuardUnavailable, NodeError):
         left = await guard_receipts.read_guard_directory(session)
         for receipt in left.receipts:
             if receipt.container in containers:
-                guard_receipts.save_receipt(ctx, session, receipt, warn)
+                guard_receipts.save_receipt(ctx, session, receipt, emit_warning)
         link = await GuardClient.connect_guard(session, left.socket) if left.socket else None
         if link is None:
             return

@@ -19,15 +19,15 @@ from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.events import (  # fmt: skip
     CommandEnded,
+    EngineFactsReported,
     Event,
-    FactsLearned,
     GuardActed,
     LaunchPlanned,
     MemoryFitEvaluated,
     MemoryReleased,
     Outcome,
     PhaseChanged,
-    SwitchStepped,
+    SwitchStepReported,
     WarningEmitted,
 )
 from sparkctl.model.guard_state import GuardAction
@@ -40,8 +40,11 @@ from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline,
 from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
 
 CommandRun = Callable[[CommandContext], AsyncGenerator[Event, None]]
-_NOT_WORTH = (ExitCode.DONE, ExitCode.USAGE)  # it ran already, there was nothing to stop; nothing of that name
-_NOTHING_DONE = (Phase.PLANNED, Phase.READY)
+_UNRECORDED_EXIT_CODES = (
+    ExitCode.DONE,
+    ExitCode.USAGE,
+)  # it ran already, there was nothing to stop; nothing of that name
+_UNCHANGED_PHASES = (Phase.PLANNED, Phase.READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +106,17 @@ class HistoryWriter:
         """Write down one event, where there is something to be kept in it."""
         match event:
             case LaunchPlanned():
-                self.entry.redact_values(event.plan.collect_secrets)
+                self.entry.redact_values(event.plan.secret_values)
                 self.entry.record_facts(image=event.plan.image, instance=event.plan.instance)
             case MemoryFitEvaluated() if event.fit.estimated:
                 self._record_node_result(event.node, None, estimated=event.fit.estimated)
-            case FactsLearned() if (
+            case EngineFactsReported() if (
                 self.entry.operation.kind is OperationKind.START
             ):  # a part of a switch has a row of its own
                 version = next((one.value for one in event.facts if one.name is EngineFactName.ENGINE_VERSION), None)
                 self._record_node_result(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():
-                self._phase(event)
+                self._record_phase(event)
             case MemoryReleased():
                 self._record_node_result(
                     event.node, event.instance, freed=event.freed, missing=event.missing,
@@ -121,16 +124,16 @@ class HistoryWriter:
                 )  # fmt: skip
             case GuardActed(what=GuardAction.KILLED):
                 self._record_node_result(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
-            case SwitchStepped():
+            case SwitchStepReported():
                 self._is_done_to = self._is_done_to or event.step is not SwitchStep.CHECKING
                 self.entry.record_facts(moments=_append_step(self.entry.operation.moments, event))
             case CommandEnded():
-                self._end(event)
+                self._record_end(event)
             case _:
                 pass
 
-    def _phase(self, event: PhaseChanged) -> None:
-        self._is_done_to = self._is_done_to or event.phase not in _NOTHING_DONE
+    def _record_phase(self, event: PhaseChanged) -> None:
+        self._is_done_to = self._is_done_to or event.phase not in _UNCHANGED_PHASES
         if event.elapsed is not None and self.entry.operation.kind is OperationKind.START:
             key = event.node, event.instance
             self._courses[key] = advance_timeline(self._courses.get(key), replace(event, ts=event.elapsed))
@@ -145,8 +148,8 @@ class HistoryWriter:
         if name is not None:
             self.entry.record_node_result(NodeResult(node, name, **facts))  # type: ignore[arg-type]
 
-    def _end(self, event: CommandEnded) -> None:
-        if not self._is_done_to and event.exit_code in _NOT_WORTH:
+    def _record_end(self, event: CommandEnded) -> None:
+        if not self._is_done_to and event.exit_code in _UNRECORDED_EXIT_CODES:
             self.entry.delete_row()
             return
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
@@ -157,7 +160,8 @@ class HistoryWriter:
         for (node, instance), course in self._courses.items():
             if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
                 parts = tuple(
-                    PhaseDuration(*one.part, one.seconds(event.seconds)) for one in merge_spans(course.stretches)
+                    PhaseDuration(*one.part_key, one.compute_duration(event.seconds))
+                    for one in merge_spans(course.stretches)
                 )
                 self._record_node_result(node, instance, parts=parts)
         if event.log is not None and event.node is not None:
@@ -174,7 +178,7 @@ class HistoryWriter:
         )  # fmt: skip
 
 
-def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepped) -> tuple[StepRecord, ...]:
+def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepReported) -> tuple[StepRecord, ...]:
     """Return the steps with one more word of them: a proof belongs to the step that was begun before."""
     last = moments[-1] if moments else None
     if last is not None and (last.step, last.instance) == (str(event.step), event.instance):

@@ -26,9 +26,9 @@ from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings
 from sparkctl.profiles.validation import validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_LARGEST = 512 * 1024
+_MAX_FILE_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,20 @@ def import_from_source(source: str, request: ImportProfile) -> ImportedProfile:
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
     if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
         return check_imported_profile(
-            import_text(_file(path), str(path), _wishes(request, path.parent, has_file=path.is_file()))
+            import_text(
+                _read_recipe_file(path), str(path), _build_import_options(request, path.parent, has_file=path.is_file())
+            )
         )
     if path is not None and " " not in source.strip():
         raise InvalidInput(
             f"{source}: there is no such file", "a docker run line goes in quotes, or - reads it from stdin"
         )
-    return check_imported_profile(import_text(source, "pasted", _wishes(request, Path.cwd())))
+    return check_imported_profile(import_text(source, "pasted", _build_import_options(request, Path.cwd())))
 
 
 async def import_from_container(ctx: CommandContext, node: Node, name: str, request: ImportProfile) -> ImportedProfile:
     """Import a container that is on a node. Raises `InvalidInput` for one that is not, `NodeError` and `DockerError`."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
         await session.link.connect()
         try:
             run = await session.docker.read_run_options(name)
@@ -92,7 +94,7 @@ async def import_from_container(ctx: CommandContext, node: Node, name: str, requ
                 f"there are {', '.join(names) or 'none'}",
             ) from None
         beyond = await session.docker.read_extra_options(name)
-    return check_imported_profile(import_container(run, node.name, _wishes(request, Path.cwd()), beyond))
+    return check_imported_profile(import_container(run, node.name, _build_import_options(request, Path.cwd()), beyond))
 
 
 def check_imported_profile(imported: ImportResult) -> ImportedProfile:
@@ -133,34 +135,34 @@ def save_to_library(written: ImportedProfile, library: ProfileLibrary, *, force:
     return replace(done, over_shipped=shipped.is_file())
 
 
-def _file(path: Path) -> str:
+def _read_recipe_file(path: Path) -> str:
     try:
         with BufferedReader(open_user_file(path)) as file:
-            raw = file.read(_LARGEST + 1)
+            raw = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error
-    if len(raw) > _LARGEST:
-        raise InvalidInput(f"{path}: larger than {_LARGEST // 1024} KiB: that is no recipe")
+    if len(raw) > _MAX_FILE_BYTES:
+        raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: that is no recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16", "replace")
     return raw.decode("utf-8-sig", "replace")
 
 
-def _wishes(request: ImportProfile, directory: Path, *, has_file: bool = False) -> ImportOptions:
+def _build_import_options(request: ImportProfile, directory: Path, *, has_file: bool = False) -> ImportOptions:
     """``has_file``: the source is a file of ``directory``; a text that is pasted has nothing beside it but what it includes."""
     near = IncludeFinder(directory)
-    stays = has_file and (request.directory is None or _is_same(request.directory, directory))
+    stays = has_file and (request.directory is None or _is_same_directory(request.directory, directory))
     return ImportOptions(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
-        defined=_defined(request.define), lookup=near.text, is_beside=near.has if stays else lambda _: False,
+        defined=_parse_definitions(request.define), lookup=near.read_include, is_beside=near.contains_file if stays else lambda _: False,
     )  # fmt: skip
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same_directory(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-def _defined(texts: tuple[str, ...]) -> Mapping[str, str]:
+def _parse_definitions(texts: tuple[str, ...]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -176,27 +178,27 @@ class IncludeFinder:
 
     directory: Path
 
-    def text(self, reference: str) -> str | None:
+    def read_include(self, reference: str) -> str | None:
         """Return the recipe's text, None where it is not at hand."""
         name = reference.rpartition("/")[2] if reference.startswith("@") else reference
         if Path(name).is_absolute() or ".." in Path(name).parts:
             return None
-        root = self._registry()
+        root = self._find_registry()
         for directory in filter(None, (self.directory, root)):
             for suffix in ("", ".yaml", ".yml"):
                 if (path := directory / f"{name}{suffix}").is_file() and _is_within(path, directory):
-                    return _file(path)
+                    return _read_recipe_file(path)
         if root is None:
             return None
         found = sorted(one for one in root.rglob(f"{glob.escape(Path(name).name)}.y*ml") if _is_within(one, root))[:1]
-        return _file(found[0]) if found else None
+        return _read_recipe_file(found[0]) if found else None
 
-    def has(self, name: str) -> bool:
+    def contains_file(self, name: str) -> bool:
         """Tell whether a file of this name lies in the directory itself, and is no link to one elsewhere."""
         path = self.directory / name
         return "/" not in name and path.is_file() and _is_within(path, self.directory)
 
-    def _registry(self) -> Path | None:
+    def _find_registry(self) -> Path | None:
         for directory in (self.directory, *self.directory.absolute().parents[:6]):
             if (directory / ".sparkrun" / "registry.yaml").is_file():
                 return directory

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.node import Node
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ConnectionCheck:
 
 async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
     """Connect (asking about an unknown host key), look who is there, ask Docker."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
             await session.link.connect()
             look = await session.read_node("identity", "memory")
@@ -31,7 +31,7 @@ async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
         except NodeError as error:
             return ConnectionCheck(node, "not reached", error.message, error.hint)
         try:
-            info = await session.docker.info()
+            info = await session.docker.read_info()
         except DockerError as error:
             return ConnectionCheck(node, words, error.message, error.hint)
         return ConnectionCheck(node, f"{words}, Docker {info.server_version}")

@@ -19,15 +19,15 @@ from sparkctl.model.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
-from sparkctl.profiles.launch_planning import SERVER_KEYS
+from sparkctl.profiles.launch_planning import API_KEY_VARIABLES
 from sparkctl.transport import http_client
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_PATIENCE = 3.0  # seconds: what is ready answers this at once
+_REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: what is ready answers this at once
 _DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000}
-_REFUSED = (401, 403)
-_MOST_MODELS = 256  # of one engine: a base model with its adapters
-_LONGEST_MODEL = 1024  # characters of a name; a longer one is left out: cut, it could be another model's
+_UNAUTHORIZED_STATUSES = (401, 403)
+_MAX_MODELS = 256  # of one engine: a base model with its adapters
+_MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could be another model's
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,16 @@ async def list_endpoints(
     ctx: CommandContext, nodes: Sequence[Node]
 ) -> tuple[tuple[ServedEndpoint, ...], tuple[EndpointFailure, ...]]:
     """Return who answers, ours first and then node by node, and who does not."""
-    found = await gather_or_cancel(*(_on_node(ctx, node) for node in nodes))
+    found = await gather_or_cancel(*(_list_node_endpoints(ctx, node) for node in nodes))
     everything = [one for here, _ in found for one in here]
     served = tuple(sorted(everything, key=lambda one: not one.ours))  # what sparkctl started stands first
     heads = {one.instance for one in served}  # the other ranks of a model on several nodes serve nothing themselves
     return served, tuple(one for _, silent in found for one in silent if one.instance not in heads)
 
 
-def default_endpoint(served: Sequence[ServedEndpoint], silent: Sequence[EndpointFailure]) -> ServedEndpoint | None:
+def choose_default_endpoint(
+    served: Sequence[ServedEndpoint], silent: Sequence[EndpointFailure]
+) -> ServedEndpoint | None:
     """Return the endpoint that a client takes where it is told nothing else: the first that sparkctl started.
 
     Somebody else's engine is that only where it is known that none of ours is there: a node that does not answer, or an
@@ -66,10 +68,10 @@ def default_endpoint(served: Sequence[ServedEndpoint], silent: Sequence[Endpoint
     return first if first is not None and (first.ours or not silent) else None
 
 
-async def _on_node(ctx: CommandContext, node: Node) -> tuple[list[ServedEndpoint], list[EndpointFailure]]:
-    async with Session(node, ctx.asker, ctx.clock) as session:
+async def _list_node_endpoints(ctx: CommandContext, node: Node) -> tuple[list[ServedEndpoint], list[EndpointFailure]]:
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
-            with node_failures(node):
+            with isolate_node_failures(node):
                 await session.link.connect()
                 alive = [one for one in await session.docker.list_containers() if one.is_alive]
                 answers = await gather_or_cancel(*(_read_endpoint(session, one) for one in alive))
@@ -79,23 +81,23 @@ async def _on_node(ctx: CommandContext, node: Node) -> tuple[list[ServedEndpoint
     return served, [answer for answer in answers if isinstance(answer, EndpointFailure)]
 
 
-async def _read_endpoint(session: Session, container: Container) -> ServedEndpoint | EndpointFailure | None:
+async def _read_endpoint(session: NodeSession, container: Container) -> ServedEndpoint | EndpointFailure | None:
     """Ask one container; nothing of a foreign one that serves no model. Raises LinkLost, DockerError."""
     try:
         run = await session.docker.read_run_options(container.id)
     except ContainerNotFound:
         return None
-    name = container.label(ContainerLabel.INSTANCE) or container.name
+    name = container.get_label(ContainerLabel.INSTANCE) or container.name
     ports = [parse_port_label(container)] if container.is_managed else _guess_ports(container, run)
     for port in dict.fromkeys(port for port in ports if port is not None):
-        answer = await _models(session, port, None)
-        needs_key = answer is not None and answer.status in _REFUSED
+        answer = await _request_models(session, port, None)
+        needs_key = answer is not None and answer.status in _UNAUTHORIZED_STATUSES
         if needs_key and (key := _find_api_key(run)) is not None:
-            answer = await _models(session, port, key)
+            answer = await _request_models(session, port, key)
         models = _parse_served_models(answer) if answer is not None and answer.is_success else ()
         url = format_endpoint_url(session.node, port)
         if url is not None and (models or (needs_key and container.is_managed)):
-            engine = container.label(ContainerLabel.ENGINE)
+            engine = container.get_label(ContainerLabel.ENGINE)
             return ServedEndpoint(session.node.name, name, f"{url}/v1", models, needs_key, container.is_managed, engine)
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not say what it serves (it may not be ready)"
@@ -112,10 +114,12 @@ def _guess_ports(container: Container, run: DockerRunSpec) -> list[int | None]:
     return [found.port or _DEFAULT_PORTS.get(found.engine)]
 
 
-async def _models(session: Session, port: int, key: str | None) -> http_client.HttpResponse | None:
+async def _request_models(session: NodeSession, port: int, key: str | None) -> http_client.HttpResponse | None:
     headers = [("authorization", f"Bearer {key}")] if key else []
     try:
-        return await request_engine(session.link, port, "GET", "/v1/models", headers=headers, timeout=_PATIENCE)
+        return await request_engine(
+            session.link, port, "GET", "/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS
+        )
     except ConnectionLost:
         raise
     except (OSError, http_client.InvalidHttpResponse):  # a time-out is an OSError: nobody who is ready
@@ -129,13 +133,13 @@ def _parse_served_models(answer: http_client.HttpResponse) -> tuple[ServedModel,
         return ()
     found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
     return tuple(
-        ServedModel(sanitize_line(one["id"]), _context(one))
-        for one in found[:_MOST_MODELS]
-        if isinstance(one.get("id"), str) and 0 < len(one["id"]) <= _LONGEST_MODEL
+        ServedModel(sanitize_line(one["id"]), _parse_context_length(one))
+        for one in found[:_MAX_MODELS]
+        if isinstance(one.get("id"), str) and 0 < len(one["id"]) <= _MAX_MODEL_NAME_LENGTH
     )
 
 
-def _context(model: dict[str, object]) -> int | None:
+def _parse_context_length(model: dict[str, object]) -> int | None:
     """Return the context by vLLM's and SGLang's key, or llama-server's."""
     meta = model.get("meta")
     for said in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
@@ -150,4 +154,4 @@ def _find_api_key(run: DockerRunSpec) -> str | None:
         name, equals, own = word.partition("=")
         if name in ("--api-key", "--api_key"):
             return own if equals else next(iter(run.command[at + 1 : at + 2]), None)
-    return next((value for name, value in run.env if name in SERVER_KEYS), None)
+    return next((value for name, value in run.env if name in API_KEY_VARIABLES), None)

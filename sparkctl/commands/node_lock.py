@@ -28,22 +28,22 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration
 from sparkctl.monitor import switch_journal
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-PLACE = "/run"
-OLD_PLACE = "/tmp/sparkctl.lock"  # noqa: S108  see above
-_BEAT = 10.0
-_HELD_AFTER_LOSS = 30  # seconds: the node gives the lock of a silent connection up after them
-_SILENT = 25.0  # seconds without a heartbeat after which the lock may be another's
-_RETRY = 0.5
-_AGAIN = 5.0  # seconds until a lock that was lost to another is tried again
-_PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
-_ANSWER = 40.0  # seconds for the script's answer, beyond those that a login shell may take
-_HOLD = f"""echo "@@ held"
-while [ -n "$(exec 8<&- 9<&-; timeout {_HELD_AFTER_LOSS} dd bs=1 count=1 2>/dev/null)" ]; do :; done
+LOCK_DIRECTORY = "/run"
+OLD_LOCK_FILE = "/tmp/sparkctl.lock"  # noqa: S108  see above
+_HEARTBEAT_SECONDS = 10.0
+_HELD_AFTER_LOSS_SECONDS = 30  # seconds: the node gives the lock of a silent connection up after them
+_MAX_SILENCE_SECONDS = 25.0  # seconds without a heartbeat after which the lock may be another's
+_RECONNECT_POLL_SECONDS = 0.5
+_CONFLICT_RETRY_SECONDS = 5.0  # seconds until a lock that was lost to another is tried again
+_REACQUIRE_TIMEOUT_SECONDS = 45.0  # longer than a lock of our own that the break left behind can live
+_ANSWER_TIMEOUT_SECONDS = 40.0  # seconds for the script's answer, beyond those that a login shell may take
+_HOLD_SCRIPT = f"""echo "@@ held"
+while [ -n "$(exec 8<&- 9<&-; timeout {_HELD_AFTER_LOSS_SECONDS} dd bs=1 count=1 2>/dev/null)" ]; do :; done
 """
 # A `status` that looks whether the lock is held has it for an instant, so it is tried more than once.
-_SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
+_LOCK_SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
 command -v flock >/dev/null || { echo "@@ missing"; exit 69; }
 exec 8<"$place"
 held="sparkctl-held $(stat -L -c %d:%i "$place")"  # of this very directory: a container may have one of its own
@@ -94,7 +94,7 @@ class LockConflict(OperationRefused):
 class HeldNodeLock:
     """A held lock. `ensure` before anything is created after a break; `release` frees it."""
 
-    def __init__(self, session: Session, ctx: CommandContext, doing: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, session: NodeSession, ctx: CommandContext, doing: str, warn: Callable[[str], None]) -> None:
         self._session = session
         self._ctx = ctx
         self._about = {
@@ -107,9 +107,9 @@ class HeldNodeLock:
         self._beating: asyncio.Task[None] | None = None
         self._is_warned = False
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Take it now, or raise `Taken`."""
-        self._held = await self._try()
+        self._held = await self._try_acquire()
         self._ctx.locks.add(str(self._about["token"]))
         self._beating = asyncio.create_task(self._send_heartbeats())
 
@@ -122,11 +122,11 @@ class HeldNodeLock:
                 await stale.release()
             while self._held is None:
                 try:
-                    self._held = await self._try()
+                    self._held = await self._try_acquire()
                 except LockConflict as taken:
                     # the node may not have noticed yet that the connection which held it for us is gone
                     ours = taken.holder.token == self._about["token"]
-                    if not ours or self._ctx.clock.monotonic() - began > _PATIENCE:
+                    if not ours or self._ctx.clock.monotonic() - began > _REACQUIRE_TIMEOUT_SECONDS:
                         raise
                     await self._ctx.clock.sleep(1.0)
 
@@ -140,61 +140,65 @@ class HeldNodeLock:
             await self._held.release()
             self._held = None
 
-    async def _try(self) -> RemoteProcess:
-        words = [PLACE, OLD_PLACE, str(self._about["token"]), json.dumps(self._about), _HOLD]
-        held = await self._session.link.start_process(["sh", "-c", _SCRIPT, "sparkctl-lock", *words])
+    async def _try_acquire(self) -> RemoteProcess:
+        words = [LOCK_DIRECTORY, OLD_LOCK_FILE, str(self._about["token"]), json.dumps(self._about), _HOLD_SCRIPT]
+        held = await self._session.link.start_process(["sh", "-c", _LOCK_SCRIPT, "sparkctl-lock", *words])
         try:
             await self._read_answer(held)
         except BaseException:
             await held.release()
             raise
-        self._beaten = self._now()
+        self._beaten = self._read_clocks()
         return held
 
     async def _read_answer(self, held: RemoteProcess) -> None:
         """Return once the lock is held. Raises `Taken` where another holds it, and another error where that is not known."""
         node = self._session.node.name
         try:
-            async with asyncio.timeout(_ANSWER):
-                while (answer := await _answer(held)).startswith("@@ beside"):
-                    self._warn_of(sanitize_line(answer.removeprefix("@@ beside").strip()))
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
+                while (answer := await _read_script_line(held)).startswith("@@ beside"):
+                    self._warn_old_lock_file(sanitize_line(answer.removeprefix("@@ beside").strip()))
                 if answer == "@@ held":
                     return
                 known = sanitize_line((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
         except TimeoutError as late:
             raise NodeStarved(
                 node,
-                f"{node} did not say within {_ANSWER:.0f} s whether somebody else changes something there",
-                f"it is very busy, or {OLD_PLACE} is not a plain file; on {node}: ls -l {OLD_PLACE}",
+                f"{node} did not say within {_ANSWER_TIMEOUT_SECONDS:.0f} s whether somebody else changes something there",
+                f"it is very busy, or {OLD_LOCK_FILE} is not a plain file; on {node}: ls -l {OLD_LOCK_FILE}",
             ) from late
         if answer == "@@ missing":
             raise OperationRefused(
                 f"{node} has no flock command, which keeps two operators apart", "sudo apt install util-linux"
             )
         if "taken" not in answer:
-            why = f"; on {node}: ls -ld {PLACE}" if not answer else ""
+            why = f"; on {node}: ls -ld {LOCK_DIRECTORY}" if not answer else ""
             raise NodeError(
                 node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
             )
-        raise _taken(node, parse_lock_holder(known), self._ctx, PLACE if answer == "@@ taken" else OLD_PLACE)
+        raise _build_lock_conflict(
+            node, parse_lock_holder(known), self._ctx, LOCK_DIRECTORY if answer == "@@ taken" else OLD_LOCK_FILE
+        )
 
-    def _warn_of(self, kind: str) -> None:
+    def _warn_old_lock_file(self, kind: str) -> None:
         """Tell once what lies where an older sparkctl looks for its lock."""
         if not self._is_warned:
             node, self._is_warned = self._session.node.name, True
             what = f"is a {kind} and" if kind else "cannot be made, so it"
             self._warn(
-                f"{OLD_PLACE} on {node} {what} does not keep an operator with an older sparkctl out"
-                + (f"; remove it: sudo rm -r {OLD_PLACE}" if kind else "")
+                f"{OLD_LOCK_FILE} on {node} {what} does not keep an operator with an older sparkctl out"
+                + (f"; remove it: sudo rm -r {OLD_LOCK_FILE}" if kind else "")
             )
 
-    def _now(self) -> tuple[float, float]:
+    def _read_clocks(self) -> tuple[float, float]:
         return self._ctx.clock.unix_time(), self._ctx.clock.monotonic()
 
     @property
     def _is_silent(self) -> bool:
         """Tell whether this process, or its whole machine, stood still for so long that the node may have freed the lock."""
-        return any(now - then > _SILENT for now, then in zip(self._now(), self._beaten, strict=True))
+        return any(
+            now - then > _MAX_SILENCE_SECONDS for now, then in zip(self._read_clocks(), self._beaten, strict=True)
+        )
 
     async def _send_heartbeats(self) -> None:
         """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
@@ -207,7 +211,7 @@ class HeldNodeLock:
                     await held.release()
                 continue
             if self._session.link.status.state is not NodeState.OK:
-                await self._ctx.clock.sleep(_RETRY)
+                await self._ctx.clock.sleep(_RECONNECT_POLL_SECONDS)
                 continue
             try:
                 await self.reacquire_if_lost()
@@ -215,7 +219,7 @@ class HeldNodeLock:
                 if isinstance(error, LockConflict) and not is_another:
                     is_another = True
                     self._warn(f"the connection was lost for a while, and with it the lock; now {error.message}")
-                await self._ctx.clock.sleep(_AGAIN if is_another else _RETRY)
+                await self._ctx.clock.sleep(_CONFLICT_RETRY_SECONDS if is_another else _RECONNECT_POLL_SECONDS)
             else:
                 if is_another:
                     self._warn(f"the lock on {self._session.node.name} is held for this again")
@@ -227,8 +231,8 @@ class HeldNodeLock:
         try:
             while not end.done() and not self._is_silent:
                 await held.write(b".")
-                self._beaten = self._now()
-                await asyncio.wait({end}, timeout=_BEAT)
+                self._beaten = self._read_clocks()
+                await asyncio.wait({end}, timeout=_HEARTBEAT_SECONDS)
         except ConnectionLost:
             return
         finally:
@@ -251,7 +255,7 @@ class BorrowedNodeLock:
 
 
 async def acquire_node_lock(
-    session: Session,
+    session: NodeSession,
     ctx: CommandContext,
     doing: str,
     warn: Callable[[str], None],
@@ -268,7 +272,7 @@ async def acquire_node_lock(
         return BorrowedNodeLock(held)
     lock, is_taken = HeldNodeLock(session, ctx, doing, warn), False
     try:
-        await lock.take()
+        await lock.acquire()
         is_taken = True
     except LockConflict as taken:
         await switch_journal.refuse_during_switch(session, is_held=True)
@@ -292,7 +296,7 @@ async def acquire_node_lock(
     return lock
 
 
-async def _answer(held: RemoteProcess) -> str:
+async def _read_script_line(held: RemoteProcess) -> str:
     """Return the script's own line; "" where it ends without one."""
     while line := await held.readline():
         text = line.decode("utf-8", "replace").rstrip()
@@ -312,7 +316,7 @@ def parse_lock_holder(text: str) -> LockHolder:
     return known if abs(since) < 1e12 else LockHolder(known.operator, known.doing, None, known.token)
 
 
-def _taken(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
+def _build_lock_conflict(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
     if not holder.operator:
         what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
         return LockConflict(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
@@ -323,7 +327,7 @@ def _taken(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> Lo
     if holder.operator == ctx.operator:
         hint = (
             "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down. If its connection was lost, "
-            f"the lock is free within {_HELD_AFTER_LOSS} s: try again"
+            f"the lock is free within {_HELD_AFTER_LOSS_SECONDS} s: try again"
         )
         what = f"{node}: another sparkctl of yours ({holder.operator}) is {holder.doing}{since}"
         return LockConflict(what, hint, holder)

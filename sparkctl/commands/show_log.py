@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
-from sparkctl.commands.event_stream import Emit, missing_lines_warning, stream_events
+from sparkctl.commands.event_stream import Emit, build_missing_lines_warning, stream_events
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
@@ -26,9 +26,9 @@ from sparkctl.errors import (
     LogUnreadable,
     NodeError,
     NodeStarved,
-    Unreachable,
+    NodeUnreachable,
 )
-from sparkctl.files import open_regular
+from sparkctl.files import open_regular_file
 from sparkctl.history.model import OperationKind
 from sparkctl.logs.bounded_pattern import BoundedPattern
 from sparkctl.logs.log_archive import SavedLog
@@ -46,14 +46,14 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import LineMasker
 from sparkctl.monitor import guard_receipts
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_BATCH = 500
-_PAUSE = 2.0  # between questions to a Docker that is down
-_ONE_MORE_RUN = 1.0  # a container that lives on although its log ended is being restarted
-_PATIENCE = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
-_AT_FIRST, _AT_MOST = 200, 100_000  # lines: how far back the last N of others are looked for
-_FURTHER = 8  # times, each time that they were not found
+_BATCH_LINES = 500
+_DOCKER_RETRY_SECONDS = 2.0  # between questions to a Docker that is down
+_RESTART_WAIT_SECONDS = 1.0  # a container that lives on although its log ended is being restarted
+_MAX_REFUSALS = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
+_FIRST_TAIL_LINES, _MAX_TAIL_LINES = 200, 100_000  # lines: how far back the last N of others are looked for
+_TAIL_GROWTH_FACTOR = 8  # times, each time that they were not found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ShowLog:
     tail: int | None = None
     grep: BoundedPattern | re.Pattern[str] | None = None
     pace: Callable[[], Awaitable[None]] | None = None
-    session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
+    session: Callable[[Node], NodeSession] | None = None  # how a node's session is had; None: one of its own for each
     everything: bool = False
 
 
@@ -80,10 +80,10 @@ def show_log(ctx: CommandContext, request: ShowLog) -> AsyncGenerator[Event, Non
 
     Exit 3 when a node could not be asked, also where a saved log is shown instead.
     """
-    return stream_events(ctx, lambda emit: _LogRun(ctx, request, emit).run(), request.instance, on_interrupt="")
+    return stream_events(ctx, lambda emit: _ShowLogRun(ctx, request, emit).run(), request.instance, on_interrupt="")
 
 
-class _LogRun:
+class _ShowLogRun:
     """One run of the verb. ``failures`` are the nodes that could not be asked, and why."""
 
     def __init__(self, ctx: CommandContext, request: ShowLog, emit: Emit) -> None:
@@ -98,9 +98,9 @@ class _LogRun:
     async def run(self) -> CommandEnded:
         for node in self.request.nodes:
             try:
-                async with self._session(node) as session:
-                    session.on_state_change(self.emit)
-                    with node_failures(node):
+                async with self._create_session(node) as session:
+                    session.report_state_changes(self.emit)
+                    with isolate_node_failures(node):
                         await session.link.connect()
                         container = await find_container(session, self.request.instance)
                         if container is not None:
@@ -114,17 +114,17 @@ class _LogRun:
                 if self.shown:
                     raise  # a saved log after half a live one would tell everything twice
                 self.failures[node.name] = error
-                self._warn(node.name, error.message, error.hint)
+                self._emit_warning(node.name, error.message, error.hint)
         return await self._show_saved_logs()
 
-    def _session(self, node: Node) -> Session:
+    def _create_session(self, node: Node) -> NodeSession:
         if self.request.session is not None:
             return self.request.session(node)
-        return Session(node, self.ctx.asker, self.ctx.clock)
+        return NodeSession(node, self.ctx.asker, self.ctx.clock)
 
     # live
 
-    async def _show_all_ranks(self, session: Session, container: Container) -> CommandEnded:
+    async def _show_all_ranks(self, session: NodeSession, container: Container) -> CommandEnded:
         """Show the log of an instance, or those of all its ranks on the nodes that were asked for: as one, by time, or followed
         together."""
         names = parse_rank_nodes_label(container)
@@ -132,35 +132,37 @@ class _LogRun:
         async with AsyncExitStack() as stack:
             ranks = [(session, container)]
             for node in others:
-                if (found := await self._rank(stack, node, container)) is not None:
+                if (found := await self._find_other_rank(stack, node, container)) is not None:
                     ranks.append(found)
             if len(ranks) > 1:
                 self.ranks = {there.node.name: parse_rank_label(one) for there, one in ranks}
                 ranks.sort(key=lambda rank: names.index(rank[0].node.name))
             if self.request.follow:
-                ends = await gather_or_cancel(*(self._follow(*rank) for rank in ranks))
+                ends = await gather_or_cancel(*(self._follow_container(*rank) for rank in ranks))
             else:
                 ends = (await self._read_all(ranks),)
         messages = [one.message for one in ends if one.message]
         if others and self.failures:
-            return self._ended(ends[0].node or session.node.name, "; ".join(messages) or None, unreachable=True)
+            return self._build_end(ends[0].node or session.node.name, "; ".join(messages) or None, unreachable=True)
         return replace(ends[0], message="; ".join(messages) or None)
 
-    async def _rank(self, stack: AsyncExitStack, node: Node, of: Container) -> tuple[Session, Container] | None:
+    async def _find_other_rank(
+        self, stack: AsyncExitStack, node: Node, of: Container
+    ) -> tuple[NodeSession, Container] | None:
         """Return another rank of the same start on a node, None where it is not there or could not be asked for."""
         try:
-            session = await stack.enter_async_context(self._session(node))
-            session.on_state_change(self.emit)
-            with node_failures(node):
+            session = await stack.enter_async_context(self._create_session(node))
+            session.report_state_changes(self.emit)
+            with isolate_node_failures(node):
                 await session.link.connect()
                 found = await find_container(session, self.request.instance)
         except (NodeError, DockerError) as error:
             self.failures[node.name] = error
-            self._warn(node.name, error.message, error.hint)
+            self._emit_warning(node.name, error.message, error.hint)
             return None
         return None if found is None or parse_start_id_label(found) != parse_start_id_label(of) else (session, found)
 
-    async def _read_all(self, ranks: Sequence[tuple[Session, Container]]) -> CommandEnded:
+    async def _read_all(self, ranks: Sequence[tuple[NodeSession, Container]]) -> CommandEnded:
         """Show what there is of these logs now: by the nodes' clocks, as far as they differ by what they say themselves."""
         clocks = (
             await gather_or_cancel(*(measure_clock_offset(session) for session, _ in ranks))
@@ -174,76 +176,82 @@ class _LogRun:
         }
         async with AsyncExitStack() as stack:
             sources = {
-                session.node.name: await stack.enter_async_context(aclosing(self._lines(session, container)))
+                session.node.name: await stack.enter_async_context(aclosing(self._read_lines(session, container)))
                 for session, container in ranks
             }
             await self._show_in_order(sources, ahead)
         for session, container in ranks:
             if not container.is_alive:
-                await self._ask_guard(session, container)
-        return self._ended(ranks[0][0].node.name)
+                await self._check_guard_receipt(session, container)
+        return self._build_end(ranks[0][0].node.name)
 
     async def _show_in_order(self, sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]) -> None:
         async with aclosing(merge_by_time(sources, ahead)) as runs:
             async for node, lines in runs:
-                await self._show(node, lines)
+                await self._emit_lines(node, lines)
 
-    async def _lines(self, session: Session, container: Container) -> AsyncGenerator[tuple[LogLine, ...], None]:
+    async def _read_lines(
+        self, session: NodeSession, container: Container
+    ) -> AsyncGenerator[tuple[LogLine, ...], None]:
         masker = LineMasker(await session.docker.read_secret_values(container.id))
-        last, follower = await self._begin(session, container)
+        last, follower = await self._start_reading(session, container)
         if last is not None:
-            yield await masker.mask(last)
+            yield await masker.mask_lines(last)
             return
         async with aclosing(follower.read_available()) as batches:
             async for batch in batches:
-                yield await masker.mask(batch)
+                yield await masker.mask_lines(batch)
 
-    async def _ask_guard(self, session: Session, container: Container) -> None:
+    async def _check_guard_receipt(self, session: NodeSession, container: Container) -> None:
         """Say it where the guard ended it: the log cannot know."""
         receipt = await guard_receipts.read_receipt(session, container.id)
         if receipt is not None:
-            guard_receipts.save_receipt(self.ctx, session, receipt, lambda what: self._warn(session.node.name, what))
-            self._tell_guard(session.node.name, receipt)
+            guard_receipts.save_receipt(
+                self.ctx, session, receipt, lambda what: self._emit_warning(session.node.name, what)
+            )
+            self._warn_guard_stop(session.node.name, receipt)
 
-    def _tell_guard(self, node: NodeName, receipt: GuardReceipt) -> None:
+    def _warn_guard_stop(self, node: NodeName, receipt: GuardReceipt) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(receipt.at))
-        self._warn(node, f"the guard stopped {self.request.instance} at {when}: {describe_memory_drop(receipt)}")
+        self._emit_warning(
+            node, f"the guard stopped {self.request.instance} at {when}: {describe_memory_drop(receipt)}"
+        )
 
     @property
     def _looks_back(self) -> bool:
         """Whether the last N lines are not simply those that Docker counts: it counts our own questions, too."""
         return bool(self.request.tail) and not self.request.everything
 
-    async def _begin(
-        self, session: Session, container: Container
+    async def _start_reading(
+        self, session: NodeSession, container: Container
     ) -> tuple[tuple[LogLine, ...] | None, ContainerLogStream]:
         """Return what reads the log. Where the last N lines of others are wanted, those, and it goes on there."""
         since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
         if not self._looks_back:
-            return None, self._follower(session, container, since, self.request.tail)
+            return None, self._create_log_stream(session, container, since, self.request.tail)
         wanted = self.request.tail or 0
-        asked = max(_AT_FIRST, 2 * wanted)
+        asked = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            follower = self._follower(session, container, since, asked)
+            follower = self._create_log_stream(session, container, since, asked)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(follower.read_available()) as batches:
                 async for batch in batches:
                     read += len(batch)
                     found.extend(drop_own_requests(batch))
-            if len(found) == wanted or read < asked or asked >= _AT_MOST:
+            if len(found) == wanted or read < asked or asked >= _MAX_TAIL_LINES:
                 return tuple(found), follower
-            asked *= _FURTHER
+            asked *= _TAIL_GROWTH_FACTOR
 
-    def _follower(
-        self, session: Session, container: Container, since: float | None, tail: int | None
+    def _create_log_stream(
+        self, session: NodeSession, container: Container, since: float | None, tail: int | None
     ) -> ContainerLogStream:
         def warn_missing_lines() -> None:
-            self.emit(missing_lines_warning(self.ctx, session.node.name, self.request.instance))
+            self.emit(build_missing_lines_warning(self.ctx, session.node.name, self.request.instance))
 
         return ContainerLogStream(session.link, container.id, since=since, tail=tail, on_gap=warn_missing_lines)
 
-    async def _follow(self, session: Session, container: Container) -> CommandEnded:
+    async def _follow_container(self, session: NodeSession, container: Container) -> CommandEnded:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
         name, masker = session.node.name, LineMasker(await session.docker.read_secret_values(container.id))
         out, refusals = False, 0
@@ -254,110 +262,115 @@ class _LogRun:
                     await session.docker.inspect_container(container.id)
                     out = False
                 if follower is None:
-                    last, follower = await self._begin(session, container)
-                    await self._show(name, await masker.mask(last or ()))
-                async with aclosing(follower.follow()) as batches:
+                    last, follower = await self._start_reading(session, container)
+                    await self._emit_lines(name, await masker.mask_lines(last or ()))
+                async with aclosing(follower.follow_lines()) as batches:
                     async for batch in batches:
                         refusals = 0
-                        await self._show(name, await masker.mask(batch))
+                        await self._emit_lines(name, await masker.mask_lines(batch))
                 now = await session.docker.inspect_container(container.id)
                 if not now.is_alive:
-                    return self._followed_to_end(name, now)
-                await self.ctx.clock.sleep(_ONE_MORE_RUN)
+                    return self._build_follow_end(name, now)
+                await self.ctx.clock.sleep(_RESTART_WAIT_SECONDS)
             except ConnectionLost:
                 await session.wait_reconnected()
             except ContainerNotFound:
-                return self._followed_to_end(name, container, removed=True)
+                return self._build_follow_end(name, container, removed=True)
             except DockerUnavailable as down:
                 if not out:
-                    self._warn(name, down.message, down.hint)
+                    self._emit_warning(name, down.message, down.hint)
                 out = True
-                await self.ctx.clock.sleep(_PAUSE)
+                await self.ctx.clock.sleep(_DOCKER_RETRY_SECONDS)
             except LogUnreadable:
                 raise
             except DockerError:
                 refusals += 1
-                if refusals > _PATIENCE:
+                if refusals > _MAX_REFUSALS:
                     raise
-                await self.ctx.clock.sleep(_ONE_MORE_RUN)
+                await self.ctx.clock.sleep(_RESTART_WAIT_SECONDS)
 
-    def _followed_to_end(self, node: NodeName, container: Container, removed: bool = False) -> CommandEnded:
-        saved = next((log for log in self._saved([node]) if log.container == container.id[:12]), None)
+    def _build_follow_end(self, node: NodeName, container: Container, removed: bool = False) -> CommandEnded:
+        saved = next(
+            (log for log in self._list_saved_logs([node]) if log.short_container_id == container.id[:12]), None
+        )
         code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
         what = "was removed from" if removed else "has ended on"
         message = f"{self.request.instance} {what} {node}{'' if removed else code}"
-        return self._ended(node, message if saved is None else f"{message}; its saved log: {saved.path}", saved)
+        return self._build_end(node, message if saved is None else f"{message}; its saved log: {saved.path}", saved)
 
     # saved
 
     async def _show_saved_logs(self) -> CommandEnded:
         names = [node.name for node in self.request.nodes]
-        saved = next(iter(self._saved(names)), None)
+        saved = next(iter(self._list_saved_logs(names)), None)
         if saved is None:
             for error in self.failures.values():
                 raise error
-            raise self._unknown(names)
-        ranks = find_saved_logs_of_start(self.ctx, saved, self._saved(names))
+            raise self._build_not_found_error(names)
+        ranks = find_saved_logs_of_start(self.ctx, saved, self._list_saved_logs(names))
         if len(ranks) > 1:
             self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}
         since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
-        await self._show_saved([one for one, _, _ in ranks], since)
+        await self._emit_saved_logs([one for one, _, _ in ranks], since)
         # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
         first = ranks[0][0]
-        return self._ended(NodeName(first.node), saved=first, unreachable=bool(self.failures))
+        return self._build_end(NodeName(first.node), saved=first, unreachable=bool(self.failures))
 
-    async def _show_saved(self, logs: Sequence[SavedLog], since: float | None) -> None:
+    async def _emit_saved_logs(self, logs: Sequence[SavedLog], since: float | None) -> None:
         """Show saved logs as one, by the stamps in them: how far the clocks differed then is not known."""
         for saved in logs:
-            self._warn(NodeName(saved.node), f"{self._why_saved(saved)}: {saved.path}")
+            self._emit_warning(NodeName(saved.node), f"{self._explain_saved_log(saved)}: {saved.path}")
 
-        async def lines(path: Path) -> AsyncGenerator[tuple[LogLine, ...], None]:
+        async def read_batches(path: Path) -> AsyncGenerator[tuple[LogLine, ...], None]:
             for batch in read_saved_log(path, self.request.tail, since, everything=self.request.everything):
                 yield batch
 
         try:
             async with AsyncExitStack() as stack:
                 sources = {
-                    NodeName(saved.node): await stack.enter_async_context(aclosing(lines(saved.path))) for saved in logs
+                    NodeName(saved.node): await stack.enter_async_context(aclosing(read_batches(saved.path)))
+                    for saved in logs
                 }
                 await self._show_in_order(sources, {})
         except OSError as broken:
             what = f"{broken.filename}: {broken.strerror}" if broken.strerror else str(broken)
             raise InvalidInput(f"the saved log cannot be read: {what}") from broken
         for saved in logs:
-            receipt = guard_receipts.load_saved_receipt(self.ctx, saved.instance, NodeName(saved.node), saved.container)
+            receipt = guard_receipts.load_saved_receipt(
+                self.ctx, saved.instance, NodeName(saved.node), saved.short_container_id
+            )
             if receipt is not None:
-                self._tell_guard(NodeName(saved.node), receipt)
+                self._warn_guard_stop(NodeName(saved.node), receipt)
 
-    def _saved(self, nodes: Sequence[NodeName]) -> list[SavedLog]:
-        return self.ctx.history.saved_logs(self.request.instance, nodes)
+    def _list_saved_logs(self, nodes: Sequence[NodeName]) -> list[SavedLog]:
+        return self.ctx.history.list_saved_logs(self.request.instance, nodes)
 
-    def _why_saved(self, saved: SavedLog) -> str:
+    def _explain_saved_log(self, saved: SavedLog) -> str:
         error = self.failures.get(NodeName(saved.node))
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
         if error is None:
             return f"{self.request.instance} is gone from {saved.node}; this is its saved log ({when})"
         asked = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
-        silent = isinstance(error, DockerUnavailable | Unreachable | NodeStarved | ConnectionLost)
+        silent = isinstance(error, DockerUnavailable | NodeUnreachable | NodeStarved | ConnectionLost)
         what = "does not answer" if silent else "could not be asked"
         return f"{asked} {what}; this is the newest saved log from it ({when})"
 
-    def _unknown(self, nodes: Sequence[NodeName]) -> InvalidInput:
+    def _build_not_found_error(self, nodes: Sequence[NodeName]) -> InvalidInput:
         """Return the error for an instance of which these nodes know nothing, with where there is something."""
         instance, history = self.request.instance, self.ctx.history
         what = f"no instance {instance} on {', '.join(nodes)}, and no saved log of one"
-        elsewhere = list(dict.fromkeys(log.node for log in history.saved_logs(instance)))
+        elsewhere = list(dict.fromkeys(log.node for log in history.list_saved_logs(instance)))
         if elsewhere:
             what += f" from there; saved logs of it are from {', '.join(elsewhere)}"
             return InvalidInput(what, f"sparkctl logs {instance} --node {elsewhere[0]}")
-        known = history.instances_with_logs()
+        known = history.list_instances_with_logs()
         return InvalidInput(
             what, f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
         )
 
     # both
 
-    async def _show(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
+    async def _emit_lines(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
         grep = self.request.grep
         if not self.request.everything:
             lines = drop_own_requests(lines)
@@ -370,14 +383,14 @@ class _LogRun:
             if self.request.pace is not None:
                 await self.request.pace()
 
-    def _warn(self, node: NodeName, message: str, hint: str | None = None) -> None:
+    def _emit_warning(self, node: NodeName, message: str, hint: str | None = None) -> None:
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
 
-    def _ended(
+    def _build_end(
         self, node: NodeName, message: str | None = None, saved: SavedLog | None = None, unreachable: bool = False
     ) -> CommandEnded:
         if self.request.grep is not None and not self.shown:
-            self._warn(node, f"no line matches {self.request.grep.pattern}")
+            self._emit_warning(node, f"no line matches {self.request.grep.pattern}")
         return CommandEnded(
             self.ctx.clock.unix_time(),
             Outcome.UNREACHABLE if unreachable else Outcome.DONE,
@@ -390,10 +403,10 @@ class _LogRun:
         )
 
 
-async def find_container(session: Session, instance: str) -> Container | None:
+async def find_container(session: NodeSession, instance: str) -> Container | None:
     """Return our container of that instance, else any container of that name (foreign logs may be read, too)."""
     containers = await session.docker.list_containers()
-    ours = [c for c in containers if c.label(ContainerLabel.INSTANCE) == instance]
+    ours = [c for c in containers if c.get_label(ContainerLabel.INSTANCE) == instance]
     ours.sort(key=lambda c: (c.is_alive, c.created), reverse=True)
     return next(iter(ours), next((c for c in containers if c.name == instance), None))
 
@@ -403,10 +416,10 @@ def find_saved_logs_of_start(
 ) -> list[tuple[SavedLog, int, int]]:
     """Return those of the saved ``logs`` that are of all ranks of the start that this one is of, each with its rank and of
     how many, the head's first; of a start that is not in the history this one alone."""
-    for one in ctx.history.operations(saved.instance, most=-1):
+    for one in ctx.history.list_operations(saved.instance, most=-1):
         ids = {share.node: (share.container or "")[:12] for share in one.shares}
-        if one.kind is OperationKind.START and saved.container in ids.values():
-            there = {log.container: log for log in logs}
+        if one.kind is OperationKind.START and saved.short_container_id in ids.values():
+            there = {log.short_container_id: log for log in logs}
             found = [(there.get(ids.get(node, "")), index) for index, node in enumerate(one.nodes)]
             return [(log, index, len(found)) for log, index in found if log is not None] or [(saved, 0, 1)]
     return [(saved, 0, 1)]
@@ -416,7 +429,7 @@ def read_saved_log(
     path: Path, tail: int | None = None, since: float | None = None, *, everything: bool = False
 ) -> Iterator[tuple[LogLine, ...]]:
     """Yield a saved log's lines, our own questions only with ``everything``; ``since`` is unix seconds. Raises OSError."""
-    lines = _saved_lines(path)
+    lines = _read_saved_lines(path)
     if not everything:
         lines = (line for line in lines if not is_own_request(line.text))
     if since is not None:
@@ -425,12 +438,12 @@ def read_saved_log(
         lines = (line for line in lines if line.when >= earliest)
     if tail is not None:
         lines = iter(deque(lines, maxlen=tail))
-    while batch := tuple(islice(lines, _BATCH)):
+    while batch := tuple(islice(lines, _BATCH_LINES)):
         yield batch
 
 
-def _saved_lines(path: Path) -> Iterator[LogLine]:
-    with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace", newline="\n") as file:
+def _read_saved_lines(path: Path) -> Iterator[LogLine]:
+    with TextIOWrapper(open_regular_file(path), encoding="utf-8", errors="replace", newline="\n") as file:
         for number, raw in enumerate(file, 1):
             when, _, text = raw.rstrip("\n").partition(" ")
             yield LogLine(when, text, number)

@@ -11,7 +11,7 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
-_OTHER_FOLDERS = frozenset({"flags", "lint", "simulation"})
+_NON_ENGINE_FOLDERS = frozenset({"flags", "lint", "simulation"})
 
 
 @cache
@@ -20,7 +20,7 @@ def engine_names() -> tuple[str, ...]:
     from pathlib import Path
 
     found = (file.parent.name for file in Path(__file__).parent.glob("*/__init__.py"))
-    return tuple(sorted(name for name in found if name not in _OTHER_FOLDERS))
+    return tuple(sorted(name for name in found if name not in _NON_ENGINE_FOLDERS))
 
 
 def engine_title(name: str) -> str:

@@ -7,7 +7,7 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, failure_ru
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
-_BY_OTHERS = "Drop the page caches before the start, and stop whatever else holds memory on the node."
+_FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
 def cuda_memory_rules(
@@ -17,7 +17,7 @@ def cuda_memory_rules(
 
     ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
     """
-    remedy = f"{lower} {_BY_OTHERS}"
+    remedy = f"{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
@@ -30,21 +30,21 @@ def cuda_memory_rules(
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     )
 
-    def named(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> FailureRule:
+    def build_cuda_rule(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> FailureRule:
         return failure_rule(
             pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change
         )
 
     return (
-        named(rf"{says}.*?{numbers}", summary, "CUDA out of"),
-        named(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
-        named(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
-        named(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, None),
+        build_cuda_rule(rf"{says}.*?{numbers}", summary, "CUDA out of"),
+        build_cuda_rule(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
+        build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
+        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, None),
     )
 
 
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
-_KERNEL = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
+_KERNEL_LOG_PREFIX = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
 
 HOST_MEMORY_FAILURES = (
     failure_rule(
@@ -57,7 +57,8 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        _KERNEL + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)"
+        _KERNEL_LOG_PREFIX
+        + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)"
         r"(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}[, {rss} of its own memory]).",
@@ -67,7 +68,7 @@ HOST_MEMORY_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        _KERNEL + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
+        _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
         "The machine, or the container's limit, ran out of memory: let the model claim less, or stop what else holds it.",

@@ -6,7 +6,7 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
-_DOCKER = (
+_DOCKER_FAILURES = (
     failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
@@ -124,7 +124,7 @@ _DOCKER = (
         needle="permission denied",
     ),
 )
-_CUDA = (
+_CUDA_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
         r"|device kernel image is invalid|invalid device function)",
@@ -183,7 +183,7 @@ _CUDA = (
         weight=FailureWeight.LIKELY,
     ),
 )
-_FILE_SYSTEM = (
+_FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory",
         FailureCause.DISK_FULL,
@@ -229,4 +229,4 @@ _FILE_SYSTEM = (
     ),
 )
 
-NODE_FAILURES = _DOCKER + _CUDA + _FILE_SYSTEM
+NODE_FAILURES = _DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES

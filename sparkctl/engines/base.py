@@ -70,10 +70,18 @@ def select_root_failure(failures: Iterable[tuple[int, str, Failure]]) -> tuple[i
     return max(failures, key=lambda found: found[2].weight, default=None)
 
 
-_LOADS_DRAFTS = ("EAGLE", "NEXTN", "STANDALONE", "MTP", "DFLASH", "DRAFT", "DSPARK")  # methods that bring a model
-_TOTAL = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
-_LONGEST = 400  # characters of a line that a sentence can bear
-_SPARK = 119.6  # GiB that CUDA says a Spark has
+_DRAFT_MODEL_METHODS = (
+    "EAGLE",
+    "NEXTN",
+    "STANDALONE",
+    "MTP",
+    "DFLASH",
+    "DRAFT",
+    "DSPARK",
+)  # methods that bring a model
+_TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_MAX_LINE_CHARS = 400  # characters of a line that a sentence can bear
+_SPARK_CUDA_GIB = 119.6  # GiB that CUDA says a Spark has
 
 
 def refine_failure(
@@ -88,7 +96,7 @@ def refine_failure(
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return Failure(
             FailureCause.CRASHED,
-            f"The engine stopped on an error: {truncate_text(text, _LONGEST)}",
+            f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
             "Read the log around this line.",
             fatal=False,
             weight=FailureWeight.EXCEPTION,
@@ -98,10 +106,10 @@ def refine_failure(
     if is_serving:
         return replace(failure, summary=f"While serving: {failure.summary}")
     method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
-    drafts = any(name in method.upper() for name in _LOADS_DRAFTS)
+    drafts = any(name in method.upper() for name in _DRAFT_MODEL_METHODS)
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
-    total = _TOTAL.search(text)
-    half = (float(total["gib"]) if total else _SPARK) / 2
+    total = _TOTAL_CAPACITY.search(text)
+    half = (float(total["gib"]) if total else _SPARK_CUDA_GIB) / 2
     # Weights begin to load into an empty node: where half of it is gone by then, the draft workspace has it.
     is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half
@@ -151,7 +159,7 @@ class DecodingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class EngineRank:
     """One Spark's part of a model that several run together. ``addresses`` of all of them, in the order of their ranks: the
     head's comes first, and it alone answers clients."""
 
@@ -194,14 +202,14 @@ class Engine(Protocol):
         """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""
         ...
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command of one rank of several, from what `argv` gave: by the engine's own distributed runtime.
 
         Raises `InvalidInput` for an engine that has none here, and for flags that only sparkctl can give each rank.
         """
         ...
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return the mounts, as a profile writes them, of the SSH keys by which one rank's container logs in at another's; none
         where the ranks meet in another way."""
         ...
@@ -214,7 +222,7 @@ class Engine(Protocol):
         """Return what a prepared line says, None for nothing. Called for every line: a cheap gate comes first."""
         ...
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the key its HTTP API will demand, from the profile's args, or None."""
         ...
 

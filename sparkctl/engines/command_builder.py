@@ -37,18 +37,18 @@ def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def flags_in_args(profile: Profile) -> frozenset[str]:
+def list_arg_flags(profile: Profile) -> frozenset[str]:
     """Return the names of all flags the profile sets itself, without dashes and with ``-`` for ``_``."""
     return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
 
 
-def serving_flags(
+def build_serving_flags(
     profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
 ) -> tuple[str, ...]:
     """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
     model to clients, the one to use first; none where the engine has no such flag."""
     mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
-    own = flags_in_args(profile)
+    own = list_arg_flags(profile)
     if profile.model.served_name is not None and name_flags and not own & set(name_flags):
         mine.append((name_flags[0], profile.model.served_name))
     return render_args(tuple((key, value) for key, value in mine if key not in own))
@@ -69,12 +69,12 @@ def build_server_command(
     command = defaults.command if profile.command is None else profile.command
     if find_shell_script(command) is not None:
         return command + render_args(profile.args)
-    path = None if flags_in_args(profile) & model_flags else profile.model.path
+    path = None if list_arg_flags(profile) & model_flags else profile.model.path
     named = () if path is None else model(path, command)
-    return command + named + serving_flags(profile, defaults.port, name_flags) + render_args(profile.args)
+    return command + named + build_serving_flags(profile, defaults.port, name_flags) + render_args(profile.args)
 
 
-def flag_value(words: Sequence[str], *flags: str) -> str | None:
+def find_flag_value(words: Sequence[str], *flags: str) -> str | None:
     """Return what the last of these flags on a command line is set to, ``--flag value`` or ``--flag=value``."""
     found = None
     for at, word in enumerate(words):
@@ -89,15 +89,15 @@ def parse_count(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 5 else None
 
 
-def rank_count(words: Sequence[str], *flags: str) -> int:
+def multiply_parallel_sizes(words: Sequence[str], *flags: str) -> int:
     """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
-    return math.prod(parse_count(flag_value(words, *names.split())) or 1 for names in flags)
+    return math.prod(parse_count(find_flag_value(words, *names.split())) or 1 for names in flags)
 
 
 def reject_per_rank_flags(words: Sequence[str], *flags: str) -> None:
     """Raise `InvalidInput` for a flag that differs from rank to rank: one value for all of them joins nobody."""
     for name in flags:
-        if flag_value(words, name) is not None or f"--{name}" in words:
+        if find_flag_value(words, name) is not None or f"--{name}" in words:
             raise InvalidInput(
                 f"args.{name} is for one Spark of several: sparkctl gives each its own",
                 f"remove args.{name} from the profile",
@@ -113,7 +113,7 @@ def reject_shell_script(command: Sequence[str]) -> None:
         )
 
 
-def api_key(profile: Profile) -> str | None:
+def find_api_key(profile: Profile) -> str | None:
     """Return the value of ``--api-key``, the first one where there are several."""
     for key, value in profile.args:
         if key.lstrip("-").replace("_", "-") == "api-key":

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ash")
+_SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
 
 
 def find_shell_script(words: Sequence[str]) -> int | None:
@@ -16,7 +16,7 @@ def find_shell_script(words: Sequence[str]) -> int | None:
 
     What follows reaches the script alone (``$0``, ``$1``): flags added to such a command reach nobody.
     """
-    if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELLS:
+    if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELL_NAMES:
         return None
     at = 1
     while at < len(words) - 1 and words[at].startswith("-") and not words[at].startswith("--"):
@@ -26,17 +26,17 @@ def find_shell_script(words: Sequence[str]) -> int | None:
     return None
 
 
-_LARGEST = 1 << 50
+_MAX_COUNT = 1 << 50
 
 
 class CommandFlags:
     """The words of a launch; of a shell with its script, the script's."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._words = _script(command)
+        self._words = _unwrap_script_words(command)
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def all_words(self) -> tuple[str, ...]:
         """Every word, as the engine gets it."""
         return self._words
 
@@ -94,7 +94,7 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and word[1:2] not in ("", *"0123456789.")
 
 
-def _script(command: Sequence[str]) -> tuple[str, ...]:
+def _unwrap_script_words(command: Sequence[str]) -> tuple[str, ...]:
     script = find_shell_script(command)
     if script is None:
         return tuple(command)
@@ -108,5 +108,5 @@ def _script(command: Sequence[str]) -> tuple[str, ...]:
 
 def parse_positive_int(value: object) -> int | None:
     """Return a number of somebody's JSON as a count: more than 0, and not larger than anything can be."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_COUNT
     return value if known and isinstance(value, int) else None

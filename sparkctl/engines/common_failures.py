@@ -6,21 +6,21 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
-_PATH = "model.path"
-_TOKEN = "env.HF_TOKEN"  # noqa: S105
-_LICENCE = "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account."
-_AGAIN = "Download it again (hf download checks every file), then start it again."
+_MODEL_PATH_FIELD = "model.path"
+_TOKEN_FIELD = "env.HF_TOKEN"  # noqa: S105
+_LICENCE_REMEDY = "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account."
+_DOWNLOAD_REMEDY = "Download it again (hf download checks every file), then start it again."
 
-_HUB = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn)"
+_HUB_HOSTS = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn)"
 
-_NOT_FOUND = (
+_NOT_FOUND_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Repo id must (?:be in the form|use alphanumeric)[^:]*: '(?P<path>[^']*)'",
         FailureCause.MODEL_NOT_FOUND,
         "There is no {path} in the container.",
         "Correct model.path, or the mount that should bring it in.",
         needle="Repo id must",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Repository Not Found for url: (?P<url>\S+?)\.?(?:\s|$)|is not a local folder and is not a valid model "
@@ -29,7 +29,7 @@ _NOT_FOUND = (
         "The hub has no such model[ ({url})].",
         "Correct model.path; a private model needs env.HF_TOKEN.",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"^(?:[\w.]+\.)?GatedRepoError: |{EXCEPTION_PREFIX}.*(?:Cannot access gated repo|You are trying to access a gated repo"
@@ -37,44 +37,44 @@ _NOT_FOUND = (
         r"|^Cannot access gated repo",
         FailureCause.MODEL_GATED,
         "The model hub does not let you have this model[ ({model})][ ({named})].",
-        _LICENCE,
+        _LICENCE_REMEDY,
         needle=None,
-        on=_TOKEN,
+        on=_TOKEN_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?P<status>401|403) Client Error.*(?:huggingface|hf\.co|hf-mirror|Hugging)",
         FailureCause.MODEL_GATED,
         "The model hub refused the download ({status}).",
-        _LICENCE,
+        _LICENCE_REMEDY,
         needle=" Client Error",
-        on=_TOKEN,
+        on=_TOKEN_FIELD,
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB}",
+        rf"{EXCEPTION_PREFIX}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB_HOSTS}",
         FailureCause.HUB_UNREACHABLE,
         "The model hub takes no more requests from here for now ({status}).",
         "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
         "and mount it.",
         needle="429 ",
-        on=_TOKEN,
+        on=_TOKEN_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\b(?P<status>5\d\d) (?:Server Error|Internal Server|Bad Gateway|Service Unavailable|Gateway Time).*{_HUB}",
+        rf"{EXCEPTION_PREFIX}.*\b(?P<status>5\d\d) (?:Server Error|Internal Server|Bad Gateway|Service Unavailable|Gateway Time).*{_HUB_HOSTS}",
         FailureCause.HUB_UNREACHABLE,
         "The model hub did not work ({status}).",
         "Start it again later, or download the model beforehand and mount it.",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"^(?=.*(?:[Tt]imed out|Timeout)){EXCEPTION_PREFIX}.*?(?P<host>{_HUB})",
+        rf"^(?=.*(?:[Tt]imed out|Timeout)){EXCEPTION_PREFIX}.*?(?P<host>{_HUB_HOSTS})",
         FailureCause.HUB_UNREACHABLE,
         "The model hub did not answer in time ({host}).",
         "Give the container a way to the hub and start it again (what is downloaded stays), or download the model beforehand "
         "and mount it.",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         r"^(?:[\w.]+\.)?(?:LocalEntryNotFoundError|OfflineModeIsEnabled): "
@@ -84,7 +84,7 @@ _NOT_FOUND = (
         "The model is not on the node, and the hub[ {hub}][ {url}] could not be asked for it.",
         "Download the model beforehand and mount it, or give the container a way to the hub (HF_HUB_OFFLINE unset).",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Name or service not known|Temporary failure in name resolution|Network is unreachable"
@@ -94,19 +94,19 @@ _NOT_FOUND = (
         "The container found no way to the network[ ({host})].",
         "Give the container a way to the hub, or download the model beforehand and mount it.",
         needle="rror: ",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
         weight=FailureWeight.LIKELY,
     ),
 )
-_CORRUPT = (
+_CORRUPT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*deserializing header: .*(?:[Hh]eader ?[Tt]oo ?[Ll]arge|invalid JSON|InvalidHeaderDeserialization"
         r"|InvalidHeaderStart|invalid UTF-8)",
         FailureCause.MODEL_FILES,
         "A weight file is not a safetensors file: a Git LFS pointer, an error page, or another format.",
-        f"Look at the file's beginning (head -c 200). {_AGAIN}",
+        f"Look at the file's beginning (head -c 200). {_DOWNLOAD_REMEDY}",
         needle="eader",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*?(?:Error while deserializing header: (?P<what>.*)|MetadataIncompleteBuffer|InvalidHeaderLength"
@@ -114,18 +114,18 @@ _CORRUPT = (
         r"|^Error while deserializing header: (?P<said>.*)",
         FailureCause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {what}][: {said}].",
-        _AGAIN,
+        _DOWNLOAD_REMEDY,
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:PytorchStreamReader failed reading (?:zip archive|file)|unexpected EOF, expected (?P<more>\d+) more bytes"
         r"|Consistency check failed: file should be of size (?P<size>\d+)|file is (?:truncated|corrupted))",
         FailureCause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {more} bytes are missing][: it should hold {size} bytes].",
-        _AGAIN,
+        _DOWNLOAD_REMEDY,
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Cannot find any model weights with [`'](?P<path>[^`']*)",
@@ -133,7 +133,7 @@ _CORRUPT = (
         "{path} holds no weights.",
         "Finish the download: only the small files are there.",
         needle="Cannot find any model weights",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Invalid repository ID or local directory specified: '(?P<path>[^']*)'",
@@ -141,7 +141,7 @@ _CORRUPT = (
         "{path} is no model: it has no config.json that the engine can read.",
         "Correct model.path, or finish the download.",
         needle="Invalid repository ID",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Unrecognized model in (?P<path>\S+?)\. ",
@@ -149,7 +149,7 @@ _CORRUPT = (
         "The config.json in {path} is missing, or names no model type.",
         "Finish the download, or correct model.path.",
         needle="Unrecognized model",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*?(?<!\S)(?P<path>\S+) does not appear to have (?:a file named|files named) (?P<file>[^.]*\.\w+)"
@@ -159,7 +159,7 @@ _CORRUPT = (
         "The model is not whole[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
         "Finish the download, or correct model.path.",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Couldn't instantiate the backend tokenizer|Can't load tokenizer for|Unable to load vocabulary"
@@ -168,7 +168,7 @@ _CORRUPT = (
         "The model's tokenizer files are missing or of another kind[ ({name})].",
         "Finish the download: tokenizer.json or its like is not there.",
         needle=None,
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:FileNotFoundError: )?\[Errno 2\] No such file or directory: '(?P<path>[^']*\.(?:json|safetensors|gguf"
@@ -177,7 +177,7 @@ _CORRUPT = (
         "{path} is not there.",
         "Finish the download, or correct the path or its mount.",
         needle="[Errno 2]",
-        on=_PATH,
+        on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:There is no module or parameter named '(?P<name>[^']*)'|Following weights were not initialized from "
@@ -213,7 +213,7 @@ _CORRUPT = (
         change=ChangeDirection.REMOVE,
     ),
 )
-_UNSUPPORTED = (
+_UNSUPPORTED_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:contains custom code which must be executed|[Pp]lease pass the argument `trust_remote_code=True`"
         r"|(?:consider setting|set the option) `trust_remote_code=True`|requires you to execute the (?:configuration|modeling) "
@@ -245,4 +245,4 @@ _UNSUPPORTED = (
     ),
 )
 
-MODEL_FILE_FAILURES = _NOT_FOUND + _CORRUPT + _UNSUPPORTED
+MODEL_FILE_FAILURES = _NOT_FOUND_FAILURES + _CORRUPT_FAILURES + _UNSUPPORTED_FAILURES

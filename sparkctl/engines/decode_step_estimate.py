@@ -12,9 +12,9 @@ from sparkctl.engines.base import DecodingSettings
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.profile import ModelSpec
 
-_LARGEST = 1 << 50  # bytes or parameters: more than any model has
-_MOST = 100_000  # of what is counted in pieces: experts, drafts, ranks
-_PIECES = ("draft_passes", "draft_tokens", "ranks")
+_MAX_BYTES = 1 << 50  # bytes or parameters: more than any model has
+_MAX_PIECES = 100_000  # of what is counted in pieces: experts, drafts, ranks
+_PIECE_FIELDS = ("draft_passes", "draft_tokens", "ranks")
 
 
 def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> DecodeStepSpec:
@@ -32,7 +32,7 @@ def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> Deco
     )
 
 
-def encode_label(facts: DecodeStepSpec) -> str | None:
+def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
     """Return the label's text, None where there is nothing to tell."""
     if facts == DecodeStepSpec():
         return None
@@ -42,7 +42,7 @@ def encode_label(facts: DecodeStepSpec) -> str | None:
     return json.dumps(known, separators=(",", ":"))
 
 
-def decode_label(text: str | None) -> DecodeStepSpec | None:
+def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
     """Return what a label says, None for what is no such label."""
     try:
         said = json.loads(text or "")
@@ -52,24 +52,26 @@ def decode_label(text: str | None) -> DecodeStepSpec | None:
         return None
     found: dict[str, int | None] = {}
     for name in (field.name for field in fields(DecodeStepSpec) if field.name not in ("experts", "ranks")):
-        found[name] = _whole(said.get(name), 0 if name in _PIECES else 1, _MOST if name in _PIECES else _LARGEST)
-    ranks = _whole(said.get("ranks", 1), 1, _MOST)
+        found[name] = _parse_bounded_int(
+            said.get(name), 0 if name in _PIECE_FIELDS else 1, _MAX_PIECES if name in _PIECE_FIELDS else _MAX_BYTES
+        )
+    ranks = _parse_bounded_int(said.get("ranks", 1), 1, _MAX_PIECES)
     if ranks is None:
         return None  # every figure would be wrong by an unknown factor
-    return DecodeStepSpec(**found, experts=_experts(said.get("experts"), found["weights"]), ranks=ranks)
+    return DecodeStepSpec(**found, experts=_parse_routed_experts(said.get("experts"), found["weights"]), ranks=ranks)
 
 
-def _experts(said: object, weights: int | None) -> RoutedExperts | None:
+def _parse_routed_experts(said: object, weights: int | None) -> RoutedExperts | None:
     if not isinstance(said, dict):
         return None
-    count = _whole(said.get("count"), 1, _MOST)
-    per_token = _whole(said.get("per_token"), 1, count or 0)
-    routed = _whole(said.get("weights"), 1, weights or _LARGEST)
+    count = _parse_bounded_int(said.get("count"), 1, _MAX_PIECES)
+    per_token = _parse_bounded_int(said.get("per_token"), 1, count or 0)
+    routed = _parse_bounded_int(said.get("weights"), 1, weights or _MAX_BYTES)
     if count is None or per_token is None or routed is None:
         return None
     return RoutedExperts(routed, count, per_token)
 
 
-def _whole(value: object, least: int, most: int) -> int | None:
+def _parse_bounded_int(value: object, least: int, most: int) -> int | None:
     known = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
     return value if known and isinstance(value, int) else None

@@ -16,8 +16,8 @@ from typing import Any
 from sparkctl import engines
 from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 
-_DIRECTORY = Path(engines.__file__).parent / "flags"
-_VERSION = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
+_CATALOGUE_DIRECTORY = Path(engines.__file__).parent / "flags"
+_VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
 
 
 class CatalogueMatch(StrEnum):
@@ -41,7 +41,7 @@ class CatalogueChoice:
 @cache
 def list_versions(engine: str) -> tuple[str, ...]:
     """Return the versions of an engine whose flags are known, the oldest first. Lists files; reads none of them."""
-    found = (file.stem.removeprefix(f"{engine}-") for file in _DIRECTORY.glob(f"{engine}-*.json"))
+    found = (file.stem.removeprefix(f"{engine}-") for file in _CATALOGUE_DIRECTORY.glob(f"{engine}-*.json"))
     return tuple(sorted(found, key=parse_version))
 
 
@@ -54,12 +54,12 @@ def list_engines_with_catalogue() -> tuple[str, ...]:
 @cache
 def load_catalogue(engine: str, version: str) -> FlagCatalogue:
     """Return one catalogue."""
-    data = json.loads((_DIRECTORY / f"{engine}-{version}.json").read_text("utf-8"))
+    data = json.loads((_CATALOGUE_DIRECTORY / f"{engine}-{version}.json").read_text("utf-8"))
     return FlagCatalogue(
         engine=data["engine"],
         version=data["version"],
         origin=data["origin"],
-        flags=tuple(_flag(name, entry) for name, entry in data["flags"].items()),
+        flags=tuple(_parse_flag_entry(name, entry) for name, entry in data["flags"].items()),
         abbreviations=data["abbreviations"],
         underscores=data["underscores"],
         dotted=data["dotted"],
@@ -88,7 +88,7 @@ def choose_catalogue(
         if version in have:
             return CatalogueChoice(load_catalogue(engine, version), CatalogueMatch.EXACT, version, said_by)
         return CatalogueChoice(
-            load_catalogue(engine, _nearest(version, have)), CatalogueMatch.NEAREST, version, said_by
+            load_catalogue(engine, _find_nearest_version(version, have)), CatalogueMatch.NEAREST, version, said_by
         )
     return CatalogueChoice(load_catalogue(engine, have[-1]), CatalogueMatch.NEWEST, None, "nothing")
 
@@ -110,20 +110,20 @@ def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
     """
     _, colon, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     begins = {parse_version(one)[0] for one in have}
-    found = [one for one in _VERSION.findall(tag) if colon and parse_version(one)[0] in begins]
+    found = [one for one in _VERSION_PATTERN.findall(tag) if colon and parse_version(one)[0] in begins]
     return max(found, key=lambda one: one.count("."), default=None)
 
 
-def _nearest(version: str, have: tuple[str, ...]) -> str:
+def _find_nearest_version(version: str, have: tuple[str, ...]) -> str:
     wanted = (*parse_version(version), 0, 0)[:3]
 
-    def distance(one: str) -> tuple[int, ...]:
+    def version_distance(one: str) -> tuple[int, ...]:
         return tuple(abs(a - b) for a, b in zip(wanted, (*parse_version(one), 0, 0)[:3], strict=True))
 
-    return min(have, key=distance)
+    return min(have, key=version_distance)
 
 
-def _flag(name: str, entry: dict[str, Any]) -> EngineFlag:
+def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:
     keys = entry.get("keys")
     return EngineFlag(
         name=name,
@@ -132,8 +132,8 @@ def _flag(name: str, entry: dict[str, Any]) -> EngineFlag:
         takes=FlagArity(entry.get("takes", FlagArity.ONE)),
         type=FlagValueType(entry.get("type", FlagValueType.TEXT)),
         nullable=entry.get("nullable", False),
-        choices=_words(entry.get("choices")),
-        values=_words(entry.get("values")),
+        choices=_to_optional_tuple(entry.get("choices")),
+        values=_to_optional_tuple(entry.get("values")),
         old_values=tuple(entry.get("old_values", ())),
         fold_case=entry.get("fold_case", False),
         keys=None if keys is None else tuple((key, tuple(values)) for key, values in keys.items()),
@@ -145,5 +145,5 @@ def _flag(name: str, entry: dict[str, Any]) -> EngineFlag:
     )
 
 
-def _words(found: list[str] | None) -> tuple[str, ...] | None:
+def _to_optional_tuple(found: list[str] | None) -> tuple[str, ...] | None:
     return None if found is None else tuple(found)

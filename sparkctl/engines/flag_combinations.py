@@ -47,7 +47,7 @@ def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held
         seen.setdefault(identity, reading.name)
 
 
-def ignored_args_issue(profile: Profile) -> LintMessage:
+def build_ignored_args_message(profile: Profile) -> LintMessage:
     """Return the warning for flags behind a shell's script."""
     message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
     return LintMessage(LintRule.LOST_FLAGS, LintSeverity.WARNING, ("args",), message)
@@ -63,12 +63,12 @@ def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator
 def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
     """Yield a warning where the engine is told another port or name than sparkctl asks it by; ``port`` is the usual one."""
     asked = profile.port or port
-    own = settings.get("--port")
+    own = settings.get_setting("--port")
     if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
         message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
         yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, own.where, message, on_key=False)
     named, name = (
-        settings.get("--served-model-name") or settings.get("--alias"),
+        settings.get_setting("--served-model-name") or settings.get_setting("--alias"),
         profile.model.served_name or profile.model.path,
     )
     if (
@@ -95,12 +95,14 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
     yield LintMessage(LintRule.LONG_CONTEXT, LintSeverity.INFO, setting.where, message, on_key=False)
 
 
-_FAMILY = re.compile(
+_FAMILY_PATTERN = re.compile(
     r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
     r"-?(?P<version>\d+(?:\.\d+)?)?)",
     re.IGNORECASE,
 )
-_SIZE = re.compile(r"(?<![a-z0-9.])(?P<all>\d+(?:\.\d+)?)b(?:-a(?P<active>\d+(?:\.\d+)?)b)?(?![a-z])", re.IGNORECASE)
+_SIZE_PATTERN = re.compile(
+    r"(?<![a-z0-9.])(?P<all>\d+(?:\.\d+)?)b(?:-a(?P<active>\d+(?:\.\d+)?)b)?(?![a-z])", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class ModelName:
     def from_path(cls, path: str) -> ModelName:
         """Return what the last part of a path or hub id tells."""
         name = path.rstrip("/").rpartition("/")[2]
-        found, size = _FAMILY.search(name), _SIZE.search(name)
+        found, size = _FAMILY_PATTERN.search(name), _SIZE_PATTERN.search(name)
         return cls(None if found is None else found[0], None if size is None else size[0].upper())
 
     @property
@@ -131,7 +133,7 @@ def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> s
     ours, its = ModelName.from_path(target), ModelName.from_path(draft)
     if ours.family is None or its.family is None:
         return None
-    if _fold(ours.family) != _fold(its.family):
+    if _normalize_family(ours.family) != _normalize_family(its.family):
         kind = ", a mixture of experts" if ours.is_mixture_of_experts and not its.is_mixture_of_experts else ""
         return f"it is of the family {its.family}, the target of {ours.family}{kind}"
     if by_hidden_states and ours.size and its.size and ours.size != its.size:
@@ -139,5 +141,5 @@ def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> s
     return None
 
 
-def _fold(family: str) -> str:
+def _normalize_family(family: str) -> str:
     return family.casefold().replace("-", "")

@@ -15,10 +15,10 @@ class HealthPaths:
 
 
 # SGLang's /health generates a token on an engine at rest, by every version. 0.5.23 has /ready, which 0.5.12 has not.
-_SGLANG = HealthPaths("/ready", "/model_info")
+_SGLANG_PATHS = HealthPaths("/ready", "/model_info")
 _HEALTH_PATHS = {
-    ("sglang", "/health"): _SGLANG,
-    ("sglang", "/health_generate"): _SGLANG,
+    ("sglang", "/health"): _SGLANG_PATHS,
+    ("sglang", "/health_generate"): _SGLANG_PATHS,
     ("trtllm", "/health_generate"): HealthPaths("/health", "/health"),
 }
 

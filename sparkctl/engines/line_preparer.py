@@ -11,7 +11,7 @@ from sparkctl.model.sanitize import sanitize_line
 # is shown and saved is the whole line; only the reading stops here.
 MAX_LINE_LENGTH = 12_288
 
-_PREFIX = re.compile(
+_LOG_PREFIX = re.compile(
     r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]\s]+:\d+\] ?"
     r"|\[shutdown\] "  # vLLM 0.32 and later tag some records
@@ -22,9 +22,17 @@ _PREFIX = re.compile(
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
-LOG_PREFIX_PATTERN = re.sub(r"\?P<\w+>", "?:", _PREFIX.pattern)  # without names, for use within a larger pattern
+LOG_PREFIX_PATTERN = re.sub(r"\?P<\w+>", "?:", _LOG_PREFIX.pattern)  # without names, for use within a larger pattern
 _PREFIX_STARTS = frozenset("(DIWEC[0123456789")
-_LETTERS = {"D": "DEBUG", "V": "DEBUG", "T": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
+_LEVELS_BY_LETTER = {
+    "D": "DEBUG",
+    "V": "DEBUG",
+    "T": "DEBUG",
+    "I": "INFO",
+    "W": "WARNING",
+    "E": "ERROR",
+    "F": "CRITICAL",
+}
 
 
 def strip_log_prefix(line: str) -> tuple[str | None, str]:
@@ -34,8 +42,10 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     """
     level: str | None = None
     start = 0
-    while start < len(line) and line[start] in _PREFIX_STARTS and (found := _PREFIX.match(line, start)):
-        level = level or found["level"] or found["word"] or _LETTERS.get(found["letter"] or found["mark"] or "")
+    while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
+        level = (
+            level or found["level"] or found["word"] or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or "")
+        )
         start = found.end()
     return level, line[start:] if start else line
 
@@ -58,7 +68,7 @@ class LinePreparer:
     once more as a single line ``1 validation error for CacheConfig: gpu_memory_utilization: Input should be ...``.
     """
 
-    _MOST = 40  # lines of one validation error; a longer one is not put together
+    _MAX_VALIDATION_LINES = 40  # lines of one validation error; a longer one is not put together
 
     def __init__(self) -> None:
         self._validation: list[str] | None = None
@@ -68,29 +78,29 @@ class LinePreparer:
         """Whether the next line may belong to an error that is spread over several."""
         return self._validation is not None
 
-    def feed(self, raw: str) -> list[str]:
+    def prepare_lines(self, raw: str) -> list[str]:
         """Return the readable lines of ``raw`` (one line as the log had it, without its newline), oldest first.
 
         Empty for a line without text. Every state of a progress bar that was rewritten in place is a line.
         """
         if "\r" not in raw:
-            return self._one(raw)
-        return [line for state in raw.split("\r") if state for line in self._one(state)]
+            return self._prepare_state(raw)
+        return [line for state in raw.split("\r") if state for line in self._prepare_state(state)]
 
-    def _one(self, raw: str) -> list[str]:
+    def _prepare_state(self, raw: str) -> list[str]:
         _, line = strip_log_prefix(sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH]))
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:
             return [line]
-        joined = self._join(line)
+        joined = self._join_validation_error(line)
         return [line, joined] if joined else [line]
 
-    def _join(self, line: str) -> str | None:
+    def _join_validation_error(self, line: str) -> str | None:
         parts = self._validation
         if (at := line.find("validation error")) >= 0 and " for " in line[at:]:
             self._validation = [line[max(0, at - 2) :].strip()]
-        elif parts is None or len(parts) > self._MOST:
+        elif parts is None or len(parts) > self._MAX_VALIDATION_LINES:
             self._validation = None
         elif "For further information visit" in line:
             self._validation = None
@@ -110,7 +120,7 @@ class ProgressBarState:
     total: int | None = None
 
 
-_BAR = re.compile(
+_PROGRESS_BAR = re.compile(
     r"(?P<title>[^|%]{0,200}?):\s+(?P<percent>\d{1,3})%(?: Completed \| |\|[^|]{0,400}\| )"
     r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \["
 )
@@ -120,7 +130,7 @@ def parse_progress_bar(line: str) -> ProgressBarState | None:
     """Return what a tqdm bar (or a weight loader's ``67% Completed | 12/18``) says, None for any other line."""
     if "%" not in line or "|" not in line:
         return None
-    found = _BAR.match(line)
+    found = _PROGRESS_BAR.match(line)
     if found is None:
         return None
     fraction = min(1.0, int(found["percent"]) / 100)

@@ -26,7 +26,7 @@ EXCEPTION_PREFIX = (
 )
 
 # A line that tells of a failure holds at least one of these. Most lines hold none, and cost no regex.
-_SUSPECT = (
+_FAILURE_WORDS = (
     *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
     *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
     *("bad_alloc", "by peer", "enied", "manifest", "ivileges", "untime", "No such image", "ncclSystem", "oom-kill"),
@@ -43,16 +43,18 @@ _SUSPECT = (
     ),
     *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
-_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
-_LONGEST = 400  # characters of a captured part that a sentence can bear
-_NAME = re.compile(r"\{(\w+)\}")
-_MOST_SAID = 4096  # characters in which a line says what is wrong; the rest is a list of what would have been right
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
-_GOES_ON = re.compile(r"\s*\w")
+_OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
+_MAX_GROUP_CHARS = 400  # characters of a captured part that a sentence can bear
+_GROUP_NAME = re.compile(r"\{(\w+)\}")
+_MAX_MATCHED_CHARS = (
+    4096  # characters in which a line says what is wrong; the rest is a list of what would have been right
+)
+_GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
+_MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
 # An engine has a hundred patterns, and most of its lines need none of them: one is compiled once it is searched for.
-_compiled = cache(re.compile)
+_compile_pattern = cache(re.compile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +81,23 @@ class FailureRule:
     needs: EngineFactName | None = None
     during: str | None = None
 
-    def classify_line(self, line: str) -> Failure | None:
+    def match_failure(self, line: str) -> Failure | None:
         """Return the failure this line tells of, None if it tells of something else."""
         if self.needle is not None and self.needle not in line:
             return None
-        if (found := _compiled(self.pattern).search(line)) is None:
+        if (found := _compile_pattern(self.pattern).search(line)) is None:
             return None
-        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        groups = {
+            name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
+        }
         if self.worked_out is not None:
             groups |= self.worked_out(groups)
-        value = _whole(self.value, groups)
+        value = _fill_complete_template(self.value, groups)
         return Failure(
             cause=self.cause,
-            summary=_fill(self.summary, groups),
-            remedy=_fill(self.remedy, groups),
-            field=_whole(self.field, groups),
+            summary=_fill_template(self.summary, groups),
+            remedy=_fill_template(self.remedy, groups),
+            field=_fill_complete_template(self.field, groups),
             fatal=self.fatal,
             weight=self.weight,
             value=value,
@@ -136,13 +140,17 @@ class FactRule:
     says: str
     is_fallback: bool = False
 
-    def classify_line(self, line: str) -> EngineFact | None:
+    def match_fact(self, line: str) -> EngineFact | None:
         """Return the fact, None where the line does not tell it."""
-        if not line.startswith(self.start) or (found := _compiled(self.pattern).search(line)) is None:
+        if not line.startswith(self.start) or (found := _compile_pattern(self.pattern).search(line)) is None:
             return None
-        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
-        said = _fill(self.says, groups)
-        return EngineFact(self.name, said.replace(",", "") if _GROUPED.fullmatch(said) else said, self.is_fallback)
+        groups = {
+            name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
+        }
+        said = _fill_template(self.says, groups)
+        return EngineFact(
+            self.name, said.replace(",", "") if _GROUPED_NUMBER.fullmatch(said) else said, self.is_fallback
+        )
 
 
 def fact_rule(
@@ -152,17 +160,17 @@ def fact_rule(
     return FactRule(start, pattern, name, says, is_fallback)
 
 
-def _known(template: str, groups: MatchGroups) -> bool:
-    return all(name in groups for name in _NAME.findall(template))
+def _has_template_groups(template: str, groups: MatchGroups) -> bool:
+    return all(name in groups for name in _GROUP_NAME.findall(template))
 
 
-def _whole(template: str | None, groups: MatchGroups) -> str | None:
-    return _fill(template, groups) if template and _known(template, groups) else None
+def _fill_complete_template(template: str | None, groups: MatchGroups) -> str | None:
+    return _fill_template(template, groups) if template and _has_template_groups(template, groups) else None
 
 
-def _fill(template: str, groups: MatchGroups) -> str:
-    text = _OPTIONAL.sub(lambda part: part[1] if _known(part[1], groups) else "", template)
-    return _NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
+def _fill_template(template: str, groups: MatchGroups) -> str:
+    text = _OPTIONAL_PART.sub(lambda part: part[1] if _has_template_groups(part[1], groups) else "", template)
+    return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,45 +199,45 @@ class LogRules:
         if line.startswith(self.quiet):
             return None
         if line.startswith(self._told_starts):
-            return self._told(line)
+            return self._read_known_start(line)
         if "%" in line and (seen := parse_progress_bar(line)) is not None:
             title = seen.title
             name = next((step for word, step in self.bars if word in title), None)
             if name is None:
                 return None
             return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
-        failure = self._failure(line)
+        failure = self._find_failure(line)
         return None if failure is None else LineSignal(failure=failure)
 
-    def _told(self, line: str) -> LineSignal | None:
-        facts = tuple(found for each in self.facts if (found := each.classify_line(line)) is not None)
+    def _read_known_start(self, line: str) -> LineSignal | None:
+        facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)
         if not line.startswith(self._phase_starts):
             return LineSignal(facts=facts) if facts else None
         start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
         # "ready" with more words behind it is what somebody says of it: a prompt, a model's own text.
-        if said.phase is Phase.READY and _GOES_ON.match(line, len(start)):
+        if said.phase is Phase.READY and _MORE_WORDS.match(line, len(start)):
             return None
-        return LineSignal(said.phase, said.step, said.failure or self._failure(line), facts)
+        return LineSignal(said.phase, said.step, said.failure or self._find_failure(line), facts)
 
-    def _failure(self, line: str) -> Failure | None:
+    def _find_failure(self, line: str) -> Failure | None:
         # Indented lines are source code in a traceback: they quote messages that were never said.
         if line[:1].isspace():
             return None
-        for word in _SUSPECT:
+        for word in _FAILURE_WORDS:
             if word in line:
                 break
         else:
             return None
-        said = line[:_MOST_SAID]
+        said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
-            failure = self._named(f"RuntimeError: {quoted['what']}")
+            failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
             if failure is not None and failure.weight > FailureWeight.EXCEPTION:
                 return replace(failure, fatal=True)
-        return self._named(said)
+        return self._match_first_rule(said)
 
-    def _named(self, said: str) -> Failure | None:
+    def _match_first_rule(self, said: str) -> Failure | None:
         for each in self.rules:
-            if (failure := each.classify_line(said)) is not None:
+            if (failure := each.match_failure(said)) is not None:
                 return failure
         return None
 

@@ -15,7 +15,7 @@ from sparkctl.model.engine_metrics import Histogram
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 
 PROCESS_START_SERIES = "process_start_time_seconds"
-_RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
+_RANK_LABELS = ("pp_rank", "tp_rank", "moe_ep_rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MetricSample:
     labels: Mapping[str, str]
     value: float
 
-    def has(self, labels: Mapping[str, str]) -> bool:
+    def has_labels(self, labels: Mapping[str, str]) -> bool:
         """Say whether the sample bears all these labels."""
         return all(self.labels.get(name) == value for name, value in labels.items())
 
@@ -37,21 +37,21 @@ class MetricsPage:
 
     samples: tuple[MetricSample, ...]
 
-    def values(self, name: str, **labels: str) -> list[float]:
+    def list_values(self, name: str, **labels: str) -> list[float]:
         """Return the values of a series, one for each engine, rank or other label."""
-        return [each.value for each in self.samples if each.name == name and each.has(labels)]
+        return [each.value for each in self.samples if each.name == name and each.has_labels(labels)]
 
     def sum_of(self, name: str, **labels: str) -> float | None:
         """Return the sum over all other labels."""
-        return _over(sum, self.values(name, **labels))
+        return _combine_values(sum, self.list_values(name, **labels))
 
     def max_of(self, name: str) -> float | None:
         """Return the largest value: of several parts, the one that fills up first."""
-        return _over(max, self.values(name))
+        return _combine_values(max, self.list_values(name))
 
     def mean_above_zero(self, name: str) -> float | None:
         """Return the mean of the values above 0: a gauge that rests at 0 has nothing to say."""
-        positive = [value for value in self.values(name) if value > 0]
+        positive = [value for value in self.list_values(name) if value > 0]
         return sum(positive) / len(positive) if positive else None
 
     def sums_by_position(self, name: str) -> tuple[float, ...] | None:
@@ -65,15 +65,15 @@ class MetricsPage:
             return None
         return tuple(sums[position] for position in range(len(sums)))
 
-    def histogram(self, name: str) -> Histogram | None:
+    def sum_histogram(self, name: str) -> Histogram | None:
         """Return the buckets, summed over all labels but ``le``."""
         sums: dict[float, float] = {}
         for each in self.samples:
-            if each.name == f"{name}_bucket" and (bound := _number(each.labels.get("le", ""))) is not None:
+            if each.name == f"{name}_bucket" and (bound := _parse_number(each.labels.get("le", ""))) is not None:
                 sums[bound] = sums.get(bound, 0.0) + each.value
         return Histogram(tuple(sorted(sums.items()))) if math.inf in sums else None
 
-    def label(self, name: str, label: str) -> list[str]:
+    def list_label_values(self, name: str, label: str) -> list[str]:
         """Return the values of a label, for series that keep their facts there."""
         return [each.labels[label] for each in self.samples if each.name == name and label in each.labels]
 
@@ -81,9 +81,9 @@ class MetricsPage:
         """Return the page with one rank of each data-parallel part: ranks of one model count the same tokens."""
         first: dict[object, MetricSample] = {}
         for each in self.samples:
-            others = tuple(sorted(item for item in each.labels.items() if item[0] not in _RANKS))
+            others = tuple(sorted(item for item in each.labels.items() if item[0] not in _RANK_LABELS))
             kept = first.get(key := (each.name, others))
-            if kept is None or _rank(each) < _rank(kept):
+            if kept is None or _rank_sort_key(each) < _rank_sort_key(kept):
                 first[key] = each
         return MetricsPage(tuple(first.values()))
 
@@ -94,7 +94,7 @@ def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
 
     names = frozenset(wanted)
     # The parser is thorough and slow, and a page is mostly help texts and series that nobody asked for.
-    lines = [line for line in text.splitlines() if _name(line) in names]
+    lines = [line for line in text.splitlines() if _read_series_name(line) in names]
     try:
         families = list(text_string_to_metric_families("\n".join([*lines, ""])))
     except (ValueError, IndexError, KeyError) as broken:
@@ -106,22 +106,22 @@ def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
     return MetricsPage(tuple(MetricSample(each.name, each.labels, each.value) for each in samples))
 
 
-def _name(line: str) -> str:
+def _read_series_name(line: str) -> str:
     for place, char in enumerate(line):
         if char in "{ \t":
             return line[:place]
     return line
 
 
-def _over(combine: Callable[[list[float]], float], values: list[float]) -> float | None:
+def _combine_values(combine: Callable[[list[float]], float], values: list[float]) -> float | None:
     return combine(values) if values else None
 
 
-def _rank(sample: MetricSample) -> tuple[float, ...]:
-    return tuple(_number(sample.labels.get(name, "")) or 0.0 for name in _RANKS)
+def _rank_sort_key(sample: MetricSample) -> tuple[float, ...]:
+    return tuple(_parse_number(sample.labels.get(name, "")) or 0.0 for name in _RANK_LABELS)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -129,7 +129,7 @@ def _number(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-_NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?")
+_NUMBER_PATTERN = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?")
 
 
 def parse_stats_fields(text: str) -> dict[str, str]:
@@ -148,7 +148,7 @@ def parse_stats_fields(text: str) -> dict[str, str]:
 
 def parse_leading_number(text: str | None) -> float | None:
     """Return the number that ``12.7 tokens/s`` or ``0.7%`` begins with (the share is not divided); None for ``nan``."""
-    if text is None or (match := _NUMBER.match(text.strip())) is None:
+    if text is None or (match := _NUMBER_PATTERN.match(text.strip())) is None:
         return None
     value = float(match[0])
     return value if math.isfinite(value) else None

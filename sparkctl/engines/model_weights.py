@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 
-_SHARD = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_KINDS = (".safetensors", ".gguf", ".bin", ".pt")
-_CACHE = "/.cache/huggingface"
+_SHARD_NUMBER = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt")
+_HUB_CACHE_SUFFIX = "/.cache/huggingface"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class WeightsSize:
 
 def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile: str = "model.weights") -> WeightsSize:
     """Return the bytes of a model: of its files on the node, where all are there, else of the profile."""
-    seen = None if found is None else _of_files(found)
+    seen = None if found is None else _measure_files(found)
     if seen is not None and seen.size is not None:
         return seen
     if told is not None:
@@ -36,12 +36,12 @@ def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile:
     return WeightsSize(None, EstimateSource.MEASURED, f"{where}, and the profile has no {of_profile}")
 
 
-def _of_files(found: CheckpointFiles) -> WeightsSize | None:
+def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
     """Return what the files say, None where there are none."""
     files = _select_loaded_files(found.files)
     if not files:
         return None
-    size, missing = sum(bytes_ for _, bytes_ in files), _missing(files)
+    size, missing = sum(bytes_ for _, bytes_ in files), _count_missing_shards(files)
     if not missing and not found.unfinished:
         return WeightsSize(
             size, EstimateSource.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}"
@@ -54,7 +54,7 @@ def _of_files(found: CheckpointFiles) -> WeightsSize | None:
 
 def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
     """Return the files that an engine loads: of one kind, and none that says the same twice over."""
-    for kind in _KINDS:
+    for kind in _WEIGHT_SUFFIXES:
         some = [one for one in files if one[0].endswith(kind)]
         if kind == ".safetensors" and len(some) > 1:
             some = [one for one in some if not one[0].startswith("consolidated")] or some
@@ -65,11 +65,11 @@ def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, 
     return []
 
 
-def _missing(files: list[tuple[str, int]]) -> int:
+def _count_missing_shards(files: list[tuple[str, int]]) -> int:
     """Return how many shards of ``-00001-of-00007`` are not there."""
     of: dict[str, tuple[int, int]] = {}
     for name, _ in files:
-        if found := _SHARD.search(name):
+        if found := _SHARD_NUMBER.search(name):
             stem = name[: found.start()]
             of[stem] = (of.get(stem, (0, 0))[0] + 1, int(found[2]))
     return sum(max(0, total - seen) for seen, total in of.values())
@@ -81,22 +81,26 @@ def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
     if not path:
         return None
     if path.startswith("/"):
-        return _through(path, plan)
-    if not _HUB.fullmatch(path):
+        return _map_through_mounts(path, plan)
+    if not _HUB_ID.fullmatch(path):
         return None
     folder = f"models--{path.replace('/', '--')}"
     env = dict(plan.env)
     homes = [env["HF_HUB_CACHE"]] if env.get("HF_HUB_CACHE") else []
     homes += [f"{env['HF_HOME']}/hub"] if env.get("HF_HOME") else []
-    homes += [f"{one.target.rstrip('/')}/hub" for one in plan.mounts if one.target.rstrip("/").endswith(_CACHE)]
-    homes += [one.target.rstrip("/") for one in plan.mounts if one.target.rstrip("/").endswith(f"{_CACHE}/hub")]
+    homes += [
+        f"{one.target.rstrip('/')}/hub" for one in plan.mounts if one.target.rstrip("/").endswith(_HUB_CACHE_SUFFIX)
+    ]
+    homes += [
+        one.target.rstrip("/") for one in plan.mounts if one.target.rstrip("/").endswith(f"{_HUB_CACHE_SUFFIX}/hub")
+    ]
     homes += [
         f"{one.target.rstrip('/')}/huggingface/hub" for one in plan.mounts if one.target.rstrip("/").endswith("/.cache")
     ]
-    return next((on for home in homes if (on := _through(f"{home}/{folder}", plan)) is not None), None)
+    return next((on for home in homes if (on := _map_through_mounts(f"{home}/{folder}", plan)) is not None), None)
 
 
-def _through(path: str, plan: LaunchPlan) -> str | None:
+def _map_through_mounts(path: str, plan: LaunchPlan) -> str | None:
     held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
     if not held or "\n" in path or ".." in path.split("/"):
         return None

@@ -18,8 +18,8 @@ from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.secrets import is_secret_name, redact
 
-_SHELL = frozenset("();<>|&")
-_NUMBER = frozenset("0123456789.")
+_SHELL_OPERATORS = frozenset("();<>|&")
+_NUMBER_STARTS = frozenset("0123456789.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ProfileFlag:
 
 def collect_profile_flags(profile: Profile) -> tuple[ProfileFlag, ...]:
     """Return the flags in the order in which the engine sees them: those of ``command``, then ``args``."""
-    return (*_of_command(profile.command or ()), *_of_args(profile))
+    return (*_iter_command_flags(profile.command or ()), *_iter_args_flags(profile))
 
 
 def has_ignored_args(profile: Profile) -> bool:
@@ -45,7 +45,7 @@ def has_ignored_args(profile: Profile) -> bool:
     return bool(profile.args) and find_shell_script(profile.command or ()) is not None
 
 
-def _of_args(profile: Profile) -> Iterator[ProfileFlag]:
+def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
     if has_ignored_args(profile):
         return
     for key, value in profile.args:
@@ -63,18 +63,18 @@ def _of_args(profile: Profile) -> Iterator[ProfileFlag]:
                 yield ProfileFlag(word, (each,), (*where, index), in_args=True)
 
 
-def _of_command(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
+def _iter_command_flags(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
     if (script := find_shell_script(command)) is not None:
-        for word, values, inline in _flags(_words_after_launch(_shell_words(command[script]))):
+        for word, values, inline in _iter_flag_words(_skip_launch_words(_split_shell_words(command[script]))):
             yield ProfileFlag(word, values, ("command", script), in_args=False, inline=inline)
         return
-    skipped = len(command) - len(_words_after_launch(command))
+    skipped = len(command) - len(_skip_launch_words(command))
     at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
-    for (index, _), (word, values, inline) in zip(at.items(), _flags(command[skipped:]), strict=True):
+    for (index, _), (word, values, inline) in zip(at.items(), _iter_flag_words(command[skipped:]), strict=True):
         yield ProfileFlag(word, values, ("command", index), in_args=False, inline=inline)
 
 
-def _words_after_launch(words: Sequence[str]) -> Sequence[str]:
+def _skip_launch_words(words: Sequence[str]) -> Sequence[str]:
     """Return what an engine gets of a command line: the words after its launch; none where it is not seen to be started."""
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
@@ -84,12 +84,12 @@ def _words_after_launch(words: Sequence[str]) -> Sequence[str]:
             or (name == "serve" and index and not _is_flag(words[index - 1]))
         ):
             rest = words[index + 1 :]
-            ends = next((at for at, one in enumerate(rest) if one and _SHELL.issuperset(one)), len(rest))
+            ends = next((at for at, one in enumerate(rest) if one and _SHELL_OPERATORS.issuperset(one)), len(rest))
             return rest[:ends]
     return ()
 
 
-def _flags(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+def _iter_flag_words(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     for index, word in enumerate(words):
         if not _is_flag(word):
             continue
@@ -103,10 +103,10 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
 
 
 def _is_flag(word: str) -> bool:
-    return len(word) > 1 and word[0] == "-" and word[1] not in _NUMBER and " " not in word.partition("=")[0]
+    return len(word) > 1 and word[0] == "-" and word[1] not in _NUMBER_STARTS and " " not in word.partition("=")[0]
 
 
-def _shell_words(script: str) -> tuple[str, ...]:
+def _split_shell_words(script: str) -> tuple[str, ...]:
     """Return the words of a script as a shell would part them; none of one whose quotes do not close."""
     parts = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=True)
     parts.whitespace_split = True
@@ -206,41 +206,41 @@ class FlagSettings:
                 value if reading.key is None else None, one.where, one.in_args, one.values
             )
 
-    def get(self, name: str) -> FlagSetting | None:
+    def get_setting(self, name: str) -> FlagSetting | None:
         """Return what a flag is set to, None where it is not given."""
         flag = self._catalogue.by_name.get(name)
         return None if flag is None else self._found.get(flag.name)
 
-    def value(self, name: str) -> str | None:
+    def get_value(self, name: str) -> str | None:
         """Return a flag's value, None where it has none."""
-        found = self.get(name)
+        found = self.get_setting(name)
         return None if found is None else found.value
 
-    def number(self, name: str) -> float | None:
+    def get_number(self, name: str) -> float | None:
         """Return a flag's value as a number (``8k`` is 8000, ``8K`` 8192), None for anything else."""
-        return parse_size_number(self.value(name))
+        return parse_size_number(self.get_value(name))
 
-    def keys(self, name: str) -> dict[str, str]:
+    def get_json_keys(self, name: str) -> dict[str, str]:
         """Return the keys of a JSON flag that were set one by one (``--name.key value``)."""
         flag = self._catalogue.by_name.get(name)
         return {} if flag is None else self._keys.get(flag.name, {})
 
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_size_number(text: str | None) -> float | None:
     """Return a number as engines write them, None for anything else."""
     if not text or len(text) > 30:
         return None
-    unit = text[-1] if text[-1] in _UNITS else ""
+    unit = text[-1] if text[-1] in _SIZE_UNITS else ""
     try:
-        return float(text[: len(text) - len(unit)]) * _UNITS[unit]
+        return float(text[: len(text) - len(unit)]) * _SIZE_UNITS[unit]
     except (ValueError, OverflowError):
         return None
 
 
-_BIG = re.compile(r"(?<=[:\[,\s])(-?\d+(?:\.\d+)?)[kKmMgGtT](?=[\],}\s])")
+_JSON_SIZE_NUMBER = re.compile(r"(?<=[:\[,\s])(-?\d+(?:\.\d+)?)[kKmMgGtT](?=[\],}\s])")
 
 
 def parse_json_value(text: str) -> Any:
@@ -248,7 +248,7 @@ def parse_json_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return json.loads(_BIG.sub(r"\1", text))
+        return json.loads(_JSON_SIZE_NUMBER.sub(r"\1", text))
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # What sparkrun takes where a recipe names no image. A guess for today: recipes without one are written for these.
-default_image = {
+DEFAULT_IMAGES = {
     "vllm": "scitrera/dgx-spark-vllm:latest",
     "sglang": "scitrera/dgx-spark-sglang:latest",
     "llama-cpp": "scitrera/dgx-spark-llama-cpp:latest",
@@ -11,15 +11,15 @@ default_image = {
     "ollama": "ollama/ollama:latest",
 }
 HUB_CACHE = "~/.cache/huggingface"
-HUB_TARGET = "/root/.cache/huggingface"
+HUB_CACHE_TARGET = "/root/.cache/huggingface"
 EUGR_NIGHTLY_IMAGE = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also -tf5 and -b12x
-launch_words = {
+LAUNCH_WORDS = {
     "vllm": ("vllm", "serve", "{model}"),
     "sglang": ("python3", "-m", "sglang.launch_server", "--model-path", "{model}"),
     "llama-cpp": ("llama-server",),
     "trtllm": ("trtllm-serve", "{model}", "--backend", "pytorch"),
 }
-_COMMON = {
+_COMMON_FLAGS = {
     "host": "--host",
     "port": "--port",
     "served_model_name": "--served-model-name",
@@ -30,8 +30,8 @@ _COMMON = {
     "api_key": "--api-key",
 }
 # Default keys to flags, where a recipe has no command (sparkrun's own tables).
-flags_by_recipe_key: dict[str, dict[str, str]] = {
-    "vllm": _COMMON | {
+FLAGS_BY_RECIPE_KEY: dict[str, dict[str, str]] = {
+    "vllm": _COMMON_FLAGS | {
         "tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size",
         "gpu_memory_utilization": "--gpu-memory-utilization", "max_model_len": "--max-model-len",
         "max_num_batched_tokens": "--max-num-batched-tokens", "max_num_seqs": "--max-num-seqs",
@@ -39,7 +39,7 @@ flags_by_recipe_key: dict[str, dict[str, str]] = {
         "distributed_executor_backend": "--distributed-executor-backend",
         "otlp_traces_endpoint": "--otlp-traces-endpoint",
     },
-    "sglang": _COMMON | {
+    "sglang": _COMMON_FLAGS | {
         "tensor_parallel": "--tp-size", "pipeline_parallel": "--pp-size", "gpu_memory_utilization": "--mem-fraction-static",
         "max_model_len": "--context-length", "max_num_seqs": "--max-running-requests",
         "chunked_prefill": "--chunked-prefill-size", "tokenizer_path": "--tokenizer-path",
@@ -74,13 +74,13 @@ def detect_engine(word: str | None, command: str | None, image: str | None) -> s
     text = (word or "").lower().replace("_", "-")
     if not text:
         text = (command or "").lower() or (image or "").lower()
-    for name, marks in _MARKS.items():
+    for name, marks in _ENGINE_WORDS.items():
         if any(mark in text for mark in marks):
             return name
     return text if word else None
 
 
-_MARKS = {
+_ENGINE_WORDS = {
     "sglang": ("sglang",),
     "llama-cpp": ("llama-server", "llama-cpp", "llama.cpp", "llamacpp"),
     "trtllm": ("trtllm", "tensorrt-llm", "trt-llm"),

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAME = "history.db"
-APPLICATION = 0x73706B63  # "spkc", in the file's header
-_PATIENCE = 0.5  # seconds for another sparkctl that writes
-_AT_MOST = 1.0  # seconds in all, until a write succeeds again
-_CORRUPT, _NO_DATABASE = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
-_BESIDE = ("-wal", "-shm")  # what SQLite puts beside its file
-_BUSY, _LOCKED, _FULL, _IO = 5, 6, 13, 10
+DATABASE_FILE_NAME = "history.db"
+APPLICATION_ID = 0x73706B63  # "spkc", in the file's header
+_BUSY_TIMEOUT_SECONDS = 0.5  # seconds for another sparkctl that writes
+_MAX_WAIT_SECONDS = 1.0  # seconds in all, until a write succeeds again
+_SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
+_SIDE_FILE_SUFFIXES = ("-wal", "-shm")  # what SQLite puts beside its file
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_FULL, _SQLITE_IOERR = 5, 6, 13, 10
 
 # One entry for each version: what makes it of the one before. PRAGMA user_version counts them.
 SCHEMA: tuple[str, ...] = (
@@ -56,7 +56,7 @@ SCHEMA: tuple[str, ...] = (
     CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
 )
-VERSION = len(SCHEMA)
+SCHEMA_VERSION = len(SCHEMA)
 
 
 class DatabaseUnavailable(Exception):
@@ -70,7 +70,7 @@ class HistoryDatabase:
     """
 
     def __init__(self, directory: Path, take_over: Callable[[sqlite3.Connection], None]) -> None:
-        self.path = directory / NAME
+        self.path = directory / DATABASE_FILE_NAME
         self.is_unreadable = False
         self._take_over = take_over
         self._said: set[str] = set()
@@ -85,41 +85,41 @@ class HistoryDatabase:
         """Return what went wrong and was not said yet, None where nothing did."""
         return self._unsaid.pop(0) if self._unsaid else None
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do ``work`` as one transaction. Raises `Unusable`, in at most about a second."""
-        return self._do(work, writes=True)
+        return self._run_transaction(work, writes=True)
 
-    def read(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+    def read_transaction(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:
         """Return what ``work`` finds, ``nothing`` where there is no history, or none that can be read."""
         self.is_unreadable = False
         try:
-            return self._do(work, writes=False) if self._is_there() else nothing
+            return self._run_transaction(work, writes=False) if self._has_file() else nothing
         except OSError as error:
-            self._complain(error)
+            self._report_error(error)
         except DatabaseUnavailable:
             pass
         self.is_unreadable = True
         return nothing
 
-    def _is_there(self) -> bool:
-        return _lies_there(self.path) or self.path.with_name("starts.jsonl").exists()
+    def _has_file(self) -> bool:
+        return _path_exists(self.path) or self.path.with_name("starts.jsonl").exists()
 
-    def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+    def _run_transaction(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
         import sqlite3  # not for verbs that never ask
 
         began = time.monotonic()
         with self._lock:
             try:
                 try:
-                    done = self._once(work, writes=writes)
+                    done = self._try_transaction(work, writes=writes)
                 except sqlite3.DatabaseError as error:
-                    if _code(error) not in (_CORRUPT, _NO_DATABASE):
+                    if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
                         raise
                     self._move_damaged_file()
-                    done = self._once(work, writes=writes)
+                    done = self._try_transaction(work, writes=writes)
             except (sqlite3.Error, OSError, DatabaseUnavailable) as error:
                 self._waited += time.monotonic() - began
-                raise DatabaseUnavailable(self._complain(error)) from error
+                raise DatabaseUnavailable(self._report_error(error)) from error
         self._waited = 0.0
         return done
 
@@ -133,17 +133,17 @@ class HistoryDatabase:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
-                self._close()
+                self._close_connection()
 
-    def _close(self) -> None:
+    def _close_connection(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             held.close()
 
-    def _once(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
-        file = self._opened()
+    def _try_transaction(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        file = self._get_connection()
         try:
-            is_ours = self._prepare(file)
+            is_ours = self._prepare_schema(file)
             if writes and not is_ours:
                 raise DatabaseUnavailable(f"{self.path} is of a newer sparkctl, and this one only reads it")
             file.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -154,10 +154,10 @@ class HistoryDatabase:
             file.close()
             raise
         if self._holders == 0:
-            self._close()
+            self._close_connection()
         return done
 
-    def _opened(self) -> sqlite3.Connection:
+    def _get_connection(self) -> sqlite3.Connection:
         """Return the file as it lies there: one that was deleted meanwhile is begun anew."""
         if self._held is not None:
             try:
@@ -165,41 +165,43 @@ class HistoryDatabase:
             except FileNotFoundError:
                 now = None
             if now is not None and (now.st_dev, now.st_ino) == self._which:
-                self._held.execute(f"PRAGMA busy_timeout = {self._patience() * 1000:.0f}")
+                self._held.execute(f"PRAGMA busy_timeout = {self._remaining_wait_seconds() * 1000:.0f}")
                 return self._held
-            self._close()
-        self._held = self._open()
+            self._close_connection()
+        self._held = self._open_connection()
         now = self.path.stat()
         self._which = now.st_dev, now.st_ino
         return self._held
 
-    def _patience(self) -> float:
-        return max(0.0, min(_PATIENCE, _AT_MOST - self._waited))
+    def _remaining_wait_seconds(self) -> float:
+        return max(0.0, min(_BUSY_TIMEOUT_SECONDS, _MAX_WAIT_SECONDS - self._waited))
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         import sqlite3
 
-        if not _lies_there(self.path):
-            make_private(self.path.parent)
+        if not _path_exists(self.path):
+            make_private_directory(self.path.parent)
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        for path in (self.path, *(self.path.with_name(NAME + ending) for ending in _BESIDE)):
+        for path in (self.path, *(self.path.with_name(DATABASE_FILE_NAME + ending) for ending in _SIDE_FILE_SUFFIXES)):
             with suppress(FileNotFoundError):
                 refuse_irregular(path)  # SQLite would wait for ever at a FIFO
-        file = sqlite3.connect(self.path, timeout=self._patience(), isolation_level=None, check_same_thread=False)
+        file = sqlite3.connect(
+            self.path, timeout=self._remaining_wait_seconds(), isolation_level=None, check_same_thread=False
+        )
         file.row_factory = sqlite3.Row
         file.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged text costs itself
         file.execute("PRAGMA synchronous = NORMAL")
         return file
 
-    def _prepare(self, file: sqlite3.Connection) -> bool:
+    def _prepare_schema(self, file: sqlite3.Connection) -> bool:
         """Make the tables where there are none, and take over what was kept before; return whether it may be written."""
-        version, application = _pragma(file, "user_version"), _pragma(file, "application_id")
-        if application not in (0, APPLICATION) or (application == 0 and _has_tables(file)):
+        version, application = _read_pragma(file, "user_version"), _read_pragma(file, "application_id")
+        if application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file)):
             raise DatabaseUnavailable(f"{self.path} belongs to another program and is left alone")
-        if version > VERSION:
+        if version > SCHEMA_VERSION:
             return False
-        if version < VERSION:
+        if version < SCHEMA_VERSION:
             _migrate_schema(file)
         if self.path.with_name("starts.jsonl").exists():
             self._take_over(file)
@@ -209,52 +211,54 @@ class HistoryDatabase:
         """Put a damaged file out of the way under another name; nobody loses a whole one to a second process that saw it."""
         import sqlite3
 
-        with _alone(self.path.parent):
+        with _lock_directory(self.path.parent):
             try:
-                with closing(self._open()) as file:
+                with closing(self._open_connection()) as file:
                     file.execute("SELECT count(*) FROM sqlite_master").fetchone()
                     if next(iter(file.execute("PRAGMA quick_check(1)").fetchone())) == "ok":
                         return  # another sparkctl has put it aside already
             except sqlite3.DatabaseError as error:
-                if _code(error) not in (_CORRUPT, _NO_DATABASE):
+                if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
                     raise
-            aside = _free(self.path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-            for ending in _BESIDE:
+            aside = _find_unused_path(
+                self.path.with_name(f"{DATABASE_FILE_NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+            )
+            for ending in _SIDE_FILE_SUFFIXES:
                 with suppress(FileNotFoundError):
-                    self.path.with_name(NAME + ending).replace(aside.with_name(aside.name + ending))
+                    self.path.with_name(DATABASE_FILE_NAME + ending).replace(aside.with_name(aside.name + ending))
             self.path.replace(aside)
-        self._say(f"{self.path} was damaged and is now {aside.name}; the history begins anew")
+        self._queue_warning(f"{self.path} was damaged and is now {aside.name}; the history begins anew")
 
-    def _complain(self, error: Exception) -> str:
+    def _report_error(self, error: Exception) -> str:
         if isinstance(error, DatabaseUnavailable):
             what = str(error)
-        elif (code := _code(error)) in (_BUSY, _LOCKED):
+        elif (code := _get_error_code(error)) in (_SQLITE_BUSY, _SQLITE_LOCKED):
             what = f"{self.path} is locked by another program"
-        elif code == _FULL or (code == _IO and not os.access(self.path, os.W_OK)):
+        elif code == _SQLITE_FULL or (code == _SQLITE_IOERR and not os.access(self.path, os.W_OK)):
             what = f"{self.path} could not be written: {error}"
         else:
             what = f"{getattr(error, 'filename', None) or self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
-        self._say(
+        self._queue_warning(
             f"{what}; the history goes on without it"
             if isinstance(error, DatabaseUnavailable)
             else f"{what}; nothing is kept"
         )
         return what
 
-    def _say(self, what: str) -> None:
+    def _queue_warning(self, what: str) -> None:
         if what not in self._said:
             self._said.add(what)
             self._unsaid.append(what)
 
 
-def make_private(folder: Path) -> None:
+def make_private_directory(folder: Path) -> None:
     """Make a directory and whatever is missing above it, for the operator alone; what is there stays as it is."""
     if not folder.is_dir():
-        make_private(folder.parent)
+        make_private_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _lies_there(path: Path) -> bool:
+def _path_exists(path: Path) -> bool:
     """Tell whether something lies there. Raises OSError where that cannot be found out: a loop of links is not nothing."""
     try:
         path.stat()
@@ -267,19 +271,19 @@ def _migrate_schema(file: sqlite3.Connection) -> None:
     """Bring the file to this version, all steps or none; two at once wait for each other."""
     file.execute("PRAGMA journal_mode = WAL").fetchone()
     file.execute("BEGIN IMMEDIATE")
-    for step in SCHEMA[_pragma(file, "user_version") :]:
-        for statement in _statements(step):
+    for step in SCHEMA[_read_pragma(file, "user_version") :]:
+        for statement in _split_statements(step):
             file.execute(statement)
-    file.execute(f"PRAGMA application_id = {APPLICATION}")
-    file.execute(f"PRAGMA user_version = {VERSION}")
+    file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    file.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     file.execute("COMMIT")
 
 
-def _statements(text: str) -> Sequence[str]:
+def _split_statements(text: str) -> Sequence[str]:
     return [one for one in text.split(";") if one.strip()]
 
 
-def _pragma(file: sqlite3.Connection, name: str) -> int:
+def _read_pragma(file: sqlite3.Connection, name: str) -> int:
     return int(file.execute(f"PRAGMA {name}").fetchone()[0])
 
 
@@ -287,12 +291,12 @@ def _has_tables(file: sqlite3.Connection) -> bool:
     return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def _code(error: Exception) -> int:
+def _get_error_code(error: Exception) -> int:
     """Return SQLite's primary code of an error, 0 for one that has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _free(path: Path) -> Path:
+def _find_unused_path(path: Path) -> Path:
     """Return a name that nothing has yet."""
     found, number = path, 2
     while found.exists():
@@ -301,7 +305,7 @@ def _free(path: Path) -> Path:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_directory(folder: Path) -> Iterator[None]:
     """Be the only one who puts files of a directory aside; a file system that knows no locks does without."""
     import fcntl
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 
-_LAST = 5  # starts that count
-_MOST = 32  # parts of one start
-_NAME = 64  # characters of a step's name
+_MAX_STARTS = 5  # starts that count
+_MAX_PARTS = 32  # parts of one start
+_MAX_STEP_NAME_CHARS = 64  # characters of a step's name
 
 StartRow = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def estimate_durations(
     same = [one for one in whole if one.get("hash") == digest and one.get("node") == node]
     alike = [one for one in whole if kind and one.get("kind") == kind]
     named = [one for one in whole if one.get("profile") == profile]
-    chosen = (same or alike or named)[-_LAST:]
+    chosen = (same or alike or named)[-_MAX_STARTS:]
     if not chosen:
         return ExpectedDurations()
     from statistics import median  # 4 ms, and most verbs never ask
@@ -41,10 +41,12 @@ def estimate_durations(
     parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
         each for one in alike if (each := decode_durations(one.get("parts")))
     ]
-    return ExpectedDurations(float(median(one["seconds"] for one in chosen)), _usual(parts[-_LAST:]))
+    return ExpectedDurations(
+        float(median(one["seconds"] for one in chosen)), _compute_part_medians(parts[-_MAX_STARTS:])
+    )
 
 
-def _usual(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ...]:
+def _compute_part_medians(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ...]:
     """Return the median of each part, in the order of the last start that had it."""
     from statistics import median
 
@@ -52,32 +54,35 @@ def _usual(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ..
     for start in reversed(starts):
         times: dict[tuple[Phase, str | None], int] = {}
         for one in start:
-            times[one.key] = times.get(one.key, 0) + 1
-            took.setdefault((*one.key, times[one.key]), []).append(one.seconds)
+            times[one.part_key] = times.get(one.part_key, 0) + 1
+            took.setdefault((*one.part_key, times[one.part_key]), []).append(one.seconds)
     usual = [PhaseDuration(key[0], key[1], median(each)) for key, each in took.items() if 2 * len(each) >= len(starts)]
     return tuple(sorted(usual, key=lambda one: one.phase.order))
 
 
 def encode_durations(parts: Sequence[PhaseDuration]) -> list[list[object]]:
     """Return parts as they are kept; `written` reads them again."""
-    return [[str(one.phase), one.step and one.step[:_NAME], round(one.seconds, 1)] for one in parts[:_MOST]]
+    return [
+        [str(one.phase), one.step and one.step[:_MAX_STEP_NAME_CHARS], round(one.seconds, 1)]
+        for one in parts[:_MAX_PARTS]
+    ]
 
 
 def decode_durations(value: object) -> tuple[PhaseDuration, ...]:
     """Return the parts that `readable` made, none at all where one of them is damaged."""
     found: list[PhaseDuration] = []
-    for one in value[: _MOST + 1] if isinstance(value, list) else ():
+    for one in value[: _MAX_PARTS + 1] if isinstance(value, list) else ():
         match one:
             case [str(phase), str() | None as step, int() | float() as seconds] if (
-                phase in _PHASES and is_duration(seconds) and len(step or "") <= _NAME
+                phase in _PHASE_NAMES and is_duration(seconds) and len(step or "") <= _MAX_STEP_NAME_CHARS
             ):
                 found.append(PhaseDuration(Phase(phase), step, float(seconds)))
             case _:
                 return ()
-    return tuple(found) if len(found) <= _MOST else ()
+    return tuple(found) if len(found) <= _MAX_PARTS else ()
 
 
-_PHASES = frozenset(map(str, Phase))
+_PHASE_NAMES = frozenset(map(str, Phase))
 
 
 def is_duration(value: object) -> bool:
@@ -85,6 +90,6 @@ def is_duration(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
 
 
-def is_size(value: object) -> bool:
+def is_byte_count(value: object) -> bool:
     """Tell whether a value that was kept is a number of bytes that a machine may have."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.files import open_regular
+from sparkctl.files import open_regular_file
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
-from sparkctl.history.expected_durations import estimate_durations, is_duration, is_size
+from sparkctl.history.expected_durations import estimate_durations, is_byte_count, is_duration
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.logs.log_archive import LogArchive
 from sparkctl.model.memory_fit import MeasuredPeak
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from sparkctl.history.tables import StoredOperation
 
 
-_LARGEST = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
+_MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
 def hash_legacy_file(path: Path) -> str:
     """Return a name for what is in the file. Raises OSError."""
-    return hashlib.sha256(_bytes(path)).hexdigest()
+    return hashlib.sha256(_read_legacy_bytes(path)).hexdigest()
 
 
 def read_legacy_starts(path: Path) -> list[dict[str, Any]]:
     """Return the records, the oldest first; what is damaged is passed over. Raises OSError."""
     found = []
-    for line in _bytes(path).splitlines():
+    for line in _read_legacy_bytes(path).splitlines():
         try:
             record = json.loads(line.decode(errors="replace"))
         except (ValueError, RecursionError):
@@ -63,10 +63,10 @@ def archive_legacy_file(path: Path) -> None:
         return
 
 
-def _bytes(path: Path) -> bytes:
+def _read_legacy_bytes(path: Path) -> bytes:
     try:
-        with open_regular(path) as file:
-            return file.read(_LARGEST)
+        with open_regular_file(path) as file:
+            return file.read(_MAX_LEGACY_FILE_BYTES)
     except FileNotFoundError:
         return b""  # another sparkctl has taken it over just now
 
@@ -88,7 +88,7 @@ class OperationHistory(LogArchive):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._file = HistoryDatabase(directory, self._take_over)
+        self._file = HistoryDatabase(directory, self._import_legacy_starts)
 
     def record_start(
         self,
@@ -113,19 +113,21 @@ class OperationHistory(LogArchive):
             NodeName(node), profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
             estimated=estimated if peak else None, has_joined=has_joined or None,
         )  # fmt: skip
-        self._put(profile, digest, kind or None, share, time.time() if when is None else when)
+        self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""
         share = NodeResult(NodeName(node), profile, container=container[:12], cause=cause)
-        self._put(profile, digest, None, share, when)
+        self._record_single_start(profile, digest, None, share, when)
 
-    def _put(self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float) -> None:
+    def _record_single_start(
+        self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float
+    ) -> None:
         """Keep a start of which nothing else is known; a failed one beside what is known of its container."""
         from sparkctl.history import tables
 
-        def keep(file: sqlite3.Connection) -> None:
-            if share.cause is None or not tables.add_cause(file, profile, share, when):
+        def store_start(file: sqlite3.Connection) -> None:
+            if share.cause is None or not tables.add_failure_cause(file, profile, share, when):
                 one = OperationRecord(
                     0,
                     OperationKind.START,
@@ -144,15 +146,15 @@ class OperationHistory(LogArchive):
                 tables.write_operation(file, secrets.token_hex(12), None, ("", 0), one, when)
                 tables.delete_oldest(file)
 
-        self._write(keep)
+        self._write_or_raise(store_start)
 
-    def failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
+    def get_failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
         """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first; of a model
         over several Sparks, whichever rank it was that failed."""
         found: dict[str, tuple[float, str]] = {}
-        for record in self._records():
-            is_there = node == record.get("node") or node in _nodes(record)
-            if record.get("profile") != profile or not is_there or not _is_time(record.get("ts")):
+        for record in self._load_start_results():
+            is_there = node == record.get("node") or node in _get_record_nodes(record)
+            if record.get("profile") != profile or not is_there or not _is_unix_time(record.get("ts")):
                 continue
             if is_duration(record.get("seconds")):
                 found.clear()
@@ -163,32 +165,34 @@ class OperationHistory(LogArchive):
 
     def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
         """Return what the last start of this very profile took: on this node, else on another."""
-        good = [one for one in self._start_records() if one.get("hash") == digest and is_size(one.get("peak"))]
+        good = [
+            one for one in self._load_ready_starts() if one.get("hash") == digest and is_byte_count(one.get("peak"))
+        ]
         last = ([one for one in good if one.get("node") == node] or good)[-1:]
         if not last:
             return None
         said = last[0].get("estimated")
-        return MeasuredPeak(int(last[0]["peak"]), said if is_size(said) else None)
+        return MeasuredPeak(int(last[0]["peak"]), said if is_byte_count(said) else None)
 
     def was_ready(self, digest: str) -> bool:
         """Tell whether a start of this very profile went well, wherever."""
-        return any(one.get("hash") == digest for one in self._start_records())
+        return any(one.get("hash") == digest for one in self._load_ready_starts())
 
-    def failed_for(self, digest: str, cause: str) -> bool:
+    def last_start_failed_for(self, digest: str, cause: str) -> bool:
         """Tell whether the last start of this very profile, wherever, ended for this cause."""
-        last = [one for one in self._records() if one.get("hash") == digest][-1:]
+        last = [one for one in self._load_start_results() if one.get("hash") == digest][-1:]
         return bool(last) and last[0].get("failed") == cause
 
-    def expected(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
+    def get_expected_durations(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
         """Return how long a start usually takes, and each of its parts; see `expectation`."""
-        return estimate_durations(self._records(), profile, digest, node, kind)
+        return estimate_durations(self._load_start_results(), profile, digest, node, kind)
 
-    def recent_profiles(self, most: int) -> tuple[str, ...]:
+    def get_recent_profiles(self, most: int) -> tuple[str, ...]:
         """Return the names of the profiles that were started last, the latest first."""
-        names = [str(record.get("profile")) for record in reversed(self._start_records()) if record.get("profile")]
+        names = [str(record.get("profile")) for record in reversed(self._load_ready_starts()) if record.get("profile")]
         return tuple(dict.fromkeys(names))[:most]
 
-    def last_starts(self) -> tuple[LastStart, ...]:
+    def get_last_starts(self) -> tuple[LastStart, ...]:
         """Return how the last start of each profile ended, wherever that was; one line for each that was ever started."""
         from sparkctl.history import tables
 
@@ -196,21 +200,21 @@ class OperationHistory(LogArchive):
         numbers: dict[
             str, int
         ] = {}  # of the operations: what was begun later has the higher one, whatever the clock says
-        for record in self._records():
+        for record in self._load_start_results():
             profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
-            if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
+            if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_unix_time(when):
                 continue
             node = str(record.get("node"))
-            if is_duration(record.get("seconds")) and node not in _nodes(record)[1:]:  # the head's counts
+            if is_duration(record.get("seconds")) and node not in _get_record_nodes(record)[1:]:  # the head's counts
                 last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
             elif isinstance(failed, str):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
             numbers[profile] = max(numbers.get(profile, 0), int(record["operation"]))
         nothing: list[dict[str, Any]] = []
-        for record in self._file.read(tables.list_finished_switches, nothing):
-            profile, when, nodes = str(record["profile"]), record["ts"], _nodes(record)
+        for record in self._file.read_transaction(tables.list_finished_switches, nothing):
+            profile, when, nodes = str(record["profile"]), record["ts"], _get_record_nodes(record)
             is_later = numbers.get(profile, 0) < int(record["operation"])
-            if nodes and _is_time(when) and is_later:  # a start that was left, and then finished
+            if nodes and _is_unix_time(when) and is_later:  # a start that was left, and then finished
                 last[profile] = LastStart(profile, str(nodes[0]), float(when))
         return tuple(last.values())
 
@@ -236,7 +240,7 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         with suppress(DatabaseUnavailable):
-            self._file.write(lambda file: tables.settle(file, key, "interrupted", why, now))
+            self._file.write_transaction(lambda file: tables.close_operation(file, key, "interrupted", why, now))
 
     def take_warning(self) -> str | None:
         """Return what is wrong with the history's file and was not said yet."""
@@ -247,7 +251,7 @@ class OperationHistory(LogArchive):
         """Tell whether what was read last could not be read."""
         return self._file.is_unreadable
 
-    def operations(
+    def list_operations(
         self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
     ) -> tuple[OperationRecord, ...]:
         """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well; at
@@ -255,29 +259,29 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
-        found = self._file.read(
+        found = self._file.read_transaction(
             lambda file: tables.query_operations(file, profile=profile, node=node, most=-1 if failed else most),
             nothing,
         )
-        told = (_alive(one) for one in found)
+        told = (_resolve_running_state(one) for one in found)
         wanted = [one for one in told if one.has_failed or not failed]
         return tuple(wanted if most < 0 else wanted[:most])
 
-    def operation(self, number: int) -> OperationRecord | None:
+    def get_operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
-        found = self._file.read(lambda file: tables.query_operations(file, number=number), nothing)
-        return next((_alive(one) for one in found), None)
+        found = self._file.read_transaction(lambda file: tables.query_operations(file, number=number), nothing)
+        return next((_resolve_running_state(one) for one in found), None)
 
-    def parts_of(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
+    def list_switch_parts(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
         """Return the starts and stops that a switch was made of, the first one first."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
-        found = self._file.read(lambda file: tables.query_operations(file, parent=one.id), nothing)
-        return tuple(_alive(each) for each in reversed(found))
+        found = self._file.read_transaction(lambda file: tables.query_operations(file, parent=one.id), nothing)
+        return tuple(_resolve_running_state(each) for each in reversed(found))
 
     def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
         """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
@@ -285,11 +289,11 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
-        found = self._file.read(
+        found = self._file.read_transaction(
             lambda file: tables.query_operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
             nothing,
         )
-        starts = [_alive(each) for each in found if each.operation.kind is OperationKind.START]
+        starts = [_resolve_running_state(each) for each in found if each.operation.kind is OperationKind.START]
         good = [each for each in starts if each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
 
@@ -302,39 +306,39 @@ class OperationHistory(LogArchive):
         if not self._file.path.exists():
             return  # of no start that was done from here
         with suppress(DatabaseUnavailable):
-            self._file.write(
+            self._file.write_transaction(
                 lambda file: tables.write_engine_figures(file, container[:12], accept_length, tokens_per_second)
             )
 
-    def _write(self, work: Callable[[sqlite3.Connection], None]) -> None:
+    def _write_or_raise(self, work: Callable[[sqlite3.Connection], None]) -> None:
         try:
-            self._file.write(work)
+            self._file.write_transaction(work)
         except DatabaseUnavailable as error:
             raise OSError(str(error)) from error
 
-    def _take_over(self, file: sqlite3.Connection) -> None:
+    def _import_legacy_starts(self, file: sqlite3.Connection) -> None:
         """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
         from sparkctl.history import tables
 
         path = self.directory / "starts.jsonl"
-        tables.take_over(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
+        tables.import_legacy_starts(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
         archive_legacy_file(path)
 
-    def _start_records(self) -> list[dict[str, Any]]:
-        return [record for record in self._records() if is_duration(record.get("seconds"))]
+    def _load_ready_starts(self) -> list[dict[str, Any]]:
+        return [record for record in self._load_start_results() if is_duration(record.get("seconds"))]
 
-    def _records(self) -> list[dict[str, Any]]:
+    def _load_start_results(self) -> list[dict[str, Any]]:
         from sparkctl.history import tables
 
-        return self._file.read(tables.list_start_results, [])
+        return self._file.read_transaction(tables.list_start_results, [])
 
 
-def _nodes(record: Mapping[str, Any]) -> list[str]:
+def _get_record_nodes(record: Mapping[str, Any]) -> list[str]:
     nodes = record.get("nodes")
     return nodes if isinstance(nodes, list) else []
 
 
-def _alive(kept: StoredOperation) -> OperationRecord:
+def _resolve_running_state(kept: StoredOperation) -> OperationRecord:
     """Return an operation with whether it still goes on; None stays where another machine began it."""
     one = kept.operation
     if one.outcome is not None:
@@ -349,5 +353,5 @@ def _alive(kept: StoredOperation) -> OperationRecord:
         return replace(one, is_running=False)
 
 
-def _is_time(value: object) -> bool:
+def _is_unix_time(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value < 1e12

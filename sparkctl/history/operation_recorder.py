@@ -40,7 +40,7 @@ class OperationRecorder:
         file.keep_open()
 
     @property
-    def key(self) -> str:
+    def operation_key(self) -> str:
         """What names it everywhere: hexadecimal digits."""
         return self._key
 
@@ -67,7 +67,7 @@ class OperationRecorder:
     def record_facts(self, **facts: object) -> None:
         """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
         self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
-        self._write()
+        self._write_row()
 
     def record_end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
         """Note how it ended; the first end counts."""
@@ -83,28 +83,28 @@ class OperationRecorder:
             self._file.release_file()
         self._is_dropped = True
         with suppress(DatabaseUnavailable):  # it has been noted in words, see `HistoryFile.word`; so below
-            self._file.write(lambda file: tables.drop(file, self._key))
+            self._file.write_transaction(lambda file: tables.delete_operation(file, self._key))
 
-    def _write(self) -> None:
+    def _write_row(self) -> None:
         from sparkctl.history import tables
 
         if self._is_dropped:
             return
         parent = None if self._parent is None else self._parent._key
-        shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.unix_time()
+        shown, where, now = self._redact_operation(), (socket.gethostname(), os.getpid()), self._clock.unix_time()
 
-        def write(file: sqlite3.Connection) -> None:
+        def update_tables(file: sqlite3.Connection) -> None:
             tables.write_operation(file, self._key, parent, where, shown, now)
             tables.delete_oldest(file)
 
         with suppress(DatabaseUnavailable):
-            self._file.write(write)
+            self._file.write_transaction(update_tables)
 
-    def _shown(self) -> OperationRecord:
+    def _redact_operation(self) -> OperationRecord:
         """Return the operation without secrets."""
         one, scrub = self.operation, Redactor(self._secrets)
 
-        def text(value: str | None) -> str | None:
+        def redact_field(value: str | None) -> str | None:
             if value is not None and value not in self._masked:
                 self._masked[value] = scrub.redact_text(value)
             return None if value is None else self._masked[value]
@@ -112,7 +112,7 @@ class OperationRecorder:
         verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))  # type: ignore[arg-type]
         return replace(
             one,
-            text=text(one.text), image=text(one.image), command=text(one.command), why=text(one.why), hint=text(one.hint),
-            verdict=verdict, moments=tuple(replace(each, proof=text(each.proof)) for each in one.moments),
-            shares=tuple(replace(each, receipt=text(each.receipt), log=text(each.log)) for each in one.shares),
+            text=redact_field(one.text), image=redact_field(one.image), command=redact_field(one.command), why=redact_field(one.why), hint=redact_field(one.hint),
+            verdict=verdict, moments=tuple(replace(each, proof=redact_field(each.proof)) for each in one.moments),
+            shares=tuple(replace(each, receipt=redact_field(each.receipt), log=redact_field(each.log)) for each in one.shares),
         )  # fmt: skip

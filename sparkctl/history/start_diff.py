@@ -9,7 +9,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
 from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
 
-_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
+_COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,20 @@ def diff_starts(before: OperationRecord, after: OperationRecord) -> StartDiff:
         unknown += ["the profile"] if fields is None else []
         found += fields or ()
     if before.nodes != after.nodes:
-        found.append(StartDifference("nodes", _named(before), _named(after)))
+        found.append(StartDifference("nodes", _join_node_names(before), _join_node_names(after)))
     for share in after.shares:
         same = next((one for one in before.shares if one.node == share.node), None)
         other = same or next(iter(before.shares), None)
-        _compare("image digest", None if other is None else other.image_digest, share.image_digest, found, unknown)
+        _compare_values(
+            "image digest", None if other is None else other.image_digest, share.image_digest, found, unknown
+        )
         if same is not None:
-            for name, words in _FACTS:
-                _compare(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)
+            for name, words in _COMPARED_FACTS:
+                _compare_values(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)
     return StartDiff(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unknown)))
 
 
-def _compare(
+def _compare_values(
     what: str, before: str | None, after: str | None, found: list[StartDifference], unknown: list[str]
 ) -> None:
     if before is None or after is None:
@@ -63,7 +65,9 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     if before is None or after is None:
         return None
     try:
-        old, new = (dict(_fields(parse_yaml(text.encode(), "the kept profile").root)) for text in (before, after))
+        old, new = (
+            dict(_flatten_fields(parse_yaml(text.encode(), "the kept profile").root)) for text in (before, after)
+        )
     except InvalidInput:
         return None
     names = dict.fromkeys((*new, *old))
@@ -72,16 +76,16 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     )
 
 
-def _fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]]:
+def _flatten_fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield (dotted field, value as text); a list is one value, but for mounts: of those each is a field."""
     if isinstance(item.value, dict) and item.value:
         for key, entry in item.value.items():
-            yield from _fields(entry.item, f"{path}.{key}" if path else key)
+            yield from _flatten_fields(entry.item, f"{path}.{key}" if path else key)
     elif isinstance(item.value, tuple) and path == "mounts":
         yield from ((f"mounts {one.raw}", one.raw or "") for one in item.value)
     else:
-        yield path, item.json() if item.raw is None else item.raw
+        yield path, item.to_json_text() if item.raw is None else item.raw
 
 
-def _named(one: OperationRecord) -> str:
+def _join_node_names(one: OperationRecord) -> str:
     return ", ".join(one.nodes)

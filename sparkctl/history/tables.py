@@ -15,13 +15,18 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.verdict import Verdict
 
-_KEPT = 3000  # operations; the oldest go
-_TOLD = 500  # starts that `told` returns
+_MAX_OPERATIONS = 3000  # operations; the oldest go
+_MAX_START_RESULTS = 500  # starts that `told` returns
 
-_PLAIN = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
+_PLAIN_COLUMNS = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
-_END = ("ended", "outcome", "exit_code", "why")  # whoever finished it may have written them: the first end counts
-_SHARE = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
+_END_COLUMNS = (
+    "ended",
+    "outcome",
+    "exit_code",
+    "why",
+)  # whoever finished it may have written them: the first end counts
+_SHARE_COLUMNS = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,10 @@ def write_operation(
     """
     columns = {
         "key": key, "parent": parent, "kind": str(one.kind), "began": one.began, "operator": one.operator,
-        "host": where[0], "pid": where[1], "nodes": json.dumps(one.nodes), "verdict": _json(one.verdict),
-        "usual": one.usual.seconds, "usual_parts": _json(encode_durations(one.usual.parts)) if one.usual.parts else None,
-        "moments": _json(one.moments) if one.moments else None,
-    } | {name: getattr(one, name) for name in _PLAIN}  # fmt: skip
+        "host": where[0], "pid": where[1], "nodes": json.dumps(one.nodes), "verdict": _encode_json(one.verdict),
+        "usual": one.usual.seconds, "usual_parts": _encode_json(encode_durations(one.usual.parts)) if one.usual.parts else None,
+        "moments": _encode_json(one.moments) if one.moments else None,
+    } | {name: getattr(one, name) for name in _PLAIN_COLUMNS}  # fmt: skip
     there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
     if there is None:  # no "ON CONFLICT": it would use up a number each time
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
@@ -53,21 +58,23 @@ def write_operation(
         there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
     else:
         changes = ", ".join(
-            f"{name} = CASE WHEN outcome IS NULL THEN ? ELSE coalesce({name}, ?) END" if name in _END else f"{name} = ?"
+            f"{name} = CASE WHEN outcome IS NULL THEN ? ELSE coalesce({name}, ?) END"
+            if name in _END_COLUMNS
+            else f"{name} = ?"
             for name in columns
         )
-        values = [value for name, value in columns.items() for _ in range(2 if name in _END else 1)]
+        values = [value for name, value in columns.items() for _ in range(2 if name in _END_COLUMNS else 1)]
         file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*values, key))  # noqa: S608
     number = int(there[0])
     for share in one.shares:
-        _put_share(file, number, share, now)
+        _upsert_node_result(file, number, share, now)
     return number
 
 
-def _put_share(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
+def _upsert_node_result(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
     columns: dict[str, object] = {"operation": number, "node": one.node, "instance": one.instance}
-    columns |= {name: getattr(one, name) for name in _SHARE}
-    columns["parts"] = _json(encode_durations(one.parts)) if one.parts else None
+    columns |= {name: getattr(one, name) for name in _SHARE_COLUMNS}
+    columns["parts"] = _encode_json(encode_durations(one.parts)) if one.parts else None
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     own = [name for name in columns if name not in ("operation", "node", "instance")]
     changes = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in own)  # others may have added theirs
@@ -88,7 +95,7 @@ def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance:
     )
 
 
-def add_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
+def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
     """Note why the start of a container failed with what is known of that start; False where nothing is, or it ended well."""
     row = file.execute(
         "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
@@ -119,17 +126,17 @@ def write_engine_figures(
 def delete_oldest(file: sqlite3.Connection) -> None:
     """Let the oldest operations go, where there are too many."""
     oldest = "(SELECT id FROM operations ORDER BY id DESC LIMIT 1 OFFSET ?)"
-    file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_KEPT,))  # noqa: S608
-    file.execute(f"DELETE FROM operations WHERE id <= {oldest}", (_KEPT,))  # noqa: S608
+    file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_MAX_OPERATIONS,))  # noqa: S608
+    file.execute(f"DELETE FROM operations WHERE id <= {oldest}", (_MAX_OPERATIONS,))  # noqa: S608
 
 
-def drop(file: sqlite3.Connection, key: str) -> None:
+def delete_operation(file: sqlite3.Connection, key: str) -> None:
     """Take out an operation in which nothing was done."""
     file.execute("DELETE FROM shares WHERE operation = (SELECT id FROM operations WHERE key = ?)", (key,))
     file.execute("DELETE FROM operations WHERE key = ?", (key,))
 
 
-def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
+def close_operation(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
     """Note what became of an operation that others finished, and of its parts whose end nobody had seen, or that were left to
     go on by themselves; what it advised is over with that."""
     file.execute(
@@ -151,7 +158,7 @@ def list_finished_switches(file: sqlite3.Connection) -> list[dict[str, Any]]:
         "SELECT profile, max(id) AS operation, ended AS ts, nodes FROM operations "
         "WHERE kind = 'switch' AND outcome = 'ready' AND profile IS NOT NULL AND ended IS NOT NULL GROUP BY profile"
     ).fetchall()
-    return [dict(row) | {"nodes": _data(row["nodes"])} for row in found]
+    return [dict(row) | {"nodes": _decode_json(row["nodes"])} for row in found]
 
 
 def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
@@ -162,9 +169,12 @@ def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
         "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
         "FROM shares s JOIN operations o ON o.id = s.operation "
         "WHERE s.told IS NOT NULL AND o.kind = 'start' ORDER BY s.told DESC LIMIT ?",
-        (_TOLD,),
+        (_MAX_START_RESULTS,),
     ).fetchall()
-    return [dict(row) | {"parts": _data(row["parts"]), "nodes": _data(row["nodes"])} for row in reversed(found)]
+    return [
+        dict(row) | {"parts": _decode_json(row["parts"]), "nodes": _decode_json(row["nodes"])}
+        for row in reversed(found)
+    ]
 
 
 def query_operations(
@@ -188,14 +198,16 @@ def query_operations(
         f"WHERE {where} ORDER BY o.id DESC LIMIT :most",
         {"profile": profile, "node": node, "number": number, "before": before, "parent": parent, "most": most},
     ).fetchall()
-    shares = _shares(file, [row["id"] for row in rows])
+    shares = _read_node_results(file, [row["id"] for row in rows])
     return [
-        StoredOperation(_operation(row, shares.get(row["id"], ())), _text(row["host"]), _count(row["pid"]))
+        StoredOperation(
+            _build_operation_record(row, shares.get(row["id"], ())), _as_text(row["host"]), _as_count(row["pid"])
+        )
         for row in rows
     ]
 
 
-def _shares(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple[NodeResult, ...]]:
+def _read_node_results(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple[NodeResult, ...]]:
     found: dict[int, tuple[NodeResult, ...]] = {}
     query = "SELECT * FROM shares WHERE operation BETWEEN ? AND ? ORDER BY rowid"
     for row in file.execute(query, (min(numbers, default=0), max(numbers, default=-1))):
@@ -207,100 +219,104 @@ def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
     whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing")
     figures = ("seconds", "accept_length", "tokens_per_second")
-    values: dict[str, Any] = {name: _text(row[name]) for name in _SHARE if name not in (*whole, *figures, "has_joined")}
-    values |= {name: _count(row[name]) for name in whole}
+    values: dict[str, Any] = {
+        name: _as_text(row[name]) for name in _SHARE_COLUMNS if name not in (*whole, *figures, "has_joined")
+    }
+    values |= {name: _as_count(row[name]) for name in whole}
     values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
     joined = None if row["has_joined"] is None else bool(row["has_joined"])
     node, instance = NodeName(str(row["node"])), str(row["instance"])
-    return NodeResult(node, instance, has_joined=joined, parts=decode_durations(_data(row["parts"])), **values)
+    return NodeResult(node, instance, has_joined=joined, parts=decode_durations(_decode_json(row["parts"])), **values)
 
 
-def _operation(row: sqlite3.Row, shares: tuple[NodeResult, ...]) -> OperationRecord:
+def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) -> OperationRecord:
     usual = float(row["usual"]) if is_duration(row["usual"]) else None
     texts = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "outcome", "why", "hint")
-    nodes = _data(row["nodes"])
-    told: dict[str, Any] = {name: _text(row[name]) for name in texts}
+    nodes = _decode_json(row["nodes"])
+    told: dict[str, Any] = {name: _as_text(row[name]) for name in texts}
     return OperationRecord(
         id=int(row["id"]),
         kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else OperationKind.START,
-        began=_time(row["began"]) or 0.0,
+        began=_as_unix_time(row["began"]) or 0.0,
         operator=str(row["operator"]),
         nodes=tuple(NodeName(str(one)) for one in nodes) if isinstance(nodes, list) else (),
-        parent=_count(row["parent_id"]),
-        ended=_time(row["ended"]),
+        parent=_as_count(row["parent_id"]),
+        ended=_as_unix_time(row["ended"]),
         seconds=float(row["seconds"]) if is_duration(row["seconds"]) else None,
-        exit_code=_count(row["exit_code"]),
-        verdict=_verdict(_data(row["verdict"])),
-        usual=ExpectedDurations(usual, decode_durations(_data(row["usual_parts"]))),
-        moments=_moments(_data(row["moments"])),
+        exit_code=_as_count(row["exit_code"]),
+        verdict=_decode_verdict(_decode_json(row["verdict"])),
+        usual=ExpectedDurations(usual, decode_durations(_decode_json(row["usual_parts"]))),
+        moments=_decode_step_records(_decode_json(row["moments"])),
         shares=shares,
         **told,
     )
 
 
-def _verdict(data: object) -> Verdict | None:
+def _decode_verdict(data: object) -> Verdict | None:
     try:
         return from_json_data(Verdict, data) if isinstance(data, Mapping) else None
     except (ValueError, AttributeError, RecursionError):
         return None
 
 
-def _moments(data: object) -> tuple[StepRecord, ...]:
+def _decode_step_records(data: object) -> tuple[StepRecord, ...]:
     try:
         return tuple(from_json_data(StepRecord, one) for one in data) if isinstance(data, list) else ()
     except (ValueError, AttributeError):
         return ()
 
 
-def _json(value: object) -> str | None:
+def _encode_json(value: object) -> str | None:
     return None if value is None else json.dumps(to_json_data(value), ensure_ascii=False)
 
 
-def _data(text: object) -> object:
+def _decode_json(text: object) -> object:
     try:
         return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None
 
 
-def _text(value: object) -> str | None:
+def _as_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _count(value: object) -> int | None:
+def _as_count(value: object) -> int | None:
     return value if isinstance(value, int) and 0 <= value < 1 << 60 else None
 
 
-def _time(value: object) -> float | None:
+def _as_unix_time(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else None
 
 
-def take_over(file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content: str, now: float) -> None:
+def import_legacy_starts(
+    file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content: str, now: float
+) -> None:
     """Put the starts of an earlier sparkctl's file into the tables, once; ``content`` names what was in the file."""
     file.execute("BEGIN IMMEDIATE")
     known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content,)).fetchone()
     if known is None:
         file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content, now))
         for number, record in enumerate(records):
-            _take_record(file, f"{content}-{number}", record)
+            _import_legacy_start(file, f"{content}-{number}", record)
     file.execute("COMMIT")
 
 
-def _take_record(file: sqlite3.Connection, key: str, one: Mapping[str, Any]) -> None:
+def _import_legacy_start(file: sqlite3.Connection, key: str, one: Mapping[str, Any]) -> None:
     profile, node, seconds, failed = (one.get(name) for name in ("profile", "node", "seconds", "failed"))
     is_good = is_duration(seconds)
     if not isinstance(profile, str) or not isinstance(node, str) or not (is_good or isinstance(failed, str)):
         return
-    when = _time(one.get("ts"))
-    peak, estimated = _count(one.get("peak")), _count(one.get("estimated"))
+    when = _as_unix_time(one.get("ts"))
+    peak, estimated = _as_count(one.get("peak")), _as_count(one.get("estimated"))
     share = NodeResult(
-        NodeName(node), profile, container=_text(one.get("container")), peak=peak, estimated=estimated,
-        seconds=float(seconds or 0.0) if is_good else None, cause=None if is_good else _text(failed),
+        NodeName(node), profile, container=_as_text(one.get("container")), peak=peak, estimated=estimated,
+        seconds=float(seconds or 0.0) if is_good else None, cause=None if is_good else _as_text(failed),
         has_joined=True if one.get("joined") else None, parts=decode_durations(one.get("parts")),
     )  # fmt: skip
     took = share.seconds or 0.0
     write_operation(file, key, None, ("", 0), OperationRecord(
         id=0, kind=OperationKind.START, began=max(0.0, (when or 0.0) - took), operator="", nodes=(NodeName(node),), profile=profile,
-        instance=profile, hash=_text(one.get("hash")), alike=_text(one.get("kind")), ended=when, seconds=share.seconds,
+        instance=profile, hash=_as_text(one.get("hash")), alike=_as_text(one.get("kind")), ended=when, seconds=share.seconds,
         outcome="ready" if is_good else "failed", shares=(share,),
     ), when if when is not None else -1.0)  # fmt: skip

@@ -15,7 +15,7 @@ from sparkctl.logs.bounded_pattern import compile_bounded
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
     DURATION_PATTERN,
-    ERRORS,
+    ERROR_LEVELS,
     INFERENCE_REQUEST,
     OTHER_REQUEST,
     REFUSED_REQUEST,
@@ -36,7 +36,7 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.verdict import FailureCause, Verdict
 
-_MOST_STEPS = 64  # parts
+_MAX_PARTS = 64  # parts
 
 
 @dataclass(slots=True)
@@ -55,26 +55,26 @@ class LogPhaseTimer:
     def start_phase(self, phase: Phase, step: str | None, line: LogLine) -> None:
         """Take in that a part began with this line."""
         now = self.advance_time(line)
-        if len(self._began) < _MOST_STEPS:
+        if len(self._began) < _MAX_PARTS:
             self._began.append((phase, step, now))
 
     def mark_ready(self, line: LogLine) -> None:
         """Take in that the last part ended with this line."""
         self._ready = parse_log_time(line.when, line.text) or self._latest
 
-    def has(self, step: str) -> bool:
+    def has_step(self, step: str) -> bool:
         """Tell whether there was a part of that name."""
         return any(name == step for _, name, _ in self._began)
 
     @property
-    def parts(self) -> tuple[PhaseDuration, ...]:
+    def phase_durations(self) -> tuple[PhaseDuration, ...]:
         """What each part took, as far as the stamps tell."""
         ends = [*(at for _, _, at in self._began[1:]), self._ready or self._latest][: len(self._began)]
         taken = ((p, s, end.seconds_since(began)) for (p, s, began), end in zip(self._began, ends, strict=True) if end)
         return tuple(PhaseDuration(phase, step, seconds) for phase, step, seconds in taken if seconds is not None)
 
 
-_MOST = 64  # failures that are kept
+_MAX_FAILURES = 64  # failures that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ def pick_most_specific(some: Iterable[EvidenceLine]) -> EvidenceLine | None:
     return max(some, key=failure_weight, default=None)
 
 
-def make_room_for(failures: list[EvidenceLine], failure: Failure) -> bool:
+def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
     """Tell whether one more is to be kept: of too many (a client that asks for nonsense for days) the weakest gives way to
     what weighs more, and is taken out."""
-    if len(failures) < _MOST:
+    if len(failures) < _MAX_FAILURES:
         return True
     weakest = min(failures, key=lambda seen: (failure_weight(seen), -seen.number))
     if failure.weight <= failure_weight(weakest):
@@ -160,14 +160,14 @@ class LogDiagnosis:
     sounds_like_an_engine: bool = True
 
 
-_MOST_TOOK = 64
+_MAX_REPORTED_DURATIONS = 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
-LIVED_ON, _LIVED_ON_FATAL = 3, 50
+SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
-_MADE_ON = 2
-_BANNER = 40  # lines between an engine's name with its version and its settings, at most
-_TAIL = 6  # lines of tidying up that may follow the last error
-_ONLY_ASKED = (OTHER_REQUEST,)
+_SURVIVED_TOKEN_LINES = 2
+_MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
+_MAX_TAIL_LINES = 6  # lines of tidying up that may follow the last error
+_OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 
 
 @dataclass(slots=True)
@@ -228,27 +228,27 @@ class LogAnalyzer:
     def feed_line(self, line: LogLine) -> None:
         """Take in one line."""
         was_joining = self._preparer.is_joining
-        texts = self._preparer.feed(line.text)
+        texts = self._preparer.prepare_lines(line.text)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
             if is_joined and at:  # an error over several lines stands where it begins
                 latest = self._latest
-                self._read_one(replace(line, number=self._joined_from or line.number), text)
+                self._process_text(replace(line, number=self._joined_from or line.number), text)
                 self._latest = latest
             else:
-                self._read_one(line, text)
+                self._process_text(line, text)
 
     @property
-    def latest(self) -> EvidenceLine | None:
+    def latest_line(self) -> EvidenceLine | None:
         """The last line with text."""
         return None if self._latest is None else EvidenceLine(*self._latest)
 
     @property
-    def fatal(self) -> EvidenceLine | None:
+    def fatal_line(self) -> EvidenceLine | None:
         """The first line after which the engine cannot come up any more, even if its process lingers."""
-        return next((seen for seen in self.list_open_failures if seen.failure and seen.failure.fatal), None)
+        return next((seen for seen in self.open_failures if seen.failure and seen.failure.fatal), None)
 
     @property
     def was_ready(self) -> bool:
@@ -261,26 +261,26 @@ class LogAnalyzer:
         tells nothing, and once nothing hangs on it any more, what tells of an engine at work."""
         if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
             return ()
-        if not self.has_served or (self.failures and self._life - self.failures[-1].life < _LIVED_ON_FATAL):
-            return _ONLY_ASKED
+        if not self.has_served or (self.failures and self._life - self.failures[-1].life < _SURVIVED_LINES_FATAL):
+            return _OTHER_REQUEST_PATTERNS
         return self._all_ordinary
 
-    def pass_over(self, latest: LogLine) -> None:
+    def skip_lines(self, latest: LogLine) -> None:
         """Take in `ordinary` lines at once, of which this is the last."""
-        self._latest = latest.number, self._preparer.feed(latest.text)[-1]
-        self._lives(latest.number)
+        self._latest = latest.number, self._preparer.prepare_lines(latest.text)[-1]
+        self._note_activity(latest.number)
 
     @property
-    def list_open_failures(self) -> list[EvidenceLine]:
+    def open_failures(self) -> list[EvidenceLine]:
         """The failures that the engine has not lived through, in the order of the log."""
         return [
-            seen for seen in self.failures if seen.failure is not None and not self._lived_through(seen, seen.failure)
+            seen for seen in self.failures if seen.failure is not None and not self._has_survived(seen, seen.failure)
         ]
 
     @property
-    def find_root_failure(self) -> EvidenceLine | None:
+    def root_failure(self) -> EvidenceLine | None:
         """The failure that explains the others: the most concrete, among equals the first."""
-        found = pick_most_specific(self.list_open_failures)
+        found = pick_most_specific(self.open_failures)
         if found is None or failure_weight(found) > FailureWeight.LOST:
             return found
         # Only that it died is left: what another of its processes went on after may yet be the reason.
@@ -294,22 +294,22 @@ class LogAnalyzer:
         return bool(self._begun) or self._moves > 1
 
     @property
-    def find_end_cause(self) -> EvidenceLine | None:
+    def end_cause(self) -> EvidenceLine | None:
         """The root, where it is more than what a healthy server prints of a client's bad request or of a stop: with an
         exception that no rule knows some part of the engine says that it ends of it."""
-        root = self.find_root_failure
+        root = self.root_failure
         if root is None or root.failure is None:
             return None
-        is_the_end = root.failure.weight >= FailureWeight.DEATH or not root.serving or self.fatal is not None
+        is_the_end = root.failure.weight >= FailureWeight.DEATH or not root.serving or self.fatal_line is not None
         return root if is_the_end else None
 
     @property
-    def find_final_error(self) -> EvidenceLine | None:
+    def final_error(self) -> EvidenceLine | None:
         """The error by which the log ends, whoever knows it: not one after which it went on."""
         seen = self.last_error
         if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
             return None
-        return seen if self._latest[0] - seen.number <= _TAIL else None
+        return seen if self._latest[0] - seen.number <= _MAX_TAIL_LINES else None
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
@@ -323,19 +323,19 @@ class LogAnalyzer:
             or self._moves > seen.moves
         ):
             return None
-        return seen if self._latest[0] - seen.number <= _TAIL else None
+        return seen if self._latest[0] - seen.number <= _MAX_TAIL_LINES else None
 
-    def for_last_run(self) -> LogAnalyzer:
+    def get_last_run_analyzer(self) -> LogAnalyzer:
         """Return the reader of the last run: what only a start can say, after readiness, is of a start of its own."""
         opens = (
-            next((seen for seen in self.list_open_failures if self._is_of_a_start(seen)), None) if self.whole else None
+            next((seen for seen in self.open_failures if self._belongs_to_start(seen)), None) if self.whole else None
         )
         if opens is None:
             return self
         fresh = LogAnalyzer(self.engine, self.ready, self.whole)
         fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
         fresh.run_began = min(self._opened_at or opens.number, opens.number)
-        earlier = [seen for seen in self.list_open_failures if seen.number < fresh.run_began]
+        earlier = [seen for seen in self.open_failures if seen.number < fresh.run_began]
         if any(seen.failure is not None and seen.failure.fatal for seen in earlier):
             fresh.run_began, fresh.before = opens.number, pick_most_specific(earlier)
         for seen in self.failures:
@@ -347,11 +347,11 @@ class LogAnalyzer:
         return fresh
 
     @property
-    def contributing(self) -> tuple[EvidenceLine, ...]:
+    def contributing_failures(self) -> tuple[EvidenceLine, ...]:
         """What went wrong besides the root and is no mere consequence: other concrete causes, each once."""
-        root = self.find_root_failure
+        root = self.root_failure
         found: dict[FailureCause, EvidenceLine] = {}
-        for seen in self.list_open_failures:
+        for seen in self.open_failures:
             if (
                 root is None
                 or seen.failure is None
@@ -364,24 +364,28 @@ class LogAnalyzer:
         return tuple(found.values())
 
     @property
-    def parts(self) -> tuple[PhaseDuration, ...]:
+    def phase_durations(self) -> tuple[PhaseDuration, ...]:
         """What each part of the start took by the stamps of its lines, as far as they have any."""
-        return self._times.parts
+        return self._times.phase_durations
 
-    def _lived_through(self, seen: EvidenceLine, failure: Failure) -> bool:
+    def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
         if self.whole and self.was_ready and not seen.serving:
             return True
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
         since = self._life - seen.life
         if failure.fatal:
-            if since >= _LIVED_ON_FATAL:
+            if since >= _SURVIVED_LINES_FATAL:
                 return True
             # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
-            return seen.serving and self._made - seen.made >= _MADE_ON and not has_consequences(seen, self.failures)
-        return since >= LIVED_ON or self._moves > seen.moves
+            return (
+                seen.serving
+                and self._made - seen.made >= _SURVIVED_TOKEN_LINES
+                and not has_consequences(seen, self.failures)
+            )
+        return since >= SURVIVED_LINES or self._moves > seen.moves
 
-    def _is_of_a_start(self, seen: EvidenceLine) -> bool:
+    def _belongs_to_start(self, seen: EvidenceLine) -> bool:
         failure = seen.failure
         if (
             failure is None
@@ -390,18 +394,18 @@ class LogAnalyzer:
             or failure.weight < FailureWeight.CONCRETE
         ):
             return False
-        return self.stopped is not None or seen is self.find_root_failure or failure.cause is FailureCause.UNKNOWN_FLAG
+        return self.stopped is not None or seen is self.root_failure or failure.cause is FailureCause.UNKNOWN_FLAG
 
-    def _lives(self, number: int) -> None:
+    def _note_activity(self, number: int) -> None:
         self._lived_at, self._opened_at = number, None
 
-    def _read_one(self, line: LogLine, text: str) -> None:
+    def _process_text(self, line: LogLine, text: str) -> None:
         if is_own_request(text):
             return
         signs = self.engine.signs
         if text.startswith(signs.begins):
             if self.whole:
-                self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
+                self._begin_run(line, next(begin for begin in signs.begins if text.startswith(begin)))
             else:
                 self.stopped = None  # it begins anew
         self._latest = line.number, text
@@ -409,9 +413,9 @@ class LogAnalyzer:
             self._opened_at = self._opened_at or line.number
         elif self.stopped is None and self._begins_stop(text):
             self.stopped = EvidenceLine(line.number, sanitize_line(text))
-            self._lives(line.number)
+            self._note_activity(line.number)
         if self.phase is Phase.STARTING:
-            self._move(Phase.LOADING, None, line)
+            self._change_phase(Phase.LOADING, None, line)
         if (
             self._is_ready_line is not None
             and not self.ready_line_seen
@@ -420,29 +424,33 @@ class LogAnalyzer:
         ):
             self.ready_line_seen = True
             self._times.mark_ready(line)
-            self._move(Phase.WARMING, Step("first token"), line)
+            self._change_phase(Phase.WARMING, Step("first token"), line)
         if text.startswith(signs.serving):
             self._life += 1
-            self._lives(line.number)
+            self._note_activity(line.number)
             self.has_served = self.has_served or (self.whole and self._is_at_work(text))
-            if self.failures and self._life - self.failures[-1].life <= _LIVED_ON_FATAL and self._makes_tokens(text):
+            if (
+                self.failures
+                and self._life - self.failures[-1].life <= _SURVIVED_LINES_FATAL
+                and self._makes_tokens(text)
+            ):
                 self._made += 1
             return
         if text.startswith("INFO: ") and (answered := ACCESS_LINE.match(text)):
-            self._lives(line.number)
+            self._note_activity(line.number)
             if answered["used"]:
                 self._life += 1
                 self.has_served = self.has_served or self.whole
             return
         signal = self.engine.classify_line(text)
         if signal is not None:
-            self._take(signal, line, text)
-        elif looks_like_error(text) and not is_below_error(_level(line)):
+            self._apply_signal(signal, line, text)
+        elif looks_like_error(text) and not is_below_error(_parse_level(line)):
             self.last_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
-        self._look_at_level(signal, line, text)
+        self._track_level_error(signal, line, text)
         if (
             not self.ready_line_seen
-            and len(self.took) < _MOST_TOOK
+            and len(self.took) < _MAX_REPORTED_DURATIONS
             and may_hold_duration(text)
             and (found := DURATION_PATTERN.match(text))
         ):
@@ -453,9 +461,9 @@ class LogAnalyzer:
     def _begins_stop(self, text: str) -> bool:
         """Tell whether an orderly stop begins here. A failure that came before is why it ends, then."""
         if text.startswith(STOP_REQUESTS):
-            return self.fatal is None
+            return self.fatal_line is None
         is_up = self.was_ready or (not self.whole and self._life > 0)  # of a log's tail the ready line may be cut off
-        return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal is None
+        return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal_line is None
 
     def _says_ready(self, text: str) -> bool:
         """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
@@ -464,11 +472,11 @@ class LogAnalyzer:
         signal = self.engine.classify_line(text)
         return signal is not None and signal.phase is Phase.READY
 
-    def _look_at_level(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
+    def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
-        if not text.startswith(TRACEBACK_STARTS) and _level(line) in ERRORS:
+        if not text.startswith(TRACEBACK_STARTS) and _parse_level(line) in ERROR_LEVELS:
             self._level_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -479,14 +487,18 @@ class LogAnalyzer:
         told = self.engine.parse_stats_line(text)
         return told is not None and told.kind not in (StatsLineKind.PREFILL, StatsLineKind.HEALTH)  # a warm-up is that
 
-    def _begin(self, line: LogLine, begin: str) -> None:
+    def _begin_run(self, line: LogLine, begin: str) -> None:
         """A start begins. Where one has begun before, what was read is of an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
-            version, banner, ended = self.facts.get(EngineFactName.ENGINE_VERSION), self._banner, self.for_last_run()
+            version, banner, ended = (
+                self.facts.get(EngineFactName.ENGINE_VERSION),
+                self._banner,
+                self.get_last_run_analyzer(),
+            )
             fresh = LogAnalyzer(self.engine, self.ready, self.whole)
-            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.find_end_cause
+            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end_cause
             fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
-            if banner is not None and line.number - banner[0] > _BANNER:
+            if banner is not None and line.number - banner[0] > _MAX_BANNER_LINES:
                 banner = None
             if banner is not None:
                 fresh.run_began, version = banner
@@ -497,7 +509,7 @@ class LogAnalyzer:
                 setattr(self, name, getattr(fresh, name))
         self._begun.add(begin)
 
-    def _take(self, signal: LineSignal, line: LogLine, text: str) -> None:
+    def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
             if fact.name is EngineFactName.ENGINE_VERSION:
                 if signal.phase is None and (self.failures or self.was_ready or self._moves > 1):
@@ -510,25 +522,25 @@ class LogAnalyzer:
             step = None if self.step is None else self.step.name
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
-            self._note(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+            self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
         # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
-        if signal.step is not None and self._is_late(signal.step):
+        if signal.step is not None and self._is_late_progress(signal.step):
             return
         if phase is not None and phase.order >= self.phase.order:
-            self._move(phase, signal.step or (self.step if phase is self.phase else None), line)
+            self._change_phase(phase, signal.step or (self.step if phase is self.phase else None), line)
         elif signal.step is not None and phase is None:
             self.step = signal.step
 
-    def _is_late(self, step: Step) -> bool:
+    def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a bar comes from a part that is over: stderr is not written in step with stdout."""
         if step.fraction is None or (self.step is not None and step.name == self.step.name):
             return False
-        if self.fatal is not None and not self.was_ready:
+        if self.fatal_line is not None and not self.was_ready:
             return True
-        return step.fraction >= 1 and self._times.has(step.name)
+        return step.fraction >= 1 and self._times.has_step(step.name)
 
-    def _note(self, failure: Failure, line: LogLine, text: str) -> None:
+    def _record_failure(self, failure: Failure, line: LogLine, text: str) -> None:
         """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
         now = self.was_ready and self.whole
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
@@ -539,16 +551,16 @@ class LogAnalyzer:
         for at, seen in enumerate(self.failures):
             if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
                 failure.cause, failure.weight, failure.fatal
-            ) and self._lived_through(seen, seen.failure):  # fmt: skip
+            ) and self._has_survived(seen, seen.failure):  # fmt: skip
                 del self.failures[at]
                 break
-        if not make_room_for(self.failures, failure):
+        if not make_room_for_failure(self.failures, failure):
             return
         self.failures.append(
             EvidenceLine(line.number, sanitize_line(text), failure, now, self._life, self._moves, self._made)
         )
 
-    def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
+    def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name
         is_new = phase is not self.phase or name != (None if self.step is None else self.step.name)
         self.phase, self.step = phase, step
@@ -561,6 +573,6 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
-def _level(line: LogLine) -> str | None:
+def _parse_level(line: LogLine) -> str | None:
     """Return the level that a line's own header names."""
     return strip_log_prefix(sanitize_line(line.text[:200]))[0]

@@ -14,11 +14,20 @@ from dataclasses import dataclass
 from math import factorial
 from typing import Any
 
-_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # characters of a line
-_MOST_STEPS = 1e9  # some seconds on the worst possible line
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-_CLASSES = {"DIGIT": r"\d", "NOT_DIGIT": r"\D", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": r"\w", "NOT_WORD": r"\W"}
-TOO_SLOW = "a repetition inside a repetition can take extremely long on some lines: write the expression without it"
+_LINE_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # characters of a line
+_MAX_STEPS = 1e9  # some seconds on the worst possible line
+_REPEAT_OPERATIONS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_CHARACTER_CLASSES = {
+    "DIGIT": r"\d",
+    "NOT_DIGIT": r"\D",
+    "SPACE": r"\s",
+    "NOT_SPACE": r"\S",
+    "WORD": r"\w",
+    "NOT_WORD": r"\W",
+}
+TOO_SLOW_MESSAGE = (
+    "a repetition inside a repetition can take extremely long on some lines: write the expression without it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +65,26 @@ def compile_bounded(pattern: str, flags: int = 0) -> BoundedPattern:
         tree = _parser.parse(pattern, flags)
     except (OverflowError, RecursionError) as error:
         raise ValueError("too large") from error
-    for length in _LENGTHS:
+    for length in _LINE_LENGTHS:
         ways, repeats = _count_ways(tree, float(length))
         steps = ways if pattern.startswith(("^", r"\A")) and "|" not in pattern else ways * length
-        if steps <= _MOST_STEPS * factorial(min(repeats + 1, 20)):
+        if steps <= _MAX_STEPS * factorial(min(repeats + 1, 20)):
             return BoundedPattern(expression, length)
-    raise ValueError(TOO_SLOW)
+    raise ValueError(TOO_SLOW_MESSAGE)
 
 
 def _count_ways(tree: Iterable[tuple[Any, Any]], length: float) -> tuple[float, int]:
     """Return in how many ways a text of that length can be tried, at most, and how many repetitions share it."""
     ways, repeats, items = 1.0, 0, list(tree)
     for (operation, value), (after, char) in zip(items, [*items[1:], (None, None)], strict=False):
-        if str(operation) in _REPEATS and str(after) == "LITERAL" and _never_takes(value[2], char):
+        if str(operation) in _REPEAT_OPERATIONS and str(after) == "LITERAL" and _never_matches_char(value[2], char):
             continue  # it must end at the next character: there is one way
-        found, within = _ways_of(str(operation), value, length)
+        found, within = _count_operation_ways(str(operation), value, length)
         ways, repeats = min(ways * found, 1e300), repeats + within
     return ways, repeats
 
 
-def _never_takes(body: Any, char: int) -> bool:
+def _never_matches_char(body: Any, char: int) -> bool:
     """Tell whether a repetition is of single characters of which ``char`` is none."""
     if len(body) != 1 or (operation := str(body[0][0])) not in ("IN", "LITERAL", "NOT_LITERAL"):
         return False
@@ -92,14 +101,14 @@ def _never_takes(body: Any, char: int) -> bool:
             case "RANGE":
                 fits = fits or item[0] <= char <= item[1]
             case _:
-                known = _CLASSES.get(str(item).removeprefix("CATEGORY_"))
+                known = _CHARACTER_CLASSES.get(str(item).removeprefix("CATEGORY_"))
                 fits = fits or known is None or re.fullmatch(known, chr(char)) is not None
     return bool(fits) is is_negated
 
 
-def _ways_of(operation: str, value: Any, length: float) -> tuple[float, int]:
+def _count_operation_ways(operation: str, value: Any, length: float) -> tuple[float, int]:
     match operation:
-        case _ if operation in _REPEATS:
+        case _ if operation in _REPEAT_OPERATIONS:
             least, most, body = value
             most = min(float(most), length)
             inner, within = _count_ways(body, length)

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.logs.disk_buffer import DiskLineBuffer
-from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel, Marks
+from sparkctl.logs.line_classifier import LineClassifier, LineMark, LineMarks, LogLevel
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.sanitize import sanitize_line
 
 LineKey = tuple[int, int]  # (moment in ms, number): where a line stands, whatever is shown around it
-_ALIGNED = 4096
+_PRUNE_WINDOW_LINES = 4096
 
 
 class LineOrder(Protocol):
@@ -30,11 +30,11 @@ class LineOrder(Protocol):
 
     def __len__(self) -> int: ...
 
-    def key(self, index: int) -> LineKey:
+    def get_key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         ...
 
-    def index(self, key: LineKey) -> int:
+    def find_index(self, key: LineKey) -> int:
         """Return the index of the first line that stands at ``key`` or after it; the length when there is none."""
         ...
 
@@ -53,11 +53,11 @@ class ArrivalOrder:
     def __len__(self) -> int:
         return len(self._spool)
 
-    def key(self, index: int) -> LineKey:
+    def get_key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         return 0, self._spool.first + index
 
-    def index(self, key: LineKey) -> int:
+    def find_index(self, key: LineKey) -> int:
         """Return the index of the first line at ``key`` or after it."""
         return min(len(self), max(0, key[1] - self._spool.first))
 
@@ -75,17 +75,17 @@ class TimeOrder:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def key(self, index: int) -> LineKey:
+    def get_key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         return self._moments[index], self._numbers[index]
 
-    def index(self, key: LineKey) -> int:
+    def find_index(self, key: LineKey) -> int:
         """Return the index of the first line at ``key`` or after it."""
         moment, number = key
         low = bisect_left(self._moments, moment)
         return bisect_left(self._numbers, number, low, bisect_right(self._moments, moment, low))
 
-    def add(self, moments: Sequence[int], numbers: Sequence[int]) -> None:
+    def add_lines(self, moments: Sequence[int], numbers: Sequence[int]) -> None:
         """Take lines: moments that do not fall, numbers that rise and are greater than all that were added before."""
         if not moments:
             return
@@ -107,10 +107,10 @@ class TimeOrder:
         self._moments += later[at:]
         self._numbers += theirs[at:]
 
-    def drop(self, first: int) -> None:
+    def drop_before(self, first: int) -> None:
         """Forget the numbers below ``first``. They are near the front, among a few that stay."""
         reach = 0
-        window = _ALIGNED
+        window = _PRUNE_WINDOW_LINES
         while reach < len(self) and min(self._numbers[reach : reach + window]) < first:
             reach += window
             window *= 2
@@ -122,12 +122,12 @@ class TimeOrder:
             self.dropped += gone
 
 
-LONGEST = 16384  # characters of a line that are kept: three quarters from its head, one from its tail
-_SOURCES = 90
-_HEADER = "-"  # for no mark and no level
+MAX_LINE_CHARS = 16384  # characters of a line that are kept: three quarters from its head, one from its tail
+_MAX_SOURCES = 90
+_NO_MARK = "-"  # for no mark and no level
 _FIRST_SOURCE = 0x21  # a source is one printable character of the record
-Marker = Callable[[str], Marks]
-Marked = tuple[str, LogLevel | None, LineMark | None]
+ClassifyLine = Callable[[str], LineMarks]
+MarkedText = tuple[str, LogLevel | None, LineMark | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +148,17 @@ class BufferedLine:
     mark: LineMark | None = None
 
     @property
-    def key(self) -> LineKey:
+    def line_key(self) -> LineKey:
         """Where the line stands among the others."""
         return self.moment, self.number
 
     @property
     def is_error(self) -> bool:
         """Whether somebody who looks for errors looks for this line."""
-        return is_error(self.mark or _HEADER, self.level or _HEADER)
+        return is_error_mark(self.mark or _NO_MARK, self.level or _NO_MARK)
 
 
-def is_error(mark: str, level: str) -> bool:
+def is_error_mark(mark: str, level: str) -> bool:
     """Tell whether a record with these first two characters is an error."""
     return mark == LineMark.FAILURE or level == LogLevel.ERROR
 
@@ -176,8 +176,8 @@ class LogBuffer:
         markers: Sequence[LineClassifier] | None = None,
         spool: DiskLineBuffer | None = None,
     ) -> None:
-        if not 1 <= len(sources) <= _SOURCES:
-            raise ValueError(f"1 to {_SOURCES} sources, not {len(sources)}")
+        if not 1 <= len(sources) <= _MAX_SOURCES:
+            raise ValueError(f"1 to {_MAX_SOURCES} sources, not {len(sources)}")
         self.sources = tuple(sanitize_line(name) for name in sources)
         self.spool = DiskLineBuffer() if spool is None else spool
         self.order: ArrivalOrder | TimeOrder = ArrivalOrder(self.spool) if len(sources) == 1 else TimeOrder()
@@ -187,7 +187,7 @@ class LogBuffer:
         self._last = [0] * len(sources)  # the number of each log's last line
         self.omitted = 0  # lines that the logs have and nobody put in: those of our own questions
 
-    def add(self, source: int, lines: Iterable[LogLine]) -> None:
+    def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
         """Take lines of one source; a batch costs about 8 µs a line. A rewritten progress bar is one line, as it was left."""
         mark = self._markers[source].classify_line
         is_merged = isinstance(self.order, TimeOrder)
@@ -195,11 +195,11 @@ class LogBuffer:
         records: list[str] = []
         moments: list[int] = []
         for line in lines:
-            moment = self._moment(source, line.when) if is_merged else 0
+            moment = self._compute_moment(source, line.when) if is_merged else 0
             when = sanitize_line(line.when)[:40]
             stream = "e" if line.stream == "stderr" else "o"
-            text, level, found = _as_left(line, mark) if "\r" in line.text else _as_is(line, mark)
-            head = f"{found or _HEADER}{level or _HEADER}{stream}{place}{moment:x}"
+            text, level, found = _mark_rewritten_line(line, mark) if "\r" in line.text else _mark_plain_line(line, mark)
+            head = f"{found or _NO_MARK}{level or _NO_MARK}{stream}{place}{moment:x}"
             records.append(f"{head}\t{line.number}\t{when}\t{text}")
             moments.append(moment)
             if 0 < self._last[source] < line.number:
@@ -208,24 +208,24 @@ class LogBuffer:
         number = self.spool.end
         self.spool.append(records)
         if isinstance(self.order, TimeOrder):
-            self.order.add(moments, range(number, number + len(records)))
-            self.order.drop(self.spool.first)
+            self.order.add_lines(moments, range(number, number + len(records)))
+            self.order.drop_before(self.spool.first)
 
-    def read(self, start: int, stop: int) -> list[BufferedLine]:
+    def read_lines(self, start: int, stop: int) -> list[BufferedLine]:
         """Return lines by number; fewer where the oldest of them are no longer kept."""
         start = max(start, self.spool.first)
         records = self.spool.read(start, stop)
         return [decode_record(number, record) for number, record in enumerate(records, start)]
 
-    def line(self, number: int) -> BufferedLine | None:
+    def get_line(self, number: int) -> BufferedLine | None:
         """Return one line, None if it is no longer (or not yet) there."""
-        return next(iter(self.read(number, number + 1)), None) if number >= self.spool.first else None
+        return next(iter(self.read_lines(number, number + 1)), None) if number >= self.spool.first else None
 
     def close(self) -> None:
         """Give the disk space back."""
         self.spool.close()
 
-    def _moment(self, source: int, when: str) -> int:
+    def _compute_moment(self, source: int, when: str) -> int:
         """Return ms since the book's first line, never less than the source's line before."""
         try:
             stamp = datetime.fromisoformat(when).timestamp()
@@ -253,19 +253,19 @@ def decode_record(number: int, record: str) -> BufferedLine:
         text,
         int(head[4:], 16),
         head[2] == "e",
-        None if head[1] == _HEADER else LogLevel(head[1]),
-        None if head[0] == _HEADER else LineMark(head[0]),
+        None if head[1] == _NO_MARK else LogLevel(head[1]),
+        None if head[0] == _NO_MARK else LineMark(head[0]),
     )
 
 
-def _as_is(line: LogLine, mark: Marker) -> Marked:
+def _mark_plain_line(line: LogLine, mark: ClassifyLine) -> MarkedText:
     text = sanitize_line(line.text)
-    if len(text) > LONGEST:
-        text = _without_middle(text, line.cut)
+    if len(text) > MAX_LINE_CHARS:
+        text = _cut_middle(text, line.cut)
     return text, *mark(text)
 
 
-def _as_left(line: LogLine, mark: Marker) -> Marked:
+def _mark_rewritten_line(line: LogLine, mark: ClassifyLine) -> MarkedText:
     """Return a rewritten line as it was left, after those earlier states of it that an operator looks for."""
     kept: list[str] = []
     level: LogLevel | None = None
@@ -273,26 +273,26 @@ def _as_left(line: LogLine, mark: Marker) -> Marked:
     rewritten = [sanitize_line(state) for state in split_carriage_returns(line.text)]
     for at, state in enumerate(rewritten, 1):
         its_level, its_mark = mark(state)
-        is_sought = is_error(its_mark or _HEADER, its_level or _HEADER) or its_mark is not None
+        is_sought = is_error_mark(its_mark or _NO_MARK, its_level or _NO_MARK) or its_mark is not None
         if is_sought or at == len(rewritten):
             kept.append(state)
             found = its_mark if found is None or its_mark is LineMark.FAILURE else found
             level = its_level if level is not LogLevel.ERROR else level
     text = "  ".join(kept)
-    return (text if len(text) <= LONGEST else _without_middle(text, line.cut)), level, found
+    return (text if len(text) <= MAX_LINE_CHARS else _cut_middle(text, line.cut)), level, found
 
 
-def get_source(record: str) -> int:
+def get_record_source(record: str) -> int:
     """Return which source a record is from."""
     return ord(record[3]) - _FIRST_SOURCE if record else 0
 
 
-def get_text(record: str) -> str:
+def get_record_text(record: str) -> str:
     """Return a record's text."""
     return record[record.rfind("\t") + 1 :]
 
 
-def _without_middle(text: str, cut: int) -> str:
-    head, tail = LONGEST * 3 // 4, LONGEST // 4
+def _cut_middle(text: str, cut: int) -> str:
+    head, tail = MAX_LINE_CHARS * 3 // 4, MAX_LINE_CHARS // 4
     missing = len(text) - head - tail + cut
     return f"{text[:head]} … {missing:,} characters left out … {text[-tail:]}"

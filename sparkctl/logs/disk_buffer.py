@@ -17,15 +17,15 @@ from pathlib import Path
 from sparkctl.model.units import MIB
 
 MAX_LINES = 1_000_000
-MOST_BYTES = 1024 * MIB
-IN_MEMORY = 8 * MIB  # where there is no disk
+MAX_BYTES = 1024 * MIB
+MAX_MEMORY_BYTES = 8 * MIB  # where there is no disk
 
-_STRIDE = 64  # lines from one remembered offset to the next
-_PARTS = 8  # the oldest lines leave the disk an eighth at a time
-_MEMORY_PART = MIB // 2
+_LINES_PER_OFFSET = 64  # lines from one remembered offset to the next
+_SEGMENT_COUNT = 8  # the oldest lines leave the disk an eighth at a time
+_MEMORY_SEGMENT_BYTES = MIB // 2
 
 
-class _Segment:
+class _LineSegment:
     """Some lines that follow each other, in a file of their own (``file``) or in memory (None)."""
 
     def __init__(self, base: int, file: int | None) -> None:
@@ -39,22 +39,22 @@ class _Segment:
     def append(self, lines: Sequence[str]) -> None:
         """Take lines; on OSError those that were taken before it are kept, and ``count`` tells how many."""
         lines = iter(lines)  # type: ignore[assignment]
-        while group := list(islice(lines, _STRIDE - self.count % _STRIDE)):
+        while group := list(islice(lines, _LINES_PER_OFFSET - self.count % _LINES_PER_OFFSET)):
             data = ("\n".join(group) + "\n").encode()
-            self._write(data)
-            if self.count % _STRIDE == 0:
+            self._write_bytes(data)
+            if self.count % _LINES_PER_OFFSET == 0:
                 self._offsets.append(self.size)
             self.size += len(data)
             self.count += len(group)
 
     def read(self, start: int, stop: int) -> list[str]:
         """Return the lines of absolute numbers ``start`` to ``stop``, all of which are here. Raises OSError."""
-        first = (start - self.base) // _STRIDE
-        last = -(-(stop - self.base) // _STRIDE)
+        first = (start - self.base) // _LINES_PER_OFFSET
+        last = -(-(stop - self.base) // _LINES_PER_OFFSET)
         begin = self._offsets[first]
         end = self._offsets[last] if last < len(self._offsets) else self.size
-        lines = self._bytes(begin, end).decode().split("\n")
-        skip = start - self.base - first * _STRIDE
+        lines = self._read_bytes(begin, end).decode().split("\n")
+        skip = start - self.base - first * _LINES_PER_OFFSET
         return lines[skip : skip + stop - start]
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class _Segment:
             self.file = None
         self._memory = bytearray()
 
-    def _write(self, data: bytes) -> None:
+    def _write_bytes(self, data: bytes) -> None:
         if self.file is None:
             self._memory += data
             return
@@ -73,7 +73,7 @@ class _Segment:
             written = os.pwrite(self.file, rest, at)
             at, rest = at + written, rest[written:]
 
-    def _bytes(self, begin: int, end: int) -> bytes:
+    def _read_bytes(self, begin: int, end: int) -> bytes:
         if self.file is None:
             return bytes(self._memory[begin:end])
         pieces = []
@@ -97,17 +97,17 @@ class DiskLineBuffer:
         directory: Path | None = None,
         *,
         most_lines: int = MAX_LINES,
-        most_bytes: int = MOST_BYTES,
-        in_memory: int = IN_MEMORY,
+        most_bytes: int = MAX_BYTES,
+        in_memory: int = MAX_MEMORY_BYTES,
     ) -> None:
         self.most_lines = most_lines
         self.write_error: str | None = None
         self.first = 0
         self.end = 0
-        self._directory = _default_directory() if directory is None else directory
+        self._directory = _get_default_directory() if directory is None else directory
         self._most_bytes = most_bytes
         self._in_memory = in_memory
-        self._parts: deque[_Segment] = deque()
+        self._parts: deque[_LineSegment] = deque()
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -116,8 +116,8 @@ class DiskLineBuffer:
         """Add lines at the end and drop what is then too old. Never raises for a disk."""
         done = 0
         while done < len(lines):
-            part = self._writable()
-            room = max(1, -(-self.most_lines // _PARTS) - part.count)
+            part = self._get_writable_segment()
+            room = max(1, -(-self.most_lines // _SEGMENT_COUNT) - part.count)
             before = part.count
             try:
                 part.append(lines[done : done + room])
@@ -125,7 +125,7 @@ class DiskLineBuffer:
                 self._give_up_disk(broken)
             done += part.count - before
             self.end = part.base + part.count
-            self._drop()
+            self._drop_oldest()
 
     def read(self, start: int, stop: int) -> list[str]:
         """Return the lines of these absolute numbers that are still here: fewer where the oldest have gone.
@@ -150,22 +150,24 @@ class DiskLineBuffer:
         while self._parts:
             self._parts.popleft().close()
 
-    def _writable(self) -> _Segment:
+    def _get_writable_segment(self) -> _LineSegment:
         if self._parts and not self._is_full(self._parts[-1]):
             return self._parts[-1]
         file = None
         if self.write_error is None:
             try:
-                file = _private_file(self._directory)
+                file = _create_private_file(self._directory)
             except OSError as broken:
                 self._give_up_disk(broken)
-        self._parts.append(_Segment(self.end, file))
+        self._parts.append(_LineSegment(self.end, file))
         return self._parts[-1]
 
-    def _is_full(self, part: _Segment) -> bool:
+    def _is_full(self, part: _LineSegment) -> bool:
         if part.file is None:
-            return part.size >= _MEMORY_PART
-        is_large = part.count >= -(-self.most_lines // _PARTS) or part.size >= self._most_bytes // _PARTS
+            return part.size >= _MEMORY_SEGMENT_BYTES
+        is_large = (
+            part.count >= -(-self.most_lines // _SEGMENT_COUNT) or part.size >= self._most_bytes // _SEGMENT_COUNT
+        )
         return is_large or self.write_error is not None
 
     def _give_up_disk(self, broken: OSError) -> None:
@@ -174,7 +176,7 @@ class DiskLineBuffer:
             f"only the newest {self._in_memory // MIB or 1} MiB of the log stay readable here"
         )
 
-    def _drop(self) -> None:
+    def _drop_oldest(self) -> None:
         self.first = max(self.first, self.end - self.most_lines)
         in_memory = sum(part.size for part in self._parts if part.file is None)
         on_disk = sum(part.size for part in self._parts) - in_memory
@@ -191,7 +193,7 @@ class DiskLineBuffer:
             self.first = max(self.first, self._parts[0].base)
 
 
-def _default_directory() -> Path:
+def _get_default_directory() -> Path:
     """Return $TMPDIR where it is set, else /var/tmp: /tmp is memory on many machines."""
     if named := os.environ.get("TMPDIR"):
         return Path(named)
@@ -199,7 +201,7 @@ def _default_directory() -> Path:
     return disk if os.access(disk, os.W_OK) else Path(tempfile.gettempdir())
 
 
-def _private_file(directory: Path) -> int:
+def _create_private_file(directory: Path) -> int:
     """Return an open file that has no name and that nobody else can open."""
     file, name = tempfile.mkstemp(prefix="sparkctl-log-", dir=directory)
     Path(name).unlink()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.logs.bounded_pattern import BoundedPattern, compile_bounded
-from sparkctl.logs.buffer import get_text
+from sparkctl.logs.buffer import get_record_text
 
-_MOST_SPANS = 200  # in one line
-_CLASSES = re.compile(r"\\.")
+_MAX_SPANS = 200  # in one line
+_ESCAPED_CHARACTER = re.compile(r"\\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,22 @@ class FilterPattern:
 
     def matches(self, text: str) -> bool:
         """Tell whether a line is one of those that are meant."""
-        return bool(self.select([text]))
+        return bool(self.select_indices([text]))
 
-    def select(self, records: Sequence[str]) -> list[int]:
+    def select_indices(self, records: Sequence[str]) -> list[int]:
         """Return the indices of the records whose text matches. Plain text costs about 0.2 µs a record."""
         if self.expression is None:
             return list(range(len(records)))
         search = self.expression.search
         if self.needle is None:
-            hits = [index for index, record in enumerate(records) if search(get_text(record))]
+            hits = [index for index, record in enumerate(records) if search(get_record_text(record))]
         else:
             needle = self.needle
             if needle.lower() == needle:
                 near = [index for index, record in enumerate(records) if needle in record.lower()]
             else:
                 near = [index for index, record in enumerate(records) if needle in record]
-            hits = [index for index in near if search(get_text(records[index]))]  # it may be in the header only
+            hits = [index for index in near if search(get_record_text(records[index]))]  # it may be in the header only
         if not self.is_inverted:
             return hits
         chosen = set(hits)
@@ -57,7 +57,7 @@ class FilterPattern:
         for match in self.expression.finditer(text):
             if match.end() > match.start():
                 found.append(match.span())
-            if len(found) == _MOST_SPANS:
+            if len(found) == _MAX_SPANS:
                 break
         return found
 
@@ -75,7 +75,7 @@ def parse_filter(typed: str) -> FilterPattern | None:
         inner = rest[1:]
         if inner.endswith("/") and not inner.endswith(r"\/"):
             inner = inner[:-1]
-        return _expression(typed, is_inverted, inner) if inner else None
+        return _compile_expression_filter(typed, is_inverted, inner) if inner else None
     if rest.startswith("\\"):
         rest = rest[1:]
     if not rest:
@@ -85,8 +85,8 @@ def parse_filter(typed: str) -> FilterPattern | None:
     return FilterPattern(typed, is_inverted, rest, re.compile(re.escape(rest), flags))
 
 
-def _expression(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
-    plain = _CLASSES.sub("", inner)  # \S and \W are not large letters
+def _compile_expression_filter(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
+    plain = _ESCAPED_CHARACTER.sub("", inner)  # \S and \W are not large letters
     try:
         flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
         return FilterPattern(typed, is_inverted, None, compile_bounded(inner, flags))

@@ -34,28 +34,28 @@ _LEVELS = {
     "ERROR": LogLevel.ERROR,
     "CRITICAL": LogLevel.ERROR,
 }
-_JOINED = 48  # lines, more than a preparer ever joins
-Marks = tuple[LogLevel | None, LineMark | None]
+_MAX_JOINED_LINES = 48  # lines, more than a preparer ever joins
+LineMarks = tuple[LogLevel | None, LineMark | None]
 # What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
-_OTHERS = re.compile(
+_FOREIGN_HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+"
     r"|(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]\s]+:\d+\] "
 )
-_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR, "F": LogLevel.ERROR}
+_LEVEL_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR, "F": LogLevel.ERROR}
 
 
 def parse_level_header(text: str) -> tuple[LogLevel | None, int]:
     """Return the level that a line's header gives it, and how many characters that header is long."""
     said, rest = strip_log_prefix(text)
-    level, inner = _inner(said, rest)
+    level, inner = _parse_inner_header(said, rest)
     return level, len(text) - len(rest) + inner
 
 
-def _inner(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
+def _parse_inner_header(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
     """Return the level, and the length of another program's header where one stands after the engine's prefixes."""
     level = _LEVELS.get(said or "")
-    if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _OTHERS.match(rest)) is not None:
-        level = level or _LEVELS.get(found["level"] or "") or _LETTERS.get(found["letter"] or "")
+    if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _FOREIGN_HEADER.match(rest)) is not None:
+        level = level or _LEVELS.get(found["level"] or "") or _LEVEL_LETTERS.get(found["letter"] or "")
         return level, found.end()
     return level, 0
 
@@ -72,18 +72,18 @@ class LineClassifier:
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer has to see, because an error is spread over them
 
-    def classify_line(self, text: str) -> Marks:
+    def classify_line(self, text: str) -> LineMarks:
         """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
         said, rest = strip_log_prefix(text)
-        level, _ = _inner(said, rest)
+        level, _ = _parse_inner_header(said, rest)
         mark: LineMark | None = None
         if self._engine is None and self._is_ready is None:
             return level, None
         if "validation error" in rest:
-            self._joining = _JOINED
+            self._joining = _MAX_JOINED_LINES
         if self._joining:
             self._joining -= 1
-        for line in self._preparer.feed(rest) if self._joining else (rest,):
+        for line in self._preparer.prepare_lines(rest) if self._joining else (rest,):
             if self._is_ready is not None and self._is_ready(line):
                 mark = LineMark.READY
             signal = self._engine.classify_line(line) if self._engine is not None else None

@@ -18,26 +18,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparkctl.files import LARGEST_STATE_FILE, read_regular
-from sparkctl.history.database import make_private
-from sparkctl.history.expected_durations import is_size
+from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
+from sparkctl.history.database import make_private_directory
+from sparkctl.history.expected_durations import is_byte_count
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 
-_KEPT_LOGS = 20  # per instance and node
-_LONGEST_NAME = 200  # of a directory: file systems take 255 bytes
+_MAX_LOGS = 20  # per instance and node
+_MAX_NAME_CHARS = 200  # of a directory: file systems take 255 bytes
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
-_STAMPED = re.compile(r"[0-8]\d{7}-\d{6}-")
-_STAMP, _STAMP_FORM = 15, "%Y%m%d-%H%M%S"
-_UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
-_RECEIPT = ".guard.json"
-_VERDICT = ".verdict.json"
-_COMMAND = ".start.txt"  # the command that started it
-_BEFORE = ".before.json"  # what the node had before it was started
-_FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
+_STAMPED_NAME = re.compile(r"[0-8]\d{7}-\d{6}-")
+_STAMP_CHARS, _STAMP_FORMAT = 15, "%Y%m%d-%H%M%S"
+_UNFINISHED_SUFFIX = ".new"  # beside the file that it is to replace; nothing reads it
+_RECEIPT_SUFFIX = ".guard.json"
+_VERDICT_SUFFIX = ".verdict.json"
+_COMMAND_SUFFIX = ".start.txt"  # the command that started it
+_MEMORY_BEFORE_SUFFIX = ".before.json"  # what the node had before it was started
+_STALE_SECONDS = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SavedLog:
     saved: float
 
     @property
-    def container(self) -> str:
+    def short_container_id(self) -> str:
         """Return the beginning of the container's id."""
         return self.path.stem.rpartition("-")[2]
 
@@ -66,9 +66,9 @@ class SavedLogWriter:
         self.path = path
         self.failed: OSError | None = None
         self._secrets = tuple(secrets)
-        make_private(path.parent)
+        make_private_directory(path.parent)
         if path.exists():
-            handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", path.parent)  # 0600
+            handle, name = tempfile.mkstemp(_UNFINISHED_SUFFIX, f"{path.name}.", path.parent)  # 0600
             self._beside: Path | None = Path(name)
         else:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -83,25 +83,25 @@ class SavedLogWriter:
             self._file.writelines(f"{line.when} {redact(line.text, self._secrets)}\n" for line in lines)
             self._file.flush()  # a full disk shows here, not at the end
         except OSError as error:
-            self._fail(error)
+            self._mark_failed(error)
 
     def close(self, whole: bool = False) -> None:
         """Close; ``whole`` tells that this is all there is. A part replaces only what is shorter."""
         try:
             self._file.close()
             if self._beside is not None:
-                self._settle(self._beside, whole and self.failed is None)
+                self._replace_or_discard(self._beside, whole and self.failed is None)
         except OSError as error:
-            self._fail(error)
+            self._mark_failed(error)
 
-    def _settle(self, beside: Path, whole: bool) -> None:
+    def _replace_or_discard(self, beside: Path, whole: bool) -> None:
         self._beside = None
-        if whole or beside.stat().st_size > _size(self.path):
+        if whole or beside.stat().st_size > _file_size(self.path):
             beside.replace(self.path)
         else:
             beside.unlink(missing_ok=True)
 
-    def _fail(self, error: OSError) -> None:
+    def _mark_failed(self, error: OSError) -> None:
         self.failed = self.failed or error
         with suppress(OSError):  # what is still in the buffer has no place to go; the descriptor is closed all the same
             self._file.close()
@@ -113,30 +113,30 @@ class LogArchive:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> SavedLogWriter:
+    def open_log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> SavedLogWriter:
         """Open the file for this run of a container: always the same one; files of old runs are pruned."""
         folder = self._log_folder(instance, node)
         same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         if same:
             return SavedLogWriter(same[-1], secrets)  # the operator may have been told this name already
-        _prune(folder)
+        _prune_folder(folder)
         return SavedLogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
 
-    def saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
+    def list_saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
         """Return the saved logs of an instance, newest first: of these nodes, or with None of whatever node.
 
         A node that was not given is named as its folder is.
         """
-        names = None if nodes is None else {_safe(node): node for node in nodes}
+        names = None if nodes is None else {_safe_file_name(node): node for node in nodes}
         found = []
-        for path in (self.directory / "logs" / _safe(instance)).glob("*/*.log"):
+        for path in (self.directory / "logs" / _safe_file_name(instance)).glob("*/*.log"):
             node = path.parent.name if names is None else names.get(path.parent.name)
             if node is not None and _LOG_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # pruned by another sparkctl just now
                     found.append(SavedLog(path, instance, node, path.stat().st_mtime))
-        return _newest_first(found)
+        return _sort_newest_first(found)
 
-    def instances_with_logs(self) -> list[str]:
+    def list_instances_with_logs(self) -> list[str]:
         """Return the names that `saved_logs` knows, for completion and errors."""
         base = self.directory / "logs"
         try:
@@ -144,22 +144,22 @@ class LogArchive:
         except OSError:
             return []
 
-    def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:
+    def find_receipt(self, instance: str, node: str, container_id: str) -> Path | None:
         """Return where the guard's receipt of this container is kept, None where there is none."""
-        return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT}")), None)
+        return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT_SUFFIX}")), None)
 
     def save_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
         """Write the guard's receipt beside the container's log, whole or not at all. Raises OSError."""
-        return self._keep(instance, node, container_id, _RECEIPT, text)
+        return self._write_beside_log(instance, node, container_id, _RECEIPT_SUFFIX, text)
 
-    def _keep(self, instance: str, node: str, container_id: str, suffix: str, text: str) -> Path:
+    def _write_beside_log(self, instance: str, node: str, container_id: str, suffix: str, text: str) -> Path:
         folder = self._log_folder(instance, node)
-        make_private(folder)
+        make_private_directory(folder)
         logs = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         stem = logs[-1].stem if logs else f"{_next_stamp(folder)}-{container_id[:12]}"
         earlier = next(iter(folder.glob(f"*-{container_id[:12]}{suffix}")), None)
         path = earlier or folder / f"{stem}{suffix}"
-        handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", folder)  # 0600
+        handle, name = tempfile.mkstemp(_UNFINISHED_SUFFIX, f"{path.name}.", folder)  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(name).replace(path)
@@ -167,19 +167,21 @@ class LogArchive:
 
     def save_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
         """Write why a start failed beside the container's log, whole or not at all. Raises OSError."""
-        return self._keep(
-            instance, node, container_id, _VERDICT, json.dumps(to_json_data(verdict), ensure_ascii=False) + "\n"
+        return self._write_beside_log(
+            instance, node, container_id, _VERDICT_SUFFIX, json.dumps(to_json_data(verdict), ensure_ascii=False) + "\n"
         )
 
     def save_start_command(self, instance: str, node: str, container_id: str, command: str) -> None:
         """Write by which command a container was started, secrets in it masked. Raises OSError."""
-        self._keep(instance, node, container_id, _COMMAND, command + "\n")
+        self._write_beside_log(instance, node, container_id, _COMMAND_SUFFIX, command + "\n")
 
     def load_start_command(self, instance: str, node: str, container_id: str) -> str | None:
         """Return the command that started a container, None where that was not from here or is long ago."""
-        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND}")), None)
+        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND_SUFFIX}")), None)
         try:
-            return None if kept is None else read_regular(kept, LARGEST_STATE_FILE).decode("utf-8").strip() or None
+            return (
+                None if kept is None else read_regular_file(kept, MAX_STATE_FILE_BYTES).decode("utf-8").strip() or None
+            )
         except (OSError, ValueError):
             return None
 
@@ -188,57 +190,59 @@ class LogArchive:
 
         A stop is measured by it, so it lies beside the log: a history that is locked or was deleted changes no verdict.
         """
-        self._keep(instance, node, container_id, _BEFORE, json.dumps(to_json_data(before)) + "\n")
+        self._write_beside_log(
+            instance, node, container_id, _MEMORY_BEFORE_SUFFIX, json.dumps(to_json_data(before)) + "\n"
+        )
 
     def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
         """Return what a node had just before this container was started, None where that is not known here."""
-        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_BEFORE}")), None)
+        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_MEMORY_BEFORE_SUFFIX}")), None)
         try:
             before = (
                 None
                 if kept is None
-                else from_json_data(MemoryBeforeStart, json.loads(read_regular(kept, LARGEST_STATE_FILE)))
+                else from_json_data(MemoryBeforeStart, json.loads(read_regular_file(kept, MAX_STATE_FILE_BYTES)))
             )
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
-        return before if before is not None and is_size(before.available) else None
+        return before if before is not None and is_byte_count(before.available) else None
 
     def load_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
             return from_json_data(
-                Verdict, json.loads(read_regular(saved.path.with_suffix(_VERDICT), LARGEST_STATE_FILE))
+                Verdict, json.loads(read_regular_file(saved.path.with_suffix(_VERDICT_SUFFIX), MAX_STATE_FILE_BYTES))
             )
         except (OSError, ValueError, AttributeError, RecursionError):
             return None
 
     def _log_folder(self, instance: str, node: str) -> Path:
-        return self.directory / "logs" / _safe(instance) / _safe(node)
+        return self.directory / "logs" / _safe_file_name(instance) / _safe_file_name(node)
 
 
-def _prune(folder: Path) -> None:
+def _prune_folder(folder: Path) -> None:
     """Make room for one more log, and clear away what a crash left unfinished."""
-    for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
+    for old in sorted(folder.glob("*.log"))[: -_MAX_LOGS + 1]:
         old.unlink(missing_ok=True)
-    for suffix in (_RECEIPT, _VERDICT, _COMMAND, _BEFORE):
-        for beside in sorted(folder.glob(f"*{suffix}"))[:-_KEPT_LOGS]:
+    for suffix in (_RECEIPT_SUFFIX, _VERDICT_SUFFIX, _COMMAND_SUFFIX, _MEMORY_BEFORE_SUFFIX):
+        for beside in sorted(folder.glob(f"*{suffix}"))[:-_MAX_LOGS]:
             beside.unlink(missing_ok=True)
-    for left in folder.glob(f"*{_UNFINISHED}"):
+    for left in folder.glob(f"*{_UNFINISHED_SUFFIX}"):
         with suppress(FileNotFoundError):
-            if time.time() - left.stat().st_mtime > _FORGOTTEN:
+            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
                 left.unlink()
 
 
 def _next_stamp(folder: Path) -> str:
     """Return the time for the name of a new file: later than that of any file there, also where the clock was set back."""
     now = int(time.time())
-    latest = max((path.name[:_STAMP] for path in folder.glob("*") if _STAMPED.match(path.name)), default="")
+    latest = max((path.name[:_STAMP_CHARS] for path in folder.glob("*") if _STAMPED_NAME.match(path.name)), default="")
     with suppress(ValueError, OverflowError):
-        now = max(now, calendar.timegm(time.strptime(latest, _STAMP_FORM)) + 1)
-    return time.strftime(_STAMP_FORM, time.gmtime(now))
+        now = max(now, calendar.timegm(time.strptime(latest, _STAMP_FORMAT)) + 1)
+    return time.strftime(_STAMP_FORMAT, time.gmtime(now))
 
 
-def _newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
+def _sort_newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
     """Return logs by the time they were saved, the newest first; those of one folder always in the order of their names, in
     which they were begun: the times of files are by a clock that may have been set back."""
     found = sorted(logs, key=lambda log: log.saved, reverse=True)
@@ -248,10 +252,10 @@ def _newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
     return [by_folder[log.path.parent].pop() for log in found]
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _safe(name: str) -> str:
+def _safe_file_name(name: str) -> str:
     """Return a file name for a name that may hold anything (an ad hoc node is user@host), and be of any length."""
-    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_LONGEST_NAME] or "_"
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_MAX_NAME_CHARS] or "_"

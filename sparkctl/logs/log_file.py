@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Protocol, TextIO, cast
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_regular, open_user_file, refuse_device
+from sparkctl.files import open_regular_file, open_user_file, refuse_device
 
-BLOCK = 256 << 10  # bytes
-_HALF = 128 << 10  # of a longer line, head and tail are kept
-_GZIP = b"\x1f\x8b"
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_SAMPLE = 64 << 10
-_CONTROLS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
-_MOST_CONTROLS = 0.02  # of the bytes of a text: colours and progress bars are none of these
+BLOCK_BYTES = 256 << 10  # bytes
+_HALF_LINE_BYTES = 128 << 10  # of a longer line, head and tail are kept
+_GZIP_MAGIC = b"\x1f\x8b"
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SAMPLE_BYTES = 64 << 10
+_CONTROL_CHARACTERS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
+_MAX_CONTROL_SHARE = 0.02  # of the bytes of a text: colours and progress bars are none of these
 
 
 class ByteSource(Protocol):
@@ -41,7 +41,7 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
     ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
     """
     try:
-        file: FileIO | BufferedReader = open_regular(path) if is_saved else open_user_file(path)
+        file: FileIO | BufferedReader = open_regular_file(path) if is_saved else open_user_file(path)
     except FileNotFoundError:
         raise InvalidInput(
             f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"
@@ -55,7 +55,7 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
         yield _BoundedSource(file, state.st_size) if stat.S_ISREG(state.st_mode) else _PipeSource(file)
 
 
-def refuse_endless(stdin: TextIO) -> None:
+def refuse_endless_stdin(stdin: TextIO) -> None:
     """Raise `InvalidInput` where stdin is a device as /dev/zero, of which no reading comes to an end."""
     try:
         fd = stdin.fileno()
@@ -74,7 +74,7 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
     """
     rest = b""
     is_first = True
-    for piece in _text(source, name):
+    for piece in _read_decoded(source, name):
         if is_first:
             _refuse_binary(piece, name)
             is_first = False
@@ -84,57 +84,57 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
             rest = after
         else:
             rest += after
-        if len(rest) > 2 * _HALF:
-            rest = rest[:_HALF] + rest[-_HALF:]
+        if len(rest) > 2 * _HALF_LINE_BYTES:
+            rest = rest[:_HALF_LINE_BYTES] + rest[-_HALF_LINE_BYTES:]
     if rest:
         yield rest + b"\n"
 
 
-def _text(source: ByteSource, name: str) -> Iterator[bytes]:
-    first = _beginning(source)
-    if first.startswith(_GZIP):
-        yield from _unzipped(_PrefixedSource(first, source), name)
+def _read_decoded(source: ByteSource, name: str) -> Iterator[bytes]:
+    first = _read_first_bytes(source)
+    if first.startswith(_GZIP_MAGIC):
+        yield from _decompress_gzip(_PrefixedSource(first, source), name)
         return
-    if first.startswith(_UTF16):
+    if first.startswith(_UTF16_BOMS):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
         while first:
             yield decoder.decode(first).encode("utf-8")
-            first = _read(source, name)
+            first = _read_block(source, name)
         return
     yield first.removeprefix(codecs.BOM_UTF8)
-    while piece := _read(source, name):
+    while piece := _read_block(source, name):
         yield piece
 
 
-def _beginning(source: ByteSource) -> bytes:
+def _read_first_bytes(source: ByteSource) -> bytes:
     """Return the first bytes; the zeros before them are left out: a log that was cut under its writer begins with those."""
-    while piece := source.read(BLOCK):
-        if piece.startswith(_UTF16):
+    while piece := source.read(BLOCK_BYTES):
+        if piece.startswith(_UTF16_BOMS):
             return piece
         if stripped := piece.lstrip(b"\0"):
             return stripped
     return b""
 
 
-def _unzipped(source: ByteSource, name: str) -> Iterator[bytes]:
+def _decompress_gzip(source: ByteSource, name: str) -> Iterator[bytes]:
     try:
-        with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _File(source))) as file:  # of which it only reads
-            while piece := file.read(BLOCK):
+        with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _GzipInput(source))) as file:  # of which it only reads
+            while piece := file.read(BLOCK_BYTES):
                 yield piece
     except (gzip.BadGzipFile, EOFError, zlib.error) as broken:
         raise InvalidInput(f"{name} is not a whole gzip file: {broken}", "unpack what there is: zcat FILE") from None
 
 
-def _read(source: ByteSource, name: str) -> bytes:
+def _read_block(source: ByteSource, name: str) -> bytes:
     try:
-        return source.read(BLOCK)
+        return source.read(BLOCK_BYTES)
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read to its end: {error.strerror or error}") from None
 
 
 def _refuse_binary(piece: bytes, name: str) -> None:
-    sample = piece[:_SAMPLE]
-    if sample and len(_CONTROLS.findall(sample)) / len(sample) > _MOST_CONTROLS:
+    sample = piece[:_SAMPLE_BYTES]
+    if sample and len(_CONTROL_CHARACTERS.findall(sample)) / len(sample) > _MAX_CONTROL_SHARE:
         raise InvalidInput(f"{name} is no log: it holds something else than text", "name a log file, or an instance")
 
 
@@ -175,7 +175,7 @@ class _PrefixedSource:
         return self._rest.read(size)
 
 
-class _File:
+class _GzipInput:
     """What `gzip` asks a file for."""
 
     def __init__(self, source: ByteSource) -> None:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from sparkctl.logs.log_archive import SavedLog
     from sparkctl.tui.controller import PanelController
 
-AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
-WAIT = 0.002  # s between two looks whether a key is done
-_AGAIN = 5.0  # s at least until a node that could not be asked is asked again
-_LOOK = 1.0  # s between two looks whether the instance was started anew
-_REPLAYED = 0.25
-BACK_SAID = 5.0  # s for which it is said that a break is over: one of a moment would be over before it is painted
+MAX_LINES_AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
+KEY_WAIT_SECONDS = 0.002  # s between two looks whether a key is done
+_RETRY_SECONDS = 5.0  # s at least until a node that could not be asked is asked again
+_LOOK_SECONDS = 1.0  # s between two looks whether the instance was started anew
+_REPLAY_STEP_SECONDS = 0.25
+RECOVERY_NOTICE_SECONDS = (
+    5.0  # s for which it is said that a break is over: one of a moment would be over before it is painted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +62,37 @@ class LogSubscription:
         self._is_broken = False
         self._saying: asyncio.Task[None] | None = None  # that a break is over
         self._task = room.run_background_task(self._run(), f"log of {instance} on {node}")
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(self._report_defect)
 
     def close(self) -> None:
         """Read no further."""
-        self._task.remove_done_callback(self._over)
+        self._task.remove_done_callback(self._report_defect)
         self._task.cancel()
-        self._cancel_status_timer()
+        self._cancel_recovery_notice()
 
     async def _run(self) -> None:
         if self._saved is not None:
             await self._read_saved(self._saved)
             return
         if self._room.is_replaying:
-            await self._replay()
+            await self._replay_recording()
             return
         while True:
-            self._container = self._listed()
+            self._container = self._find_container()
             self._reader.begin()
-            ended = await self._follow()
+            ended = await self._follow_container()
             self._reader.over()
             if ended is not None and ended.outcome is Outcome.UNREACHABLE:
                 self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
-                await self._room.clock.sleep(_AGAIN)
-                while not self._answers():
-                    await self._room.clock.sleep(_LOOK)
+                await self._room.clock.sleep(_RETRY_SECONDS)
+                while not self._is_node_answering():
+                    await self._room.clock.sleep(_LOOK_SECONDS)
                 continue
-            while self._listed() in (None, self._container):
-                await self._room.clock.sleep(_LOOK)
+            while self._find_container() in (None, self._container):
+                await self._room.clock.sleep(_LOOK_SECONDS)
 
-    async def _follow(self) -> CommandEnded | None:
-        node = self._room.supervisor.node(self._node)
+    async def _follow_container(self) -> CommandEnded | None:
+        node = self._room.supervisor.get_node(self._node)
         if node is None:
             self._reader.tell(f"{self._node} is not in the config any more")
             return None
@@ -100,29 +102,29 @@ class LogSubscription:
             [node],
             follow=True,
             tail=self._tail,
-            pace=self._pace,
-            session=self._room.supervisor.background_session,
+            pace=self._wait_for_delivery,
+            session=self._room.supervisor.create_background_session,
         )
-        self._reader.tell(None if self._answers() else f"connecting to {self._node} ...")
+        self._reader.tell(None if self._is_node_answering() else f"connecting to {self._node} ...")
         warned: list[str] = []
         async with aclosing(show_log(ctx, request)) as events:  # who reads no further leaves nothing running
             async for event in events:
                 match event:
                     case LogArrived():
-                        self._answered()
+                        self._report_recovery()
                         await self._deliver_lines(event.lines)
                     case NodeStateChanged(state=NodeState.OK):
-                        self._answered()
+                        self._report_recovery()
                     case NodeStateChanged():
-                        self._cancel_status_timer()
+                        self._cancel_recovery_notice()
                         self._is_broken = True
                         self._reader.tell(_describe_break(event))
                     case WarningEmitted():
-                        self._cancel_status_timer()
+                        self._cancel_recovery_notice()
                         warned.append(event.message)
                         self._reader.tell(event.message)
                     case CommandEnded():
-                        self._cancel_status_timer()
+                        self._cancel_recovery_notice()
                         self._is_broken = False
                         # where it is a saved log, a warning has said so, and another may have said who ended it
                         self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
@@ -131,43 +133,45 @@ class LogSubscription:
                         pass
         return None
 
-    def _answered(self) -> None:
+    def _report_recovery(self) -> None:
         """Say that all is well: of a break some seconds later, and until then that it was."""
         if self._is_broken:
             self._is_broken = False
             self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
-            self._saying = self._room.run_background_task(self._say_no_more(), f"break of the log of {self._instance}")
+            self._saying = self._room.run_background_task(
+                self._clear_recovery_notice(), f"break of the log of {self._instance}"
+            )
         elif self._saying is None:
             self._reader.tell(None)
 
-    async def _say_no_more(self) -> None:
-        await self._room.clock.sleep(BACK_SAID)
+    async def _clear_recovery_notice(self) -> None:
+        await self._room.clock.sleep(RECOVERY_NOTICE_SECONDS)
         self._saying = None
         self._reader.tell(None)
 
-    def _cancel_status_timer(self) -> None:
+    def _cancel_recovery_notice(self) -> None:
         """There is something newer to be said than that a break is over."""
         if self._saying is not None:
             self._saying.cancel()
             self._saying = None
 
     async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
-        for start in range(0, len(lines), AT_ONCE):
-            self._reader.take(lines[start : start + AT_ONCE])
+        for start in range(0, len(lines), MAX_LINES_AT_ONCE):
+            self._reader.take(lines[start : start + MAX_LINES_AT_ONCE])
             await asyncio.sleep(0)
             while self._reader.is_to_wait():  # noqa: ASYNC110 - a key is over by the clock, too, which sets no event
-                await asyncio.sleep(WAIT)
+                await asyncio.sleep(KEY_WAIT_SECONDS)
         self._taken.set()
 
-    async def _pace(self) -> None:
+    async def _wait_for_delivery(self) -> None:
         self._taken.clear()
         await self._taken.wait()
 
-    def _answers(self) -> bool:
+    def _is_node_answering(self) -> bool:
         store = self._room.bridge.store
-        return self._node in store.nodes and store.state(self._node).state is NodeState.OK
+        return self._node in store.nodes and store.get_state(self._node).state is NodeState.OK
 
-    def _listed(self) -> str | None:
+    def _find_container(self) -> str | None:
         """Return the container that the instance has now, as far as it was listed and lives."""
         store = self._room.bridge.store
         if self._node not in store.nodes:
@@ -186,7 +190,7 @@ class LogSubscription:
             self._reader.tell(f"the saved log cannot be read: {broken}")
         self._reader.over()
 
-    async def _replay(self) -> None:
+    async def _replay_recording(self) -> None:
         """Give the lines that the recording holds, each when it is due; all anew when somebody goes back in it."""
         mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
         while True:
@@ -196,8 +200,8 @@ class LogSubscription:
             if not mine:
                 self._reader.tell("this recording holds no line of its log")
             for event in mine:
-                while event.ts > self._room.now() and not turn.is_set():
-                    await self._room.clock.sleep(_REPLAYED)
+                while event.ts > self._room.displayed_time() and not turn.is_set():
+                    await self._room.clock.sleep(_REPLAY_STEP_SECONDS)
                 if turn.is_set():
                     break
                 await self._deliver_lines(event.lines)
@@ -208,7 +212,7 @@ class LogSubscription:
     def _is_mine(self, event: LogArrived) -> bool:
         return event.node == self._node and event.instance == self._instance
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _report_defect(self, task: asyncio.Task[None]) -> None:
         """A defect ends this log alone, and is said where the log stands."""
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")

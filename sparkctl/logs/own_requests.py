@@ -15,11 +15,11 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.sanitize import sanitize_line
 
 REQUEST_MARK = "by=sparkctl"
-_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"
-_ADDRESS = r"[0-9A-Za-z.:\[\]%_-]*"
-_ACCESS = re.compile(
-    rf"(?:INFO:\s+)?{_ADDRESS} - (?:- \[[^\]]*\] )?\"(?:GET|POST) {_TARGET} HTTP/\d(?:\.\d)?\" \d{{3}}\b"  # uvicorn; NCSA
-    rf"|\[GIN\] [^\"]*\| (?:GET|POST) +\"{_TARGET}\"\s*$"  # Ollama
+_REQUEST_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"
+_CLIENT_ADDRESS = r"[0-9A-Za-z.:\[\]%_-]*"
+_OWN_ACCESS_LINE = re.compile(
+    rf"(?:INFO:\s+)?{_CLIENT_ADDRESS} - (?:- \[[^\]]*\] )?\"(?:GET|POST) {_REQUEST_TARGET} HTTP/\d(?:\.\d)?\" \d{{3}}\b"  # uvicorn; NCSA
+    rf"|\[GIN\] [^\"]*\| (?:GET|POST) +\"{_REQUEST_TARGET}\"\s*$"  # Ollama
 )
 
 
@@ -30,7 +30,9 @@ def mark_request_path(path: str) -> str:
 
 def is_own_request(text: str) -> bool:
     """Tell whether a line (as the log has it, or prepared) is the access line of a question of ours, and nothing else."""
-    return REQUEST_MARK in text and _ACCESS.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
+    return (
+        REQUEST_MARK in text and _OWN_ACCESS_LINE.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
+    )
 
 
 def drop_own_requests(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:

@@ -28,14 +28,14 @@ async def merge_by_time(
         return
     heads = [_MergeSource(name, batches, ahead.get(name, 0.0)) for name, batches in sources.items()]
     for head in heads:
-        await head.fill()
+        await head.load_batch()
     heads = [head for head in heads if head.lines]
     while heads:
         first = min(heads, key=lambda head: head.times[head.at])
         limit = min((head.times[head.at] for head in heads if head is not first), default=float("inf"))
-        yield first.name, first.until(limit)
+        yield first.name, first.take_until(limit)
         if first.at == len(first.lines):
-            await first.fill()
+            await first.load_batch()
             if not first.lines:
                 heads.remove(first)
 
@@ -52,23 +52,23 @@ class _MergeSource:
     at: int = 0
     last: float = float("-inf")
 
-    async def fill(self) -> None:
+    async def load_batch(self) -> None:
         """Hold the next batch; none are left where there are no lines then."""
         self.lines, self.times, self.at = (), (), 0
         async for batch in self.batches:
             if batch:
                 self.lines = tuple(batch)
-                self.times = tuple(self._time(line) for line in batch)
+                self.times = tuple(self._line_time(line) for line in batch)
                 return
 
-    def until(self, limit: float) -> tuple[LogLine, ...]:
+    def take_until(self, limit: float) -> tuple[LogLine, ...]:
         """Return the next line, and those after it that are not later than ``limit``."""
         begin, self.at = self.at, self.at + 1
         while self.at < len(self.lines) and self.times[self.at] <= limit:
             self.at += 1
         return self.lines[begin : self.at]
 
-    def _time(self, line: LogLine) -> float:
+    def _line_time(self, line: LogLine) -> float:
         found = parse_log_time(line.when, "") if line.when else None
         if found is not None:
             self.last = max(self.last, found.seconds - self.ahead)

@@ -10,11 +10,13 @@ from sparkctl.errors import NodeError
 from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 # How a rank ends because another one has: no reason of its own.
 CONSEQUENCE_CAUSES = frozenset({FailureCause.WORKER_LOST, FailureCause.NCCL, FailureCause.RAY})
-_LATER = 10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
+_MAX_CAUSE_DELAY_SECONDS = (
+    10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,11 @@ def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeNam
     unless that came much later. Raises ValueError without failures.
     """
 
-    def ours(one: RankFailure) -> float:
+    def to_local_time(one: RankFailure) -> float:
         known = offsets.get(one.node)
         return float("inf") if one.at is None else one.at - (known.ahead if known is not None else 0.0)
 
-    every = sorted(failures, key=ours)
+    every = sorted(failures, key=to_local_time)
     if not every:
         raise ValueError("nothing failed")
     in_time = [one for one in every if not one.is_aftermath] or every
@@ -66,25 +68,25 @@ def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeNam
     reasons = [one for one in in_time if one.cause not in CONSEQUENCE_CAUSES]
     if not reasons:
         return first
-    own = _settled(reasons, ours, {node: known.doubt for node, known in offsets.items()})
+    own = _break_clock_tie(reasons, to_local_time, {node: known.doubt for node, known in offsets.items()})
     if first in reasons:
         return own
     between = next((one for one in in_time if one.cause is not FailureCause.WORKER_LOST), None)
-    if between is None or ours(own) <= ours(between) + _LATER:
+    if between is None or to_local_time(own) <= to_local_time(between) + _MAX_CAUSE_DELAY_SECONDS:
         return own
     return between
 
 
-def _settled(
+def _break_clock_tie(
     in_time: Sequence[RankFailure], ours: Callable[[RankFailure], float], doubts: Mapping[NodeName, float]
 ) -> RankFailure:
     """Return the first; of those that the clocks do not tell from it, whoever asks gets the same: by the node's name."""
 
-    def doubt(one: RankFailure) -> float:
+    def get_doubt(one: RankFailure) -> float:
         return doubts.get(one.node, 0.0)
 
     first = in_time[0]
-    same = [one for one in in_time[1:] if ours(one) - ours(first) <= doubt(one) + doubt(first)]
+    same = [one for one in in_time[1:] if ours(one) - ours(first) <= get_doubt(one) + get_doubt(first)]
     return min((first, *same), key=lambda one: one.node)
 
 
@@ -112,17 +114,17 @@ def add_peer_log_commands(verdict: Verdict, instance: str, here: NodeName, nodes
     return replace(verdict, remedy=f"{verdict.remedy} The log: {'; '.join(logs)}. The link: {link}")
 
 
-_TIMES = 3  # the first may wait for a shell to be loaded; the quickest counts
-_PATIENCE = 5.0
+_MEASUREMENT_COUNT = 3  # the first may wait for a shell to be loaded; the quickest counts
+_TIMEOUT_SECONDS = 5.0
 
 
-async def measure_clock_offset(session: Session) -> ClockOffset | None:
+async def measure_clock_offset(session: NodeSession) -> ClockOffset | None:
     """Return a node's offset, None where it does not say; takes three round trips."""
     found = []
-    for _ in range(_TIMES):
+    for _ in range(_MEASUREMENT_COUNT):
         asked = session.clock.unix_time()
         try:
-            done = await session.run(["date", "+%s.%N"], timeout=_PATIENCE)
+            done = await session.run(["date", "+%s.%N"], timeout=_TIMEOUT_SECONDS)
             heard = session.clock.unix_time()
             found.append(compute_clock_offset(asked, float(done.stdout.decode("ascii").strip()), heard))
         except (NodeError, ValueError):

@@ -14,7 +14,7 @@ from sparkctl.model.events import WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.secrets import LineMasker
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,20 @@ class SaveLogResult:
 
 
 async def save_log(
-    session: Session, ctx: CommandContext, emit: Emit, container: Container, more: Collection[str] = ()
+    session: NodeSession, ctx: CommandContext, emit: Emit, container: Container, more: Collection[str] = ()
 ) -> SaveLogResult:
     """Write the container's whole log to the state directory; warn where that cannot be done. Raises `NodeError`.
 
     The secrets of its container, and ``more`` that the caller knows, are masked. Memory stays flat whatever the log's length.
     """
-    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
 
     def warn(what: str) -> None:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     try:
         secrets = (await session.docker.read_secret_values(container.id)).union(more)
-        writer = ctx.history.log_writer(instance, session.node.name, container.id, secrets)
+        writer = ctx.history.open_log_writer(instance, session.node.name, container.id, secrets)
     except ContainerNotFound:
         return SaveLogResult(None, whole=True)
     except (DockerError, OSError) as broken:
@@ -52,7 +52,7 @@ async def save_log(
         masker = LineMasker(secrets)
         async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
             async for batch in batches:
-                writer.write(await masker.mask(batch))
+                writer.write(await masker.mask_lines(batch))
                 if writer.failed is not None:
                     break
             else:

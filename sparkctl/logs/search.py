@@ -7,10 +7,18 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from sparkctl.logs.buffer import ArrivalOrder, LineKey, LineOrder, LogBuffer, TimeOrder, get_source, is_error
+from sparkctl.logs.buffer import (
+    ArrivalOrder,
+    LineKey,
+    LineOrder,
+    LogBuffer,
+    TimeOrder,
+    get_record_source,
+    is_error_mark,
+)
 from sparkctl.logs.filter_pattern import FilterPattern, parse_filter
 
-SLICE = 512  # lines: about a millisecond
+SLICE_LINES = 512  # lines: about a millisecond
 RecordSelector = Callable[[Sequence[str]], list[int]]
 
 
@@ -39,7 +47,7 @@ class IncrementalSearch:
         whole = self._book.spool.end - self._began
         return 1.0 if whole <= 0 else min(1.0, (self._next - self._began) / whole)
 
-    def search_next(self, lines: int = SLICE) -> int:
+    def search_next(self, lines: int = SLICE_LINES) -> int:
         """Look at the next lines; return how many of them are wanted."""
         start = max(self._next, self._book.spool.first)
         records = self._book.spool.read(start, start + lines)
@@ -49,38 +57,38 @@ class IncrementalSearch:
         if not isinstance(self._book.order, ArrivalOrder):
             # the moment is in the record: looked up for those lines only that are wanted
             moments = [int(records[index].partition("\t")[0][4:] or "0", 16) for index in chosen]
-        self._add(moments, [start + index for index in chosen])
-        self.rows.drop(self._book.spool.first)
+        self._add_sorted_runs(moments, [start + index for index in chosen])
+        self.rows.drop_before(self._book.spool.first)
         return len(chosen)
 
-    def _add(self, moments: list[int], numbers: list[int]) -> None:
+    def _add_sorted_runs(self, moments: list[int], numbers: list[int]) -> None:
         """Add in runs that do not fall: a slice may hold lines of several sources."""
         begin = 0
         for at in range(1, len(moments) + 1):
             if at == len(moments) or moments[at] < moments[at - 1]:
-                self.rows.add(moments[begin:at], numbers[begin:at])
+                self.rows.add_lines(moments[begin:at], numbers[begin:at])
                 begin = at
 
 
 def select_matching(patterns: Sequence[FilterPattern | None], source: int | None = None) -> RecordSelector:
     """Return what selects the records that match every pattern and are from this source (None: from any)."""
 
-    def select(records: Sequence[str]) -> list[int]:
+    def select_records(records: Sequence[str]) -> list[int]:
         chosen = list(range(len(records)))
         if source is not None:
-            chosen = [index for index in chosen if get_source(records[index]) == source]
+            chosen = [index for index in chosen if get_record_source(records[index]) == source]
         for pattern in patterns:
             if pattern is not None and chosen:
                 left = [records[index] for index in chosen]
-                chosen = [chosen[index] for index in pattern.select(left)]
+                chosen = [chosen[index] for index in pattern.select_indices(left)]
         return chosen
 
-    return select
+    return select_records
 
 
 def select_errors(records: Sequence[str]) -> list[int]:
     """Select the records that are errors: a level that says so, or a failure that the engine's knowledge found."""
-    return [index for index, record in enumerate(records) if record and is_error(record[0], record[1])]
+    return [index for index, record in enumerate(records) if record and is_error_mark(record[0], record[1])]
 
 
 def select_marks(records: Sequence[str]) -> list[int]:
@@ -92,18 +100,18 @@ def select_evidence_line(source: int, line: int) -> RecordSelector:
     """Return what selects a line by its number in its own log, as a verdict names it."""
     needle = f"\t{line}\t"
 
-    def select(records: Sequence[str]) -> list[int]:
+    def select_records(records: Sequence[str]) -> list[int]:
         return [
             index
             for index, record in enumerate(records)
-            if needle in record[:40] and get_source(record) == source and record.split("\t", 2)[1] == str(line)
+            if needle in record[:40] and get_record_source(record) == source and record.split("\t", 2)[1] == str(line)
         ]
 
-    return select
+    return select_records
 
 
-_NARROW, _FIND, _LOOK = "narrow", "find", "look"
-Then = Callable[[LineOrder], None]
+_FILTER_JOB, _SEARCH_JOB, _SINGLE_SEARCH_JOB = "narrow", "find", "look"
+RowsCallback = Callable[[LineOrder], None]
 
 
 class LogFilter:
@@ -119,7 +127,7 @@ class LogFilter:
         self._only: FilterPattern | None = None
         self._shown: IncrementalSearch | None = None
         self._found: IncrementalSearch | None = None
-        self._jobs: dict[str, tuple[IncrementalSearch, Then]] = {}
+        self._jobs: dict[str, tuple[IncrementalSearch, RowsCallback]] = {}
         self._clock = clock
 
     # what to look at
@@ -129,24 +137,24 @@ class LogFilter:
         pattern = parse_filter(typed)
         self.only = typed
         self._only = None if pattern is None or pattern.fault else pattern
-        self._narrow()
+        self._apply_filter()
 
     def select_source(self, source: int | None) -> None:
         """Show one source alone, or all of them merged (None)."""
         self.source = source
-        self._narrow()
+        self._apply_filter()
 
-    def set_search(self, typed: str, then: Then | None = None) -> None:
+    def set_search(self, typed: str, then: RowsCallback | None = None) -> None:
         """Look for a pattern among the shown lines; an empty one ends the search. ``then`` gets what was found."""
         self.sought = typed
         self.pattern = parse_filter(typed)
-        self._seek(then)
+        self._start_search(then)
 
-    def search_once(self, select: RecordSelector, then: Then, *, everywhere: bool = False) -> None:
+    def search_once(self, select: RecordSelector, then: RowsCallback, *, everywhere: bool = False) -> None:
         """Look for lines once, among the shown ones or everywhere, and hand them over when all were looked at."""
         shown = select_matching((self._only,), self.source)
-        wanted = select if everywhere else _both(shown, select)
-        self._jobs[_LOOK] = (IncrementalSearch(self.book, wanted), then)
+        wanted = select if everywhere else _combine_selectors(shown, select)
+        self._jobs[_SINGLE_SEARCH_JOB] = (IncrementalSearch(self.book, wanted), then)
 
     # the work
 
@@ -179,87 +187,88 @@ class LogFilter:
         return next((each.fault for each in (kept, self.pattern) if each is not None and each.fault), None)
 
     @property
-    def found(self) -> LineOrder | None:
+    def found_rows(self) -> LineOrder | None:
         """The shown lines that match what is sought, as far as they are known; None while nothing is sought."""
         return None if self._found is None else self._found.rows
 
     @property
     def filter_progress(self) -> float | None:
         """How much of a new filter's work is done, 0 to 1; None when there is none."""
-        return self._progress(_NARROW)
+        return self._get_job_progress(_FILTER_JOB)
 
     @property
-    def finding(self) -> float | None:
+    def search_progress(self) -> float | None:
         """The same of a search."""
-        return self._progress(_FIND)
+        return self._get_job_progress(_SEARCH_JOB)
 
-    def since(self, seconds: float) -> int | None:
+    def find_index_since(self, seconds: float) -> int | None:
         """Return the index of the first shown line of the last ``seconds`` before the newest; None where no line tells
         its time. Stamps of stdout and stderr cross by microseconds, which nobody sees here."""
         rows = self.rows
         newest = next(
-            (when for at in range(len(rows) - 1, max(-1, len(rows) - 100), -1) if (when := self._time(at))), None
+            (when for at in range(len(rows) - 1, max(-1, len(rows) - 100), -1) if (when := self._get_line_time(at))),
+            None,
         )
         if newest is None:
             return None
-        return bisect_left(range(len(rows)), newest - seconds, key=lambda at: self._time(at) or 0.0)
+        return bisect_left(range(len(rows)), newest - seconds, key=lambda at: self._get_line_time(at) or 0.0)
 
-    def _time(self, index: int) -> float | None:
-        line = self.book.line(self.rows.key(index)[1])
+    def _get_line_time(self, index: int) -> float | None:
+        line = self.book.get_line(self.rows.get_key(index)[1])
         try:
             return None if line is None else datetime.fromisoformat(line.when).timestamp()
         except (ValueError, OverflowError, OSError):
             return None
 
-    def shows(self, key: LineKey) -> bool:
+    def is_shown(self, key: LineKey) -> bool:
         """Tell whether a line is among the shown ones."""
-        at = self.rows.index(key)
-        return at < len(self.rows) and self.rows.key(at) == key
+        at = self.rows.find_index(key)
+        return at < len(self.rows) and self.rows.get_key(at) == key
 
-    def _narrow(self) -> None:
+    def _apply_filter(self) -> None:
         if self._only is None and self.source is None:
-            self._jobs.pop(_NARROW, None)
+            self._jobs.pop(_FILTER_JOB, None)
             self._shown, self.rows = None, self.book.order
-            self._seek()
+            self._start_search()
             return
         scan = IncrementalSearch(self.book, select_matching((self._only,), self.source))
 
-        def take(rows: LineOrder) -> None:
+        def show_filtered_rows(rows: LineOrder) -> None:
             self._shown, self.rows = scan, rows
-            self._seek()
+            self._start_search()
 
-        self._jobs[_NARROW] = (scan, take)
+        self._jobs[_FILTER_JOB] = (scan, show_filtered_rows)
 
-    def _seek(self, then: Then | None = None) -> None:
-        self._jobs.pop(_FIND, None)
+    def _start_search(self, then: RowsCallback | None = None) -> None:
+        self._jobs.pop(_SEARCH_JOB, None)
         self._found = None
         if self.pattern is not None and self.pattern.fault is None:
             self._found = IncrementalSearch(self.book, select_matching((self._only, self.pattern), self.source))
-            self._jobs[_FIND] = (self._found, then or _nothing)
+            self._jobs[_SEARCH_JOB] = (self._found, then or _ignore_rows)
 
-    def _progress(self, name: str) -> float | None:
+    def _get_job_progress(self, name: str) -> float | None:
         job = self._jobs.get(name)
         return None if job is None else job[0].fraction
 
 
-def _nothing(rows: LineOrder) -> None:
+def _ignore_rows(rows: LineOrder) -> None:
     """The rows are shown as they are."""
 
 
 def find_next_line(rows: LineOrder, key: LineKey, *, backwards: bool) -> tuple[LineKey, bool]:
     """Return the line of ``rows`` (not empty) after or before ``key``, and whether it was only found by going round."""
-    at = rows.index(key)
+    at = rows.find_index(key)
     if backwards:
-        return rows.key(at - 1 if at > 0 else len(rows) - 1), at == 0
-    if at < len(rows) and rows.key(at) == key:
+        return rows.get_key(at - 1 if at > 0 else len(rows) - 1), at == 0
+    if at < len(rows) and rows.get_key(at) == key:
         at += 1
-    return rows.key(at if at < len(rows) else 0), at >= len(rows)
+    return rows.get_key(at if at < len(rows) else 0), at >= len(rows)
 
 
-def _both(first: RecordSelector, second: RecordSelector) -> RecordSelector:
-    def select(records: Sequence[str]) -> list[int]:
+def _combine_selectors(first: RecordSelector, second: RecordSelector) -> RecordSelector:
+    def select_records(records: Sequence[str]) -> list[int]:
         chosen = first(records)
         left = [records[index] for index in chosen]
         return [chosen[index] for index in second(left)]
 
-    return select
+    return select_records

@@ -14,7 +14,7 @@ from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
 from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.container import Container
-from sparkctl.model.guard_state import DEFAULT_FLOOR, GuardMemoryReading, GuardReceipt
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES, GuardMemoryReading, GuardReceipt
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import Phase
 from sparkctl.model.sanitize import sanitize_line, truncate_text
@@ -22,22 +22,22 @@ from sparkctl.model.secrets import redact
 from sparkctl.model.units import GIB, format_duration, format_size
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 
-_WIDTH = verdict_builder.WIDTH
-_REFUSALS = (
+_MAX_EVIDENCE_CHARS = verdict_builder.MAX_EVIDENCE_CHARS
+_DOCKER_ERROR_CAUSES = (
     (ImageNotFound, FailureCause.IMAGE_MISSING),
     (GpuRuntimeMissing, FailureCause.GPU_RUNTIME_MISSING),
     (PortInUse, FailureCause.PORT_IN_USE),
     (DiskFull, FailureCause.DISK_FULL),
     (DockerPermissionDenied, FailureCause.PERMISSION),
 )
-_SIGINT, _SIGKILL, _SIGTERM = 130, 137, 143
-_SIGNALS = 128  # an exit code is this and the signal's number
-_NOT_ASKED = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
-_HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
-_BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
+_SIGINT_EXIT, _SIGKILL_EXIT, _SIGTERM_EXIT = 130, 137, 143
+_SIGNAL_EXIT_BASE = 128  # an exit code is this and the signal's number
+_NO_STOP_REQUEST = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
+_HIGH_FLOOR_BYTES = 16 * DEFAULT_FLOOR_BYTES  # bytes: over it the floor itself is the reason, not what the engine takes
+_DROP_WINDOW_SECONDS = 10.0  # seconds before the guard's act in which the fall is looked for
 
 
-def verdict_of_exit(
+def build_exit_verdict(
     plan: LaunchPlan,
     log: LogAnalyzer,
     container: Container | None,
@@ -54,27 +54,27 @@ def verdict_of_exit(
         return Verdict(
             FailureCause.STOPPED_BY_OTHERS,
             f"The container {plan.container_name} was removed while it started.",
-            verdict_builder.last_line_evidence(log.latest),
+            verdict_builder.build_last_line_evidence(log.latest_line),
             f"Somebody ran docker rm, or another tool did. Ask, then: {again}",
         )
-    ended = Evidence(_state_sentence(container), "docker")
+    ended = Evidence(_format_container_state(container), "docker")
     if container.oom_killed:
-        return _limit_kill(plan, log, ended)
+        return _build_oom_verdict(plan, log, ended)
     if (log.stopped is not None or requests) and not _has_named_cause(log):
-        return _stop_verdict(plan, log, container, ended, again, requests)
-    return verdict_builder.build_verdict(log, plan, (ended,)) or _by_exit_code(
+        return _build_stop_verdict(plan, log, container, ended, again, requests)
+    return verdict_builder.build_verdict(log, plan, (ended,)) or _build_exit_code_verdict(
         plan, log, container, ended, again, requests
     )
 
 
-def verdict_of_docker_error(
+def build_docker_error_verdict(
     plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
 ) -> Verdict:
     """Return why Docker did not start it, by what kind of error that is, or by its words where they name a cause."""
-    said = redact(error.message, plan.collect_secrets)
+    said = redact(error.message, plan.secret_values)
     signal = engine.classify_line(said)
     failure = None if signal is None else signal.failure
-    cause = next((cause for kind, cause in _REFUSALS if isinstance(error, kind)), None)
+    cause = next((cause for kind, cause in _DOCKER_ERROR_CAUSES if isinstance(error, kind)), None)
     hint = error.hint or (None if failure is None else failure.remedy)
     return Verdict(
         cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
@@ -85,7 +85,7 @@ def verdict_of_docker_error(
     )
 
 
-def verdict_of_guard_kill(
+def build_guard_kill_verdict(
     plan: LaunchPlan,
     log: LogAnalyzer,
     receipt: GuardReceipt,
@@ -98,17 +98,17 @@ def verdict_of_guard_kill(
     where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
     evidence = [
         Evidence(describe_memory_drop(receipt, within), "guard"),
-        Evidence(truncate_text(sanitize_line(receipt.why), _WIDTH), "guard"),
+        Evidence(truncate_text(sanitize_line(receipt.why), _MAX_EVIDENCE_CHARS), "guard"),
     ]
     if receipt.reaction is not None:
         evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
-    if receipt.floor > _HIGH_FLOOR:
+    if receipt.floor > _HIGH_FLOOR_BYTES:
         return Verdict(
             FailureCause.GUARD_STOPPED,
             f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {format_size(receipt.floor)} available on "
             f"{plan.node}, far more than it needs.",
-            (*evidence, *verdict_builder.last_line_evidence(log.latest)),
-            f"Lower start.guard.floor (now {format_size(receipt.floor)}; {format_size(DEFAULT_FLOOR)} without it).",
+            (*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
+            f"Lower start.guard.floor (now {format_size(receipt.floor)}; {format_size(DEFAULT_FLOOR_BYTES)} without it).",
             "start.guard.floor",
             edit=suggest_field_change(plan, "start.guard.floor", ChangeDirection.LOWER),
         )
@@ -117,7 +117,7 @@ def verdict_of_guard_kill(
     return Verdict(
         FailureCause.GUARD_STOPPED,
         f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
-        (*evidence, *verdict_builder.last_line_evidence(log.latest)),
+        (*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
         f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
         f"({format_size(receipt.floor)}) is what {plan.node} may not fall under.",
         claim,
@@ -130,7 +130,7 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
 
     ``within``: not more seconds than these.
     """
-    window = _BEFORE if within is None else min(_BEFORE, within)
+    window = _DROP_WINDOW_SECONDS if within is None else min(_DROP_WINDOW_SECONDS, within)
     before = [one for one in receipt.samples if receipt.at - window <= one.at <= receipt.at]
     top = _find_drop_start(before)
     if top is None or top.available - receipt.available < GIB // 20:
@@ -141,12 +141,12 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
     )
 
 
-def verdict_of_fatal_line(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
+def build_fatal_line_verdict(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
     """Return the verdict of a log with a line after which the engine cannot come up, though its process still runs."""
     return verdict_builder.build_verdict(log, plan) or verdict_builder.build_verdict_from_line(fatal, plan)
 
 
-def verdict_of_timeout(
+def build_timeout_verdict(
     plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, limit: str, why_not: str | None
 ) -> Verdict:
     """Return the verdict of a phase that outlived its time. ``limit`` names the setting, ``why_not`` the last answer
@@ -154,8 +154,8 @@ def verdict_of_timeout(
     step = f" ({log.step.name})" if log.step else ""
     evidence = [Evidence(f"{phase}{step} for {format_duration(seconds)}", "clock")]
     if why_not:
-        evidence.append(Evidence(truncate_text(why_not, _WIDTH), "http"))
-    evidence += verdict_builder.last_line_evidence(log.latest)
+        evidence.append(Evidence(truncate_text(why_not, _MAX_EVIDENCE_CHARS), "http"))
+    evidence += verdict_builder.build_last_line_evidence(log.latest_line)
     by_line = verdict_builder.build_verdict(log, plan, tuple(evidence))
     if by_line is not None:
         return by_line
@@ -178,24 +178,24 @@ def verdict_of_timeout(
     )
 
 
-def of_pause(plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, again: str) -> Verdict:
+def build_pause_verdict(plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, again: str) -> Verdict:
     """Return the verdict of a start whose time went by while its container was paused."""
     return Verdict(
         FailureCause.TIMED_OUT,
         f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
         (
             Evidence(f"state paused, {phase} for {format_duration(seconds)}", "docker"),
-            *verdict_builder.last_line_evidence(log.latest),
+            *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
         f"On {plan.node}: docker unpause {plan.container_name}; then watch it again: {again}. Or take it away: "
         f"sparkctl down {plan.instance} --node {plan.node}",
     )
 
 
-def _limit_kill(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> Verdict:
+def _build_oom_verdict(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> Verdict:
     limit = dict(plan.options).get("memory")
     where = f" (last step: {log.step.name})" if log.step else ""
-    proof = (ended, *verdict_builder.last_line_evidence(log.latest))
+    proof = (ended, *verdict_builder.build_last_line_evidence(log.latest_line))
     if limit is None:
         return Verdict(
             FailureCause.HOST_OOM_KILL,
@@ -216,13 +216,13 @@ def _limit_kill(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> Verdict:
 def _has_named_cause(log: LogAnalyzer) -> bool:
     """Tell whether a line names what went wrong, more than that something did."""
     return (
-        log.find_root_failure is not None
-        and log.find_root_failure.failure is not None
-        and log.find_root_failure.failure.weight >= FailureWeight.LIKELY
+        log.root_failure is not None
+        and log.root_failure.failure is not None
+        and log.root_failure.failure.weight >= FailureWeight.LIKELY
     )
 
 
-def _by_exit_code(
+def _build_exit_code_verdict(
     plan: LaunchPlan,
     log: LogAnalyzer,
     container: Container,
@@ -232,36 +232,40 @@ def _by_exit_code(
 ) -> Verdict:
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     code = container.exit_code
-    if code in (_SIGINT, _SIGTERM) and log.find_final_error is None:
-        return _stop_verdict(plan, log, container, ended, again)
+    if code in (_SIGINT_EXIT, _SIGTERM_EXIT) and log.final_error is None:
+        return _build_stop_verdict(plan, log, container, ended, again)
     if code == 0:
         return Verdict(
             FailureCause.EXITED,
             f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
             (
-                *(verdict_builder.line_evidence(log.last_error) if log.last_error else ()),
-                *verdict_builder.last_line_evidence(log.latest),
+                *(verdict_builder.build_line_evidence(log.last_error) if log.last_error else ()),
+                *verdict_builder.build_last_line_evidence(log.latest_line),
                 ended,
             ),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
-    if code == _SIGKILL and log.find_final_error is None:
+    if code == _SIGKILL_EXIT and log.final_error is None:
         return Verdict(
             FailureCause.KILLED,
             f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",
-            (ended, *(() if requests is None else (_NOT_ASKED,)), *verdict_builder.last_line_evidence(log.latest)),
+            (
+                ended,
+                *(() if requests is None else (_NO_STOP_REQUEST,)),
+                *verdict_builder.build_last_line_evidence(log.latest_line),
+            ),
             "Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
     what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
     return Verdict(
         FailureCause.CRASHED,
-        truncate_text(f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _WIDTH),
+        truncate_text(f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _MAX_EVIDENCE_CHARS),
         (
             *(
-                verdict_builder.line_evidence(log.last_error)
+                verdict_builder.build_line_evidence(log.last_error)
                 if log.last_error
-                else verdict_builder.last_line_evidence(log.latest)
+                else verdict_builder.build_last_line_evidence(log.latest_line)
             ),
             ended,
         ),
@@ -269,7 +273,7 @@ def _by_exit_code(
     )
 
 
-def _stop_verdict(
+def _build_stop_verdict(
     plan: LaunchPlan,
     log: LogAnalyzer,
     container: Container,
@@ -278,12 +282,17 @@ def _stop_verdict(
     requests: tuple[int, ...] | None = None,
 ) -> Verdict:
     """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
-    asked = [Evidence(f"asked to send it {_signal_name(one)}", "docker") for one in requests or ()]
+    asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
     return Verdict(
         FailureCause.STOPPED_BY_OTHERS,
         f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
         f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
-        (*verdict_builder.line_evidence(log.stopped), *asked, ended, *verdict_builder.last_line_evidence(log.latest)),
+        (
+            *verdict_builder.build_line_evidence(log.stopped),
+            *asked,
+            ended,
+            *verdict_builder.build_last_line_evidence(log.latest_line),
+        ),
         f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
     )
 
@@ -295,17 +304,21 @@ def _describe_progress(log: LogAnalyzer) -> str:
 
 def _format_exit_code(code: int | None) -> str:
     """Return an exit code, with the signal that it stands for."""
-    return str(code) if code is None or code <= _SIGNALS else f"{code}, {_signal_name(code - _SIGNALS)}"
+    return (
+        str(code)
+        if code is None or code <= _SIGNAL_EXIT_BASE
+        else f"{code}, {_format_signal(code - _SIGNAL_EXIT_BASE)}"
+    )
 
 
-def _signal_name(number: int) -> str:
+def _format_signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _state_sentence(container: Container) -> str:
+def _format_container_state(container: Container) -> str:
     parts = [f"state {container.state}", f"exit code {container.exit_code}"]
     if container.oom_killed is not None:
         parts.append(f"OOMKilled={str(container.oom_killed).lower()}")

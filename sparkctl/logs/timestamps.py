@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 # Any year will do where the line names none; a leap year knows every day.
-_YEAR = 2000
-_HEADER = re.compile(
+_DEFAULT_YEAR = 2000
+_HEADER_PATTERN = re.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
     r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"(?P<day>\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) \["  # vLLM, without a year
@@ -34,21 +34,21 @@ class LogTime:
 def parse_log_time(when: str, text: str) -> LogTime | None:
     """Return when a line was written. ``when``: Docker's stamp, empty where there is none; ``text``: the raw line."""
     if when:
-        return _at("docker", when)
-    found = _HEADER.match(text)
+        return _parse_timestamp("docker", when)
+    found = _HEADER_PATTERN.match(text)
     if found is None:
         return None
     if found["date"]:
-        return _at("engine", f"{found['date']}T{found['time']}")
+        return _parse_timestamp("engine", f"{found['date']}T{found['time']}")
     if found["day"]:
-        return _at("engine", f"{_YEAR}-{found['day']}T{found['clock']}")
+        return _parse_timestamp("engine", f"{_DEFAULT_YEAR}-{found['day']}T{found['clock']}")
     if found["us"]:
         month, day, year = found["us"].split("/")
-        return _at("engine", f"{year}-{month}-{day}T{found['hour']}")
+        return _parse_timestamp("engine", f"{year}-{month}-{day}T{found['hour']}")
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
-def _at(clock: str, text: str) -> LogTime | None:
+def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
         return LogTime(clock, (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp())

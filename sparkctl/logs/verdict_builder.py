@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
-from sparkctl.logs.flag_paths import flag_with_path
+from sparkctl.logs.flag_paths import find_flag_with_path
 from sparkctl.model.engine_metrics import EngineFactName
-from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.units import parse_size
-from sparkctl.model.verdict import LAST_LINE, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
+from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 
 # What a share of memory may become by a guess. On memory that the desktop and the page cache share, more than the upper
 # one is not safe whatever the engine says, and with less than the lower one another model is the better advice.
-_LOWEST, _HIGHEST = 0.3, 0.85
-_STEP = 0.08
+_MIN_MEMORY_SHARE, _MAX_MEMORY_SHARE = 0.3, 0.85
+_MEMORY_SHARE_STEP = 0.08
 
 
 def suggest_field_change(
@@ -62,19 +62,19 @@ def get_current_value(plan: LaunchPlan, field: str) -> str | None:
 
 def _next_value(field: str, was: str | None, change: ChangeDirection | None) -> str | None:
     if field == "start.guard.floor":
-        return f"{DEFAULT_FLOOR >> 20}m"
+        return f"{DEFAULT_FLOOR_BYTES >> 20}m"
     if field == "container.shm_size":
-        return "16g" if was is None else f"{max(1, 2 * _gigabytes(was))}g"
+        return "16g" if was is None else f"{max(1, 2 * _parse_gigabytes(was))}g"
     if was is None:
         return None
     if field == "port":
         return str(int(was) + 1) if int(was) < 65535 else str(int(was) - 1)
     if field.startswith("start.timeouts."):
         return f"{2 * float(was.removesuffix('s')):g}s"
-    return _number(was, change)
+    return _change_number(was, change)
 
 
-def _number(was: str, change: ChangeDirection | None) -> str | None:
+def _change_number(was: str, change: ChangeDirection | None) -> str | None:
     """Return a share one step on, or a count halved or doubled; None for what is no number or has no way to go."""
     try:
         now = float(was)
@@ -85,32 +85,39 @@ def _number(was: str, change: ChangeDirection | None) -> str | None:
     if now > 1 or was.isdecimal():
         count = int(now) // 2 if change is ChangeDirection.LOWER else int(now) * 2
         return str(count) if count >= 1 and now == int(now) else None
-    moved = min(_HIGHEST, max(_LOWEST, now - _STEP if change is ChangeDirection.LOWER else now + _STEP))
+    moved = min(
+        _MAX_MEMORY_SHARE,
+        max(
+            _MIN_MEMORY_SHARE, now - _MEMORY_SHARE_STEP if change is ChangeDirection.LOWER else now + _MEMORY_SHARE_STEP
+        ),
+    )
     is_right_way = moved < now if change is ChangeDirection.LOWER else moved > now
     return f"{moved:.2f}".rstrip("0") if is_right_way else None
 
 
-def _gigabytes(text: str) -> int:
+def _parse_gigabytes(text: str) -> int:
     try:
         return -(-parse_size(text) // (1 << 30))
     except ValueError:
         return 8
 
 
-WIDTH = 400  # characters of a line that a proof shows
-_MOST_CONTRIBUTING = 4
-_MODEL_PATH = "model.path"
+MAX_EVIDENCE_CHARS = 400  # characters of a line that a proof shows
+_MAX_CONTRIBUTING = 4
+_MODEL_PATH_FIELD = "model.path"
 
 
 def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
     """Return the verdict that the log's own lines give, None where no line of it tells of a failure that was not lived
     through. ``plan``: what was started, for a value to try; ``more``: proofs from elsewhere."""
-    root = log.find_root_failure
+    root = log.root_failure
     if root is None or root.failure is None:
         return None
-    contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing[:_MOST_CONTRIBUTING]]
+    contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing_failures[:_MAX_CONTRIBUTING]]
     verdict = build_verdict_from_line(root, plan, more)
-    return replace(verdict, remedy=verdict.remedy + _meant(log, root.failure, plan), contributing=tuple(contributing))
+    return replace(
+        verdict, remedy=verdict.remedy + _suggest_flag(log, root.failure, plan), contributing=tuple(contributing)
+    )
 
 
 def build_verdict_from_line(
@@ -122,36 +129,40 @@ def build_verdict_from_line(
     failure = _with_named_flag(failure, seen.text, plan)
     return Verdict(
         failure.cause,
-        _said(_when(seen, failure)),
-        (*line_evidence(seen), *more),
-        _said(failure.remedy),
+        _redact_text(_format_summary(seen, failure)),
+        (*build_line_evidence(seen), *more),
+        _redact_text(failure.remedy),
         failure.field,
-        edit=_edit(failure, plan),
+        edit=_suggest_edit(failure, plan),
     )
 
 
-def line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
+def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
     """Return a line of the log as a proof, none for none."""
-    return () if seen is None else (Evidence(truncate_text(_said(seen.text), WIDTH), "log", seen.number),)
+    return (
+        ()
+        if seen is None
+        else (Evidence(truncate_text(_redact_text(seen.text), MAX_EVIDENCE_CHARS), "log", seen.number),)
+    )
 
 
-def last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
+def build_last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
     """Return the line with which a log stops, which may be any: as the last that was heard of it, none for none."""
-    return tuple(replace(one, origin=LAST_LINE) for one in line_evidence(seen))
+    return tuple(replace(one, origin=LAST_LINE_ORIGIN) for one in build_line_evidence(seen))
 
 
 def proves_failure(log: LogAnalyzer) -> bool:
     """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
-    return log.find_end_cause is not None
+    return log.end_cause is not None
 
 
 def is_consequence(log: LogAnalyzer, verdict: Verdict) -> bool:
     """Tell whether a verdict is by the log, and the log says no more than that something else went wrong before."""
-    failure = None if log.find_root_failure is None else log.find_root_failure.failure
+    failure = None if log.root_failure is None else log.root_failure.failure
     return failure is not None and failure.weight <= FailureWeight.AFTERMATH and failure.cause is verdict.cause
 
 
-def _meant(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -> str:
+def _suggest_flag(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -> str:
     """Return what a refused flag may have been meant as, nothing of any other failure."""
     if failure.cause is not FailureCause.UNKNOWN_FLAG or not (failure.field or "").startswith("args."):
         return ""
@@ -163,33 +174,33 @@ def _meant(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -> str:
         version = plan.engine_version  # the log is silent, or only tells what version it is like
     flag = (failure.field or "").removeprefix("args.")
     said = suggest_flag_name(log.engine.name, flag, version, "" if plan is None else plan.image)
-    return f" ({_said(said)})" if said else ""
+    return f" ({_redact_text(said)})" if said else ""
 
 
 def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
     """Return a failure of the model's files with the flag to change, where the line names the model that a flag brings (a draft
     model, a tokenizer, an adapter) and not the model itself."""
-    if plan is None or failure.field != _MODEL_PATH:
+    if plan is None or failure.field != _MODEL_PATH_FIELD:
         return failure
-    flag = flag_with_path(plan.command, text)
+    flag = find_flag_with_path(plan.command, text)
     if flag is None:
         return failure
     field = f"args.{flag}"
-    return replace(failure, field=field, remedy=failure.remedy.replace(_MODEL_PATH, field))
+    return replace(failure, field=field, remedy=failure.remedy.replace(_MODEL_PATH_FIELD, field))
 
 
-def _when(seen: EvidenceLine, failure: Failure) -> str:
+def _format_summary(seen: EvidenceLine, failure: Failure) -> str:
     is_said = failure.summary.startswith("While serving")
     return f"While serving: {failure.summary}" if seen.serving and not is_said else failure.summary
 
 
-def _edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:
+def _suggest_edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:
     """Return the change to try; without a plan only where the engine itself names the value."""
     if plan is not None:
         return suggest_field_change(plan, failure.field, failure.change, failure.value)
     return None if failure.field is None or failure.value is None else FieldChange(failure.field, failure.value)
 
 
-def _said(text: str) -> str:
+def _redact_text(text: str) -> str:
     """Return what a log said as it may be shown anywhere."""
     return redact_word(sanitize_line(text))

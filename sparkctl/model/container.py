@@ -51,14 +51,14 @@ class Container:
     nccl: tuple[tuple[str, str], ...] | None = None  # the NCCL_IB_* part of its environment
     shares_shm: bool | None = None  # its /dev/shm is the node's own
 
-    def label(self, name: str) -> str | None:
+    def get_label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""
         return next((value for key, value in self.labels if key == name), None)
 
     @property
     def is_managed(self) -> bool:
         """Tell whether sparkctl made it, on whatever laptop."""
-        return self.label(ContainerLabel.INSTANCE) is not None
+        return self.get_label(ContainerLabel.INSTANCE) is not None
 
     @property
     def is_alive(self) -> bool:

@@ -10,19 +10,21 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import load_json
 
-_LONGEST_GRACE = 3600.0
-_MOST_RANKS = 64
-_RANK = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
-_NODES = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
-_RUN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_PLAIN_LINE = re.compile(r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+")  # no repetition, no choice
-_HEALTH = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
-_PROBES = ("completions", "chat", "none")
+_MAX_STOP_GRACE_SECONDS = 3600.0
+_MAX_RANKS = 64
+_RANK_PATTERN = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
+_RANK_NODES_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
+_START_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PLAIN_LINE_PATTERN = re.compile(
+    r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+"
+)  # no repetition, no choice
+_HEALTH_PATH_PATTERN = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
+_PROBE_KINDS = ("completions", "chat", "none")
 
 
 def parse_port_label(container: Container) -> int | None:
     """Return the port on the node, None for what is none."""
-    text = container.label(ContainerLabel.PORT) or ""
+    text = container.get_label(ContainerLabel.PORT) or ""
     port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
     return port if 0 < port < 65536 else None
 
@@ -30,36 +32,36 @@ def parse_port_label(container: Container) -> int | None:
 def parse_stop_grace_label(container: Container) -> float | None:
     """Return the seconds between SIGTERM and SIGKILL, None for what is no such number."""
     try:
-        grace = float(container.label(ContainerLabel.GRACE) or "")
+        grace = float(container.get_label(ContainerLabel.GRACE) or "")
     except ValueError:
         return None
-    return grace if math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE else None
+    return grace if math.isfinite(grace) and 0 <= grace <= _MAX_STOP_GRACE_SECONDS else None
 
 
 def parse_expected_memory_label(container: Container) -> int | None:
     """Return the bytes of memory it is expected to hold, None for what is no such number."""
-    text = container.label(ContainerLabel.EXPECTED) or ""
+    text = container.get_label(ContainerLabel.EXPECTED) or ""
     return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
 def parse_rank_label(container: Container) -> str | None:
     """Return which rank of how many it is, as "0/2"; None for one Spark alone, and for what is no rank."""
-    found = _RANK.fullmatch(container.label(ContainerLabel.RANK) or "")
-    if found is None or not int(found[1]) < int(found[2]) <= _MOST_RANKS or int(found[2]) < 2:
+    found = _RANK_PATTERN.fullmatch(container.get_label(ContainerLabel.RANK) or "")
+    if found is None or not int(found[1]) < int(found[2]) <= _MAX_RANKS or int(found[2]) < 2:
         return None
     return f"{int(found[1])}/{int(found[2])}"
 
 
 def parse_rank_nodes_label(container: Container) -> tuple[NodeName, ...]:
     """Return where its ranks are, as whoever started it calls the nodes, the head's first; empty where that is not said."""
-    text = container.label(ContainerLabel.NODES) or ""
-    return tuple(map(NodeName, text.split(","))) if _NODES.fullmatch(text) else ()
+    text = container.get_label(ContainerLabel.NODES) or ""
+    return tuple(map(NodeName, text.split(","))) if _RANK_NODES_PATTERN.fullmatch(text) else ()
 
 
 def parse_start_id_label(container: Container) -> str | None:
     """Return what all ranks of one start share, None where nothing usable is said."""
-    text = container.label(ContainerLabel.RUN) or ""
-    return text if _RUN.fullmatch(text) else None
+    text = container.get_label(ContainerLabel.RUN) or ""
+    return text if _START_ID_PATTERN.fullmatch(text) else None
 
 
 def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
@@ -70,40 +72,40 @@ def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
     be written so that it never ends.
     """
     try:
-        fields = load_json(container.label(ContainerLabel.READY) or "")
+        fields = load_json(container.get_label(ContainerLabel.READY) or "")
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if not (health is None or (isinstance(health, str) and _HEALTH.fullmatch(health))):
+    if not (health is None or (isinstance(health, str) and _HEALTH_PATH_PATTERN.fullmatch(health))):
         return None
-    if not isinstance(probe, str) or probe not in _PROBES:
+    if not isinstance(probe, str) or probe not in _PROBE_KINDS:
         return None
     if line is None:
         return ReadinessRule(None, health, probe)
     if not isinstance(line, str):
         return None
-    default = _default_ready_line(container)
-    if line == default or _PLAIN_LINE.fullmatch(line) or line == _profile_ready_line(container):
+    default = _find_engine_ready_line(container)
+    if line == default or _PLAIN_LINE_PATTERN.fullmatch(line) or line == _find_profile_ready_line(container):
         return ReadinessRule(line, health, probe)
     if default is None and health is None:
         return None
     return ReadinessRule(default, health, probe)
 
 
-def _default_ready_line(container: Container) -> str | None:
+def _find_engine_ready_line(container: Container) -> str | None:
     from sparkctl.engines import engine_names, load_engine
 
-    engine = container.label(ContainerLabel.ENGINE) or ""
+    engine = container.get_label(ContainerLabel.ENGINE) or ""
     return load_engine(engine).defaults.ready_line if engine in engine_names() else None
 
 
-def _profile_ready_line(container: Container) -> str | None:
+def _find_profile_ready_line(container: Container) -> str | None:
     """Return the ready line of the profile of that name here, None where there is none that can be read."""
     from sparkctl.errors import SparkctlError
     from sparkctl.profiles.library import ProfileLibrary
 
-    name, library = container.label(ContainerLabel.PROFILE) or "", ProfileLibrary()
+    name, library = container.get_label(ContainerLabel.PROFILE) or "", ProfileLibrary()
     try:
-        return library.load(name).start.ready_line if name in library.names() else None
+        return library.load_profile(name).start.ready_line if name in library.list_names() else None
     except (SparkctlError, OSError):
         return None

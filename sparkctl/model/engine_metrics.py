@@ -101,7 +101,7 @@ class EngineMetrics:
     health_tokens: float = 0.0  # prompt tokens that its answer to a health check costs: that is a generation of its own
     at_request_end: bool = False  # the token counters move when a request ends, all of its tokens at once
 
-    def counters(self) -> tuple[float | None, ...]:
+    def list_counters(self) -> tuple[float | None, ...]:
         """Return all that can only grow while the engine lives."""
         histograms = (each.count if each else None for each in (self.ttft, self.inter_token))
         return (

@@ -112,7 +112,7 @@ class MeterArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsLearned:
+class EngineFactsReported:
     """What an engine's log has told so far of how it runs, all of it, by its container's id."""
 
     ts: float
@@ -222,7 +222,7 @@ class FindingReported:
     since: float | None = None
 
     @classmethod
-    def of(cls, ts: float, one: Finding) -> FindingReported:
+    def from_finding(cls, ts: float, one: Finding) -> FindingReported:
         """Return a finding as an event."""
         return cls(
             ts, one.node, one.kind.value, one.severity, one.summary, one.remedy, one.instance, one.evidence, one.since
@@ -239,7 +239,7 @@ class SwitchPlanned:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchStepped:
+class SwitchStepReported:
     """A switch began a step, or has proved one: ``proof`` is what proves it, in words, None while it goes on. ``elapsed``
     counts from the beginning of the verb, in seconds. ``stops``: the names of what goes."""
 
@@ -253,7 +253,7 @@ class SwitchStepped:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchFound:
+class SwitchJournalReported:
     """What lies where a node keeps the journal of a switch, whoever does it; told when it is other than before."""
 
     ts: float
@@ -335,7 +335,7 @@ Event = (
     | CachesDropped
     | ContainersListed
     | MeterArrived
-    | FactsLearned
+    | EngineFactsReported
     | LaunchPlanned
     | MemoryFitEvaluated
     | PhaseChanged
@@ -347,8 +347,8 @@ Event = (
     | TransferProgressed
     | MemoryReleased
     | SwitchPlanned
-    | SwitchStepped
-    | SwitchFound
+    | SwitchStepReported
+    | SwitchJournalReported
     | CheckCompleted
     | CommandEnded
 )

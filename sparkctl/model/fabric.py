@@ -11,7 +11,7 @@ from sparkctl.model.sample import RdmaLane
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class FabricLane:
     """An interface with an IPv4 address, and the RDMA device on it where there is one.
 
     ``network`` as 192.168.100.0/24; ``gid_index`` is where the device keeps its RoCE v2 address of ``address``; ``mtu`` in
@@ -32,7 +32,7 @@ class NodeLanes:
     """What a node has. ``lanes`` are those with a carrier; ``has_devices``: /dev/infiniband is there for a container."""
 
     node: NodeName
-    lanes: tuple[Lane, ...] = ()
+    lanes: tuple[FabricLane, ...] = ()
     has_devices: bool = False
 
 
@@ -41,7 +41,7 @@ class RouteEnd:
     """One Spark's end of the way: the lanes of networks on which all the others are, too; the first carries the sockets."""
 
     node: NodeName
-    lanes: tuple[Lane, ...]
+    lanes: tuple[FabricLane, ...]
 
     @property
     def address(self) -> str:
@@ -49,7 +49,7 @@ class RouteEnd:
         return self.lanes[0].address
 
     @property
-    def devices(self) -> tuple[str, ...]:
+    def rdma_devices(self) -> tuple[str, ...]:
         """The RDMA devices of its lanes."""
         return tuple(lane.device for lane in self.lanes if lane.device is not None)
 
@@ -66,11 +66,11 @@ class FabricRoute:
     cautions: tuple[str, ...] = ()
 
     @property
-    def head(self) -> RouteEnd:
+    def head_end(self) -> RouteEnd:
         """The end of rank 0."""
         return self.ends[0]
 
-    def route_end_of(self, node: NodeName) -> RouteEnd:
+    def get_route_end(self, node: NodeName) -> RouteEnd:
         """Return a node's end. Raises KeyError for one that is none of it."""
         for end in self.ends:
             if end.node == node:
@@ -79,8 +79,8 @@ class FabricRoute:
 
 
 BUSY_BYTES_PER_SECOND = 125e6  # bytes/s: a link at work, 1 Gb/s
-IDLE_SHARE = 0.02  # of what the other one moves
-_PORT = re.compile(r"f(\d+)$")  # rocep1s0f0 and roceP2p1s0f0 are the two functions of port f0
+IDLE_RATE_SHARE = 0.02  # of what the other one moves
+_PORT_NUMBER_PATTERN = re.compile(r"f(\d+)$")  # rocep1s0f0 and roceP2p1s0f0 are the two functions of port f0
 
 
 def pair_lanes(ports: Sequence[RdmaLane]) -> Iterator[tuple[RdmaLane, RdmaLane]]:
@@ -96,26 +96,26 @@ def pair_lanes(ports: Sequence[RdmaLane]) -> Iterator[tuple[RdmaLane, RdmaLane]]
 
 def parse_port_number(device: str) -> str | None:
     """Return the number of the physical port that an RDMA device is a function of; None for a name of another kind."""
-    match = _PORT.search(device)
+    match = _PORT_NUMBER_PATTERN.search(device)
     return None if match is None else match[1]
 
 
-def total_rate(port: RdmaLane) -> float | None:
+def sum_lane_rates(port: RdmaLane) -> float | None:
     """Return bytes/s of both directions together."""
     return None if port.receive_rate is None or port.send_rate is None else port.receive_rate + port.send_rate
 
 
 def has_idle_lane(pair: tuple[RdmaLane, RdmaLane]) -> bool | None:
     """Tell whether one function of a port moves nothing while the other one works; None where a rate is not known."""
-    one, other = total_rate(pair[0]), total_rate(pair[1])
+    one, other = sum_lane_rates(pair[0]), sum_lane_rates(pair[1])
     if one is None or other is None:
         return None
-    return max(one, other) >= BUSY_BYTES_PER_SECOND and min(one, other) < IDLE_SHARE * max(one, other)
+    return max(one, other) >= BUSY_BYTES_PER_SECOND and min(one, other) < IDLE_RATE_SHARE * max(one, other)
 
 
 def find_idle_lanes(ports: Sequence[RdmaLane]) -> dict[str, str]:
     """Return the functions that move nothing while the other one of their port works, each with that one's name."""
     ordered = (
-        sorted(pair, key=lambda port: total_rate(port) or 0.0) for pair in pair_lanes(ports) if has_idle_lane(pair)
+        sorted(pair, key=lambda port: sum_lane_rates(port) or 0.0) for pair in pair_lanes(ports) if has_idle_lane(pair)
     )
     return {idle.name: busy.name for idle, busy in ordered}

@@ -18,7 +18,7 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
-_WORST_FIRST = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
+_SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 
 
 class FindingKind(StrEnum):
@@ -92,4 +92,4 @@ class Finding:
 def sort_by_severity(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
     """Return them by severity, then in the order of `FindingKind`."""
     kinds = list(FindingKind)
-    return tuple(sorted(findings, key=lambda one: (_WORST_FIRST.index(one.severity), kinds.index(one.kind))))
+    return tuple(sorted(findings, key=lambda one: (_SEVERITY_ORDER.index(one.severity), kinds.index(one.kind))))

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from sparkctl.model.units import MIB
 
-DEFAULT_FLOOR = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
+DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
 
 
-LEASE_EXPIRED = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
+LEASE_EXPIRED_PREFIX = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
 
 
 class GuardRole(StrEnum):
@@ -47,7 +47,7 @@ class UnwatchReason(StrEnum):
     DISARMED = "disarmed"
 
 
-class GuardAnswer(StrEnum):
+class GuardRunState(StrEnum):
     """What is known of a node's guard."""
 
     RUNS = "runs"
@@ -92,7 +92,7 @@ class GuardMemoryReading:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardRights:
+class GuardPermissions:
     """Whether this user may drop the page cache, and compact memory, without a password."""
 
     drop: bool | None = None
@@ -135,7 +135,7 @@ class GuardState:
     free: int | None = None
     page_cache: int | None = None
     swap_free: int | None = None
-    rights: GuardRights = GuardRights()
+    rights: GuardPermissions = GuardPermissions()
     locked: bool | None = None
     docker: bool | None = None
     watches: tuple[GuardWatch, ...] = ()

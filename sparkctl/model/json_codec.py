@@ -18,16 +18,16 @@ from sparkctl.model import events
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 
-SCHEMA = 1
+EVENT_SCHEMA_VERSION = 1
 T = typing.TypeVar("T")
-_KINDS: dict[str, type] = {
+_EVENT_TYPES: dict[str, type] = {
     "node": events.NodeStateChanged,
     "memory": events.MemorySampled,
     "sample": events.SampleArrived,
     "caches": events.CachesDropped,
     "containers": events.ContainersListed,
     "numbers": events.MeterArrived,
-    "facts": events.FactsLearned,
+    "facts": events.EngineFactsReported,
     "plan": events.LaunchPlanned,
     "fit": events.MemoryFitEvaluated,
     "phase": events.PhaseChanged,
@@ -39,12 +39,12 @@ _KINDS: dict[str, type] = {
     "moved": events.TransferProgressed,
     "released": events.MemoryReleased,
     "switch-plan": events.SwitchPlanned,
-    "switch": events.SwitchStepped,
-    "switch-found": events.SwitchFound,
+    "switch": events.SwitchStepReported,
+    "switch-found": events.SwitchJournalReported,
     "examined": events.CheckCompleted,
     "result": events.CommandEnded,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+_EVENT_NAMES = {kind: name for name, kind in _EVENT_TYPES.items()}
 
 
 def encode_event(event: events.Event) -> dict[str, object]:
@@ -53,20 +53,20 @@ def encode_event(event: events.Event) -> dict[str, object]:
         event = replace(event, plan=redact_launch_plan(event.plan))
     body = to_json_data(event)
     assert isinstance(body, dict)
-    head = {"ts": round(event.ts, 6), "event": _NAMES[type(event)], "node": body.get("node")}
+    head = {"ts": round(event.ts, 6), "event": _EVENT_NAMES[type(event)], "node": body.get("node")}
     if isinstance(event, events.CommandEnded):
-        head["schema"] = SCHEMA
+        head["schema"] = EVENT_SCHEMA_VERSION
     return head | {key: value for key, value in body.items() if key not in head}
 
 
 def decode_event(data: Mapping[str, object]) -> events.Event:
     """Return the event that `encode` wrote. Raises ValueError for what is no event of this schema."""
-    kind = _KINDS.get(str(data.get("event")))
+    kind = _EVENT_TYPES.get(str(data.get("event")))
     if kind is None:
         raise ValueError(f"no such event: {data.get('event')!r}")
     try:
         return typing.cast(
-            "events.Event", _build(kind, {k: v for k, v in data.items() if k not in ("event", "schema")})
+            "events.Event", _decode_value(kind, {k: v for k, v in data.items() if k not in ("event", "schema")})
         )
     except (TypeError, ValueError, OverflowError) as wrong:
         raise ValueError(f"not a whole {data.get('event')} event: {wrong}") from wrong
@@ -74,9 +74,9 @@ def decode_event(data: Mapping[str, object]) -> events.Event:
 
 def redact_launch_plan(plan: LaunchPlan) -> LaunchPlan:
     """Return a plan that may be shown: every secret value in it replaced."""
-    known = plan.collect_secrets
+    known = plan.secret_values
 
-    def pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    def redact_pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         return tuple((name, MASK if is_secret_name(name) else redact_word(value, known)) for name, value in some)
 
     return replace(
@@ -84,9 +84,9 @@ def redact_launch_plan(plan: LaunchPlan) -> LaunchPlan:
         image=redact(plan.image, known),
         entrypoint=None if plan.entrypoint is None else redact_word(plan.entrypoint, known),
         command=redact_words(plan.command, known),
-        env=pairs(plan.env),
+        env=redact_pairs(plan.env),
         mounts=tuple(replace(m, source=redact(m.source, known), target=redact(m.target, known)) for m in plan.mounts),
-        options=pairs(plan.options),
+        options=redact_pairs(plan.options),
         labels=tuple((name, redact(value, known)) for name, value in plan.labels),
         served_model=None if plan.served_model is None else redact(plan.served_model, known),
         api_key=MASK if plan.api_key else None,
@@ -118,7 +118,7 @@ def to_json_data(value: object) -> object:
 def from_json_data(kind: type[T], data: Mapping[str, object]) -> T:
     """Return the dataclass that `plain` wrote. Raises ValueError for what is none."""
     try:
-        built = _build(kind, data)
+        built = _decode_value(kind, data)
     except (TypeError, KeyError) as wrong:
         raise ValueError(f"not a whole {kind.__name__}: {wrong}") from wrong
     assert isinstance(built, kind)
@@ -126,39 +126,39 @@ def from_json_data(kind: type[T], data: Mapping[str, object]) -> T:
 
 
 @cache
-def _hints(kind: type) -> dict[str, object]:
+def _get_type_hints(kind: type) -> dict[str, object]:
     return typing.get_type_hints(kind)
 
 
-def _build(hint: object, value: object) -> object:
+def _decode_value(hint: object, value: object) -> object:
     """Return ``value`` as the type that ``hint`` asks for. Raises TypeError or ValueError where it is of another one."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in parts:
             return None
-        return _build(next(part for part in parts if part is not type(None)), value)
+        return _decode_value(next(part for part in parts if part is not type(None)), value)
     if origin is tuple and isinstance(value, list):
         if parts[-1] is Ellipsis:
-            return tuple(_build(parts[0], item) for item in value)
-        return tuple(_build(part, item) for part, item in zip(parts, value, strict=True))
+            return tuple(_decode_value(parts[0], item) for item in value)
+        return tuple(_decode_value(part, item) for part, item in zip(parts, value, strict=True))
     if isinstance(hint, typing.NewType):
-        return _build(hint.__supertype__, value)
+        return _decode_value(hint.__supertype__, value)
     if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
-        return _whole(hint, value)
+        return _decode_dataclass(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
     if hint is float and type(value) is int:
         return float(value)
     if not isinstance(hint, type) or type(value) is not hint:
-        raise TypeError(f"{_named(value)} where {getattr(hint, '__name__', hint)} belongs")
+        raise TypeError(f"{_describe_type(value)} where {getattr(hint, '__name__', hint)} belongs")
     return value
 
 
-def _whole(kind: type, data: Mapping[str, object]) -> object:
-    hints, built = _hints(kind), {}
+def _decode_dataclass(kind: type, data: Mapping[str, object]) -> object:
+    hints, built = _get_type_hints(kind), {}
     for name in data.keys() & hints.keys():  # what a newer version wrote beside is not ours to read
         try:
-            built[name] = _build(hints[name], data[name])
+            built[name] = _decode_value(hints[name], data[name])
         except (TypeError, ValueError) as wrong:
             raise ValueError(f"{name}: {wrong}") from wrong
     missing = [each.name for each in fields(kind) if each.default is MISSING and each.name not in built]
@@ -167,5 +167,5 @@ def _whole(kind: type, data: Mapping[str, object]) -> object:
     return kind(**built)
 
 
-def _named(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"

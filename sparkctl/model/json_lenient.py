@@ -9,10 +9,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 
-_MOST = 1 << 64  # no counter of a kernel or a driver goes further
+_NUMBER_LIMIT = 1 << 64  # no counter of a kernel or a driver goes further
 
 
-Read = Callable[[typing.Any], object]
+ValueDecoder = Callable[[typing.Any], object]
 
 
 def decode_lenient(hint: object, value: object) -> object:
@@ -21,38 +21,40 @@ def decode_lenient(hint: object, value: object) -> object:
     Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words. A
     number of more than 64 bits is none.
     """
-    return field_decoder(hint)(value)
+    return build_decoder(hint)(value)
 
 
 @cache
-def field_decoder(hint: typing.Any) -> Read:
+def build_decoder(hint: typing.Any) -> ValueDecoder:
     """Return what builds values of a type: what there is to know of the type is asked once, and not for each sample."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return field_decoder(next(part for part in parts if part is not type(None)))
+        return build_decoder(next(part for part in parts if part is not type(None)))
     if origin is tuple:
-        return _tuple(parts)
+        return _build_tuple_decoder(parts)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _dataclass_decoder(hint)
+        return _build_dataclass_decoder(hint)
     if hint is float:
-        return _number
+        return _decode_number
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         words = {member.value: member for member in hint}
         return lambda value: words.get(value) if isinstance(value, str) else None
     if hint is int:
-        return lambda value: value if type(value) is int and abs(value) < _MOST else None
+        return lambda value: value if type(value) is int and abs(value) < _NUMBER_LIMIT else None
     return lambda value: value if type(value) is hint else None
 
 
-def _number(value: typing.Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < _MOST else None  # NaN is not less, either
+def _decode_number(value: typing.Any) -> float | None:
+    return (
+        float(value) if type(value) in (int, float) and abs(value) < _NUMBER_LIMIT else None
+    )  # NaN is not less, either
 
 
-def _tuple(parts: tuple[typing.Any, ...]) -> Read:
-    each = [field_decoder(part) for part in parts if part is not Ellipsis]
+def _build_tuple_decoder(parts: tuple[typing.Any, ...]) -> ValueDecoder:
+    each = [build_decoder(part) for part in parts if part is not Ellipsis]
     item_may_be_none = type(None) in typing.get_args(parts[0])
 
-    def read(value: typing.Any) -> object:
+    def decode_tuple(value: typing.Any) -> object:
         if isinstance(value, Mapping):  # errors and settings by name
             value = [[key, item] for key, item in value.items()]
         if not isinstance(value, list):
@@ -62,15 +64,15 @@ def _tuple(parts: tuple[typing.Any, ...]) -> Read:
         built = map(each[0], value)
         return tuple(built) if item_may_be_none else tuple(item for item in built if item is not None)
 
-    return read
+    return decode_tuple
 
 
-def _dataclass_decoder(kind: type) -> Read:
+def _build_dataclass_decoder(kind: type) -> ValueDecoder:
     """Return what builds the dataclass, and None where a field that it cannot be without is not there."""
     hints = typing.get_type_hints(kind)
-    wanted = [(field.name, field_decoder(hints[field.name]), field.default is MISSING) for field in fields(kind)]
+    wanted = [(field.name, build_decoder(hints[field.name]), field.default is MISSING) for field in fields(kind)]
 
-    def read(data: typing.Any) -> object:
+    def decode_dataclass(data: typing.Any) -> object:
         if not isinstance(data, Mapping):
             return None
         built: dict[str, object] = {}
@@ -82,4 +84,4 @@ def _dataclass_decoder(kind: type) -> Read:
                 return None
         return kind(**built)
 
-    return read
+    return decode_dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.node import NodeName
 from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
 
@@ -106,7 +106,7 @@ class GuardRule:
     guard's own default for the machine, 0: never). ``limit``: seconds after which it ends; None: all phases' own together.
     """
 
-    floor: int = DEFAULT_FLOOR
+    floor: int = DEFAULT_FLOOR_BYTES
     cache_below: int | None = None
     limit: float | None = None
 
@@ -158,7 +158,7 @@ class LaunchPlan:
 
         ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None where nothing of the instance is reachable.
         """
-        return node_port(self.port, self.network, self.options)
+        return resolve_node_port(self.port, self.network, self.options)
 
     def get_flag_value(self, name: str) -> str | None:
         """Return what a flag of the command is set to, given without its dashes; the last one counts. None: not set, or a
@@ -171,19 +171,19 @@ class LaunchPlan:
         return None if found is None or found.startswith("--") else found
 
     @property
-    def collect_secrets(self) -> frozenset[str]:
+    def secret_values(self) -> frozenset[str]:
         """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""
         words = [*(self.entrypoint or "").split(), *self.command]
         own = list_secret_spellings([*self.secrets, self.api_key or ""])
         return own | find_secret_values(self.env) | find_secret_arguments(words) | find_secret_values(self.options)
 
     @property
-    def service(self) -> ReadinessTarget:
+    def readiness_target(self) -> ReadinessTarget:
         """How to ask the instance whether it is ready."""
         return ReadinessTarget(self.node_port, self.ready, self.served_model, self.api_key)
 
 
-def node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:
+def resolve_node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:
     """Return where on the node a container's ``port`` is reached; see `LaunchPlan.node_port`."""
     if network == "host" or port is None:
         return port

@@ -73,19 +73,19 @@ class MemoryBudget:
     holders: tuple[MemoryHolder, ...] = ()
 
     @property
-    def returned(self) -> int:
+    def returned_bytes(self) -> int:
         """What comes back from those that the start replaces, as far as it is known."""
         return sum(one.held or 0 for one in self.holders if one.is_replaced)
 
     @property
-    def coming(self) -> int:
+    def pending_bytes(self) -> int:
         """What other starts that are under way there have not yet taken."""
         return sum(one.coming for one in self.holders if not one.is_replaced)
 
     @property
     def available_after_drop(self) -> int:
         """What the start finds, its page cache dropped and what it replaces gone."""
-        return max(0, self.available + self.returned - self.coming)
+        return max(0, self.available + self.returned_bytes - self.pending_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class MemoryFit:
     sparks: int = 1
 
     @property
-    def need(self) -> int | None:
+    def needed_bytes(self) -> int | None:
         """The sum, None where a part of it is not known."""
         sizes = [part.size for part in self.parts if not part.within]
         return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
@@ -133,18 +133,18 @@ class MemoryFit:
     @property
     def margin(self) -> int | None:
         """What is left beyond the floor, negative where it is short; None where it cannot be told."""
-        if self.need is None or self.standing is None:
+        if self.needed_bytes is None or self.standing is None:
             return None
-        left = self.standing.available_after_drop - self.floor - self.need
+        left = self.standing.available_after_drop - self.floor - self.needed_bytes
         return min(left, -self.lacking) if self.lacking else left
 
     @property
-    def short_by(self) -> int:
+    def missing_bytes(self) -> int:
         """What is lacking, 0 where nothing is or it cannot be told."""
         return max(0, -(self.margin or 0))
 
     @property
-    def guessed(self) -> int:
+    def estimated_bytes(self) -> int:
         """What of the sum is only estimated."""
         return sum(
             part.size or 0 for part in self.parts if part.obtained is EstimateSource.ESTIMATE and not part.within
@@ -154,7 +154,7 @@ class MemoryFit:
     def is_tight(self) -> bool:
         """Tell whether it fits with less to spare than half of what is only estimated: it may not."""
         fits = self.answer in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
-        return fits and self.margin is not None and self.margin < self.guessed // 2
+        return fits and self.margin is not None and self.margin < self.estimated_bytes // 2
 
     @property
     def is_refused(self) -> bool:
@@ -162,12 +162,12 @@ class MemoryFit:
         return self.answer in (FitOutcome.IF_STOPPED, FitOutcome.SHORT, FitOutcome.SEVERAL)
 
     @property
-    def sentence(self) -> str:
+    def summary_sentence(self) -> str:
         """The answer in words."""
         spare, needs, it = format_gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
             needs = f"{self.profile} needs {self.sparks} Sparks: "
-            it = "its share" if self.need is None else f"its share of {format_gib(self.need)}"
+            it = "its share" if self.needed_bytes is None else f"its share of {format_gib(self.needed_bytes)}"
         match self.answer:
             case FitOutcome.FITS:
                 return f"{needs}{it} fits on {self.node}, with {spare} to spare"
@@ -175,18 +175,18 @@ class MemoryFit:
                 return f"{needs}{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
             case FitOutcome.IF_STOPPED:
                 who = f"{sanitize_line(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{needs}{it} fits on {self.node} only if {who}: short by {format_gib(self.short_by)}"
+                return f"{needs}{it} fits on {self.node} only if {who}: short by {format_gib(self.missing_bytes)}"
             case FitOutcome.SHORT:
-                return f"{needs}{it} does not fit on {self.node}: short by {format_gib(self.short_by)}"
+                return f"{needs}{it} does not fit on {self.node}: short by {format_gib(self.missing_bytes)}"
             case FitOutcome.SEVERAL:
-                return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.each}"
+                return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.share_phrase}"
             case FitOutcome.UNKNOWN:
                 return f"{needs}whether {it} fits on {self.node} is not known"
 
     @property
-    def each(self) -> str:
+    def share_phrase(self) -> str:
         """What each of several Sparks gives, in words; empty where it is not known."""
-        return "" if self.need is None else f", {format_gib(self.need)} on each"
+        return "" if self.needed_bytes is None else f", {format_gib(self.needed_bytes)} on each"
 
 
 @dataclass(frozen=True, slots=True)

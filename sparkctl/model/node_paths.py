@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def misleading_part(path: str) -> str | None:
+def find_misleading_part(path: str) -> str | None:
     """Return the first part of a path that leads elsewhere than it reads (``..``, ``.``, nothing between two slashes), None
     where there is none. A slash at the end is none."""
     parts = path.removeprefix("/").removesuffix("/").split("/") if path not in ("", "/") else []

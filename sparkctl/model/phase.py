@@ -24,10 +24,10 @@ class Phase(StrEnum):
     @property
     def order(self) -> int:
         """Order along a start; a phase is never left for one of a lower rank."""
-        return _ORDER.index(self)
+        return _PHASE_ORDER.index(self)
 
 
-_ORDER = list(Phase)
+_PHASE_ORDER = list(Phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PhaseDuration:
     seconds: float
 
     @property
-    def key(self) -> tuple[Phase, str | None]:
+    def part_key(self) -> tuple[Phase, str | None]:
         """Which part that is."""
         return self.phase, self.step
 

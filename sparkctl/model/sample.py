@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.memory_reading import MemoryReading
 
-_UNIFIED = "GB10"
+_UNIFIED_MEMORY_GPU = "GB10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class Gpu:
     @property
     def has_unified_memory(self) -> bool:
         """Tell whether its memory is the machine's own: it has no figure for it, or is known for one that is wrong."""
-        return self.memory_total is None or _UNIFIED in (self.name or "")
+        return self.memory_total is None or _UNIFIED_MEMORY_GPU in (self.name or "")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class NodeProcess:
     """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` that and mapped files.
 
     ``cpu`` is in cores. ``unit`` and ``parent_name`` are the systemd unit, and the parent, of one that is in no container.
@@ -210,7 +210,7 @@ class Sample:
     gpus: tuple[Gpu, ...] | None = None
     gpu_trouble: str | None = None
     gpu_silent_for: float | None = None
-    processes: tuple[Process, ...] | None = None
+    processes: tuple[NodeProcess, ...] | None = None
     temperatures: tuple[Temperature, ...] | None = None
     disks: tuple[DiskSpace, ...] | None = None
     links: tuple[NetworkInterface, ...] | None = None
@@ -279,7 +279,7 @@ class MemoryBar:
     unaccounted: int | None = None
 
 
-def memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
+def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
     free = min(max(0, memory.free), memory.total)
     cache = memory.reclaimable

@@ -46,7 +46,7 @@ def truncate_text(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE_PATTERN = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load_json(text: str | bytes) -> Any:
@@ -57,6 +57,6 @@ def load_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode()
     data = json.loads(text)
-    if _SURROGATE.search(text):
+    if _SURROGATE_PATTERN.search(text):
         data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     return data

@@ -16,7 +16,7 @@ from functools import lru_cache
 from sparkctl.model.log_line import LogLine
 
 MASK = "••••••"
-_NAMED_SECRET = re.compile(
+_SECRET_NAME_PATTERN = re.compile(
     r"SECRET|PASSW|PASS_?PHRASE|PASS_?CODE|CREDENTIAL|CREDEN$|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION)_?KEY"
     r"|(?:^|_)(?:KEY|PAT|PASS|PW|TOK|JWT|BEARER|CREDS?|COOKIES?|DSN|SAS|SIG|SIGNATURE|T?OTP(?:_SEED)?|PSK|MNEMONIC)_?\d*$"
     r"|_PWD_?\d*$|(?:DB|USER|ROOT|ADMIN|MY|SQL|PG|HTTP|HTTPS|FTP|SMTP|IMAP|MAIL)PW_?\d*$"
@@ -26,7 +26,7 @@ _NAMED_SECRET = re.compile(
     r"|(?:^|_)(?:API|ACCESS|AUTH|PRIVATE|SECRET|MASTER|ADMIN|ENCRYPTION)_KE?$|_TOKE?$|(?:^|_)SECRE$"
 )
 # DBPASS and MASTERKEY hold secrets, these do not.
-_WORDS_OF_LANGUAGE = frozenset(
+_HARMLESS_WORDS = frozenset(
     [
         "PWD",
         "OLDPWD",
@@ -51,26 +51,26 @@ _WORDS_OF_LANGUAGE = frozenset(
     ]
 )
 # A token is a secret, the tokens of a text are not: what is said beside the word decides.
-_TOKEN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
-_TOKEN_WORD = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
-_NUMBER_OF = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
+_TOKEN_NAME_PATTERN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
+_TOKEN_WORD_PATTERN = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
+_COUNT_NAME_PATTERN = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
 # Tokens of a text by their own name: eos_token, image_tokens, new-token.
-_OF_VOCABULARY = (
+_VOCABULARY_WORDS = (
     r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|FROM|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
     r"|OUTPUT|PAD|PADDING|PENDING|PREFIX|PROMPT|REASONING|SEP|SPECIAL|STOP|THINK|TEXT|TIMESTAMP|UNK|VIDEO|VISION|VISUAL"
 )
-_TOKEN_OF_TEXT = re.compile(rf"(?:^|_)(?:{_OF_VOCABULARY})(?:_(?:START|END|BEGIN))?_?TOKEN$")
-_OF_TEXT = re.compile(
-    rf"(?:^|_)(?:{_OF_VOCABULARY}|BATCHED|BLOCK|BUDGET|COMPLETION|CONTEXT|COUNT|DECODE|EMBD|EMBED\w*|EXTRA|IDS?|INPUT"
+_TEXT_TOKEN_PATTERN = re.compile(rf"(?:^|_)(?:{_VOCABULARY_WORDS})(?:_(?:START|END|BEGIN))?_?TOKEN$")
+_TEXT_WORD_PATTERN = re.compile(
+    rf"(?:^|_)(?:{_VOCABULARY_WORDS}|BATCHED|BLOCK|BUDGET|COMPLETION|CONTEXT|COUNT|DECODE|EMBD|EMBED\w*|EXTRA|IDS?|INPUT"
     r"|LEN|LENGTH|LIMIT|PAGE|PARTIAL|PREFILL|RATE|RETURN|RUNNING|SIZE|SKIP|SPECULATIVE|THINKING|THRESHOLD"
     r"|BUCKETS?|BUDGETS|GRAPH|INTER|LATENCY|SPEC|TIME|TOTAL|TYPES?|USAGE|WAITING)(?:_|$)"
 )
 # In a log a word with small letters in it is a setting's name or a word of prose: it has to say more than "key" or "pass".
-_STRONG = re.compile(
+_STRONG_NAME_PATTERN = re.compile(
     r"SECRET|PASSW|PASS_?PHRASE|CREDENTIAL|AUTHORIZATION|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION|AUTH|PASS|SIGNING|ADMIN)"
     r"_?KE?Y?S?_?\d*$|[A-Z\d]_?TOKENS?_?\d*$|CONN(?:ECTION)?_?STR|WEB_?HOOK|(?:^|_)(?:SET_)?COOKIES?$|_(?:PWD|PW|DSN|JWT|CREDS?)_?\d*$"
 )
-_WEAK = frozenset(
+_AMBIGUOUS_NAMES = frozenset(
     [
         "AUTH",
         "AUTHZ",
@@ -89,19 +89,19 @@ _WEAK = frozenset(
         "TOKENS",
     ]
 )
-_QUERY = frozenset(
+_SECRET_QUERY_NAMES = frozenset(
     ["ACCESS_TOKEN", "API_KEY", "KEY", "SIG", "SIGNATURE", "TOKEN", "X_AMZ_SIGNATURE", "X_GOOG_SIGNATURE"]
 )  # ?token=V in a URL
-_HEADERS = re.compile(
+_SECRET_HEADER_PATTERN = re.compile(
     r"(?:X_)?API_KEY|(?:PROXY_)?AUTHORIZATION|(?:SET_)?COOKIE|X_(?:AUTH|ACCESS|AMZ_SECURITY|GITLAB|VAULT)_TOKEN|PRIVATE_TOKEN"
     r"|X_GOOG_API_KEY"
 )
 
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}+m){0,3}+"
 # Where a token may begin: at a word's own beginning, behind a colour, an escaped newline or a byte of a URL.
-_EDGE = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"
+_TOKEN_START = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"
 # Secrets recognisable by their own shape, wherever they turn up: what begins each, and what follows.
-_SHAPES = {
+_TOKEN_SHAPES = {
     "hf_": r"[A-Za-z0-9]{16}", "api_org_": r"[A-Za-z0-9]{16}", "nvapi-": r"[\w-]{16}", "sk-": r"[\w-]{20}",
     "sk_live_": r"\w{16}", "sk_test_": r"\w{16}", "rk_live_": r"\w{16}", "rk_test_": r"\w{16}", "whsec_": r"\w{16}",
     "ghp_": r"\w{20}", "gho_": r"\w{20}", "ghu_": r"\w{20}", "ghs_": r"\w{20}", "ghr_": r"\w{20}", "github_pat_": r"\w{20}",
@@ -117,50 +117,52 @@ _SHAPES = {
     "AKIA": r"[A-Z0-9]{16}(?![\w.-])", "ASIA": r"[A-Z0-9]{16}(?![\w.-])",
     "eyJ": r"[\w-]{8,400}+\.[\w-]{8}",  # a JSON web token
 }  # fmt: skip
-_SHAPED_SECRET = re.compile(
-    rf"{_EDGE}(?:{'|'.join(re.escape(start) + rest for start, rest in _SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
+_TOKEN_PATTERN = re.compile(
+    rf"{_TOKEN_START}(?:{'|'.join(re.escape(start) + rest for start, rest in _TOKEN_SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
 )
-_PEM = re.compile(
+_PRIVATE_KEY_PATTERN = re.compile(
     r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
-_KEY_LINE = re.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
+_KEY_LINE_PATTERN = re.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
 # An address whose path is the secret.
-_HOOK = re.compile(
+_WEBHOOK_PATTERN = re.compile(
     r"(?P<head>hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|webhook\.office\.com/webhookb2/|api\.telegram\.org/bot)[^\s\"'<>\\]++"
 )
-_HOOKS = ("hooks.slack", "/webhooks/", "webhook.office.com", "api.telegram.org/bot")
+_WEBHOOK_HOSTS = ("hooks.slack", "/webhooks/", "webhook.office.com", "api.telegram.org/bot")
 # What a bearer bears, in a header or a log line; a word of prose after it is none.
-_BEARER = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
-_RANDOM = re.compile(r"[\d.~+/=_]")
+_BEARER_PATTERN = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
+_RANDOM_CHAR_PATTERN = re.compile(r"[\d.~+/=_]")
 # scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is none yet.
-_URL_PASSWORD = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
+_URL_PASSWORD_PATTERN = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
 # https://TOKEN@host, and https://TOKEN:@host; in other schemes the user of a URL is one, ssh://milo@spark1.
-_URL_TOKEN = re.compile(
+_URL_TOKEN_PATTERN = re.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
 # A name with what assigns it: name=, "name": and \"name\": within a text that is quoted itself, os.environ["name"] = .
-_NAMED = re.compile(
+_ASSIGNED_NAME_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
     rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
 )
 # --name value; setenv NAME value, ENV NAME value
-_FLAGGED = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
-_SET = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
-_OPENED = re.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
-_BARE = re.compile(
+_FLAG_NAME_PATTERN = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
+_ENV_SET_PATTERN = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
+_OPEN_QUOTE_PATTERN = re.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
+_BARE_VALUE_PATTERN = re.compile(
     r"""(?:[^\s&;|"',)\]}<>`\\\x1b$]++|\$(?:\{[^}\s]{0,400}+\})?+|[)\]}<>`](?![\s,;)\]}<>`"'.\\]|$)|\\(?![\\"'nrt])"""
     r"""|,(?![\s"'\[({\\]|$|[\w.-]{1,80}+["']?[:=]))++"""
 )
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
-_ANY_SCHEME = re.compile(r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])")  # in the one header that always has one
-_NEXT_COOKIE = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
-_BRACKET = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
-_REFERENCE = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
-_NOTHING = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*+%?")
-_PROSE = frozenset(
+_AUTH_SCHEME_PATTERN = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
+_ANY_AUTH_SCHEME_PATTERN = re.compile(
+    r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
+)  # in the one header that always has one
+_NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
+_BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
+_REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
+_EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
+_NUMBER_PATTERN = re.compile(r"[-+]?\d[\d.,]*+%?")
+_PROSE_WORDS = frozenset(
     [
         "a",
         "an",
@@ -196,65 +198,67 @@ _PROSE = frozenset(
         "with",
     ]
 )
-_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
-_ASSIGNMENT = re.compile(r"[\w.-]++")
-_FLAG = re.compile(r"-[A-Za-z]")
+_JSON_STRING_PATTERN = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
+_VARIABLE_NAME_PATTERN = re.compile(r"[\w.-]++")
+_FLAG_START_PATTERN = re.compile(r"-[A-Za-z]")
 # A name whose value may be a secret, and what assigns it: over a text in small letters, quick, and never less than what
 # `_named` finds in a text of others. Most lines of an engine tell of tokens, by their number.
-_SUSPECT = re.compile(
+_SUSPECT_NAME_PATTERN = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
     rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
     rf"|:=|,[ \t]*+\\*+[\"'])"
 )
-_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
-_LONGEST_NAME = 200
-_LONGEST_UNMASKED = (
+_CAMEL_CASE_PATTERN = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+_MAX_NAME_CHARS = 200
+_MAX_UNMASKED_CHARS = (
     1024  # of what stands behind a flag of a secret and does not look like one: more would be read again and again
 )
-_SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
+_MIN_SECRET_CHARS = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
 def is_secret_name(name: str) -> bool:
     """Tell whether an environment variable or flag of this name holds a secret (``HF_TOKEN``, ``--api-key``)."""
-    return _is_secret(_plain(name))
+    return _is_secret(_normalize_name(name))
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return a name as an environment variable is written: apiKey and --api-key are API_KEY. Of a long one both ends."""
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME // 2] + name[-_LONGEST_NAME // 2 :]
-    plain = _HUMP.sub("_", name.replace("-", "_").replace(".", "_")).strip("_").upper()
+    if len(name) > _MAX_NAME_CHARS:
+        name = name[: _MAX_NAME_CHARS // 2] + name[-_MAX_NAME_CHARS // 2 :]
+    plain = _CAMEL_CASE_PATTERN.sub("_", name.replace("-", "_").replace(".", "_")).strip("_").upper()
     return plain.removeprefix("TIKTOKEN_")  # a vocabulary's name: TIKTOKEN_ENCODINGS_BASE is a directory
 
 
 @lru_cache(4096)
 def _is_secret(plain: str) -> bool:
-    if _NAMED_SECRET.search(plain):
+    if _SECRET_NAME_PATTERN.search(plain):
         return not plain.startswith(("NOPASS", "NO_PASS"))
     last = plain.rstrip("0123456789_").rpartition("_")[2]
-    if last.endswith(("KEY", "PASS", "PWD")) and last not in _WORDS_OF_LANGUAGE:
+    if last.endswith(("KEY", "PASS", "PWD")) and last not in _HARMLESS_WORDS:
         return True
-    if _NUMBER_OF.search(plain) or _TOKEN_OF_TEXT.search(plain):
+    if _COUNT_NAME_PATTERN.search(plain) or _TEXT_TOKEN_PATTERN.search(plain):
         return False
-    return _TOKEN.search(plain) is not None or (_TOKEN_WORD.search(plain) is not None and not _OF_TEXT.search(plain))
+    return _TOKEN_NAME_PATTERN.search(plain) is not None or (
+        _TOKEN_WORD_PATTERN.search(plain) is not None and not _TEXT_WORD_PATTERN.search(plain)
+    )
 
 
 def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
     """Tell whether a name in a text of others holds a secret; ``sign`` assigns it, ``before`` is the character before it."""
-    plain = _plain(name)
-    if plain in _QUERY and before in ("?", "&"):
+    plain = _normalize_name(name)
+    if plain in _SECRET_QUERY_NAMES and before in ("?", "&"):
         return True
-    if plain in _WEAK or not _is_secret(plain):
+    if plain in _AMBIGUOUS_NAMES or not _is_secret(plain):
         return False
     if name.isupper():
-        return sign == "=" or "_" in plain or _STRONG.search(plain) is not None
-    return _STRONG.search(plain) is not None
+        return sign == "=" or "_" in plain or _STRONG_NAME_PATTERN.search(plain) is not None
+    return _STRONG_NAME_PATTERN.search(plain) is not None
 
 
 def contains_token(text: str) -> bool:
     """Tell whether something in ``text`` has the shape of a known token."""
-    return _SHAPED_SECRET.search(text) is not None
+    return _TOKEN_PATTERN.search(text) is not None
 
 
 def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -262,16 +266,16 @@ def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> fr
     found: set[str] = set()
     for name, value in env.items() if isinstance(env, Mapping) else env:
         found.update([value] if is_secret_name(name) else ())
-        found.update(_inside(value))
+        found.update(_find_embedded_secrets(value))
     return list_secret_spellings(found)
 
 
 def find_secret_arguments(argv: Iterable[str]) -> frozenset[str]:
     """Return the values of flags named like secrets, ``--api-key V`` and ``--api-key=V``, and secrets inside words."""
     words = tuple(argv)
-    found = {word for word, secret in zip(words, _after_secret_flag(words), strict=True) if secret}
+    found = {word for word, secret in zip(words, _mark_secret_flag_values(words), strict=True) if secret}
     for word in words:
-        found.update(_inside(word))
+        found.update(_find_embedded_secrets(word))
     return list_secret_spellings(found)
 
 
@@ -292,30 +296,30 @@ def list_secret_spellings(values: Iterable[str]) -> frozenset[str]:
             from urllib.parse import quote, quote_plus  # rarely needed
 
             found |= {quote(value.encode("utf-8", "replace"), safe=""), quote_plus(value.encode("utf-8", "replace"))}
-    return frozenset(value for value in found if len(value) >= _SHORTEST)
+    return frozenset(value for value in found if len(value) >= _MIN_SECRET_CHARS)
 
 
 def is_key_line(text: str) -> bool:
     """Tell whether a line looks like one out of the middle of a private key."""
-    return _KEY_LINE.fullmatch(text) is not None
+    return _KEY_LINE_PATTERN.fullmatch(text) is not None
 
 
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
     """Tell whether `redact` could change ``text``: a quick look, for a whole batch of lines at once."""
     return (
-        _SUSPECT.search(text.lower()) is not None
-        or _FLAGGED.search(text) is not None
-        or _SET.search(text) is not None
-        or any(shape in text for shape in _SHAPES)
-        or any(host in text for host in _HOOKS)
+        _SUSPECT_NAME_PATTERN.search(text.lower()) is not None
+        or _FLAG_NAME_PATTERN.search(text) is not None
+        or _ENV_SET_PATTERN.search(text) is not None
+        or any(shape in text for shape in _TOKEN_SHAPES)
+        or any(host in text for host in _WEBHOOK_HOSTS)
         or "PRIVATE KEY" in text
         or "earer" in text
-        or ("@" in text and _has_address(text))
+        or ("@" in text and _has_url(text))
         or any(secret in text for secret in secrets)
     )
 
 
-def _has_address(text: str) -> bool:
+def _has_url(text: str) -> bool:
     return "://" in text or ":\\/\\/" in text or "%2F%2F" in text or "%2f%2f" in text
 
 
@@ -325,39 +329,43 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     # The longest first: one secret may be a part of another.
     for secret in sorted((secret for secret in secrets if secret in text), key=len, reverse=True):
         text = text.replace(secret, MASK)
-    if "@" in text and _has_address(text):
-        text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
-        text = _URL_TOKEN.sub(rf"\g<head>{MASK}", text)
+    if "@" in text and _has_url(text):
+        text = _URL_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
+        text = _URL_TOKEN_PATTERN.sub(rf"\g<head>{MASK}", text)
     if "earer" in text:
-        text = _BEARER.sub(_mask_bearer, text)
+        text = _BEARER_PATTERN.sub(_mask_bearer, text)
     if "PRIVATE KEY" in text:
-        text = _PEM.sub(rf"-----BEGIN \g<kind>-----{MASK}\g<end>", text)
-    if any(host in text for host in _HOOKS):
-        text = _HOOK.sub(rf"\g<head>{MASK}", text)
+        text = _PRIVATE_KEY_PATTERN.sub(rf"-----BEGIN \g<kind>-----{MASK}\g<end>", text)
+    if any(host in text for host in _WEBHOOK_HOSTS):
+        text = _WEBHOOK_PATTERN.sub(rf"\g<head>{MASK}", text)
     if " " in text or "\t" in text:
-        text = _without_flagged(text, own=False)
-    if _SUSPECT.search(text.lower()) is not None:
-        text = _without(text, _named(text, own=False))
-    if any(shape in text for shape in _SHAPES):
-        text = _SHAPED_SECRET.sub(MASK, text)
+        text = _mask_flag_values(text, own=False)
+    if _SUSPECT_NAME_PATTERN.search(text.lower()) is not None:
+        text = _mask_spans(text, _find_named_value_spans(text, own=False))
+    if any(shape in text for shape in _TOKEN_SHAPES):
+        text = _TOKEN_PATTERN.sub(MASK, text)
     return text
 
 
 def _mask_bearer(found: re.Match[str]) -> str:
     value = found["value"]
-    return found["head"] + MASK if len(value) >= 24 or _RANDOM.search(value) else found[0]
+    return found["head"] + MASK if len(value) >= 24 or _RANDOM_CHAR_PATTERN.search(value) else found[0]
 
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a value of the operator's own, a word of a command or an option, with what is assigned in it masked too."""
     name, equals, _ = text.partition("=")
-    if equals and _ASSIGNMENT.fullmatch(name) and is_secret_name(name):
+    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
         return f"{name}={MASK}"
     text = redact(text, secrets)
-    text = _without_flagged(text, own=True)
-    values = frozenset(_in_json(text)) - {"", MASK}
-    text = _without(text, _named(text, own=True))
-    return _JSON_TEXT.sub(lambda one: f'"{MASK}"' if json.loads(one[0]) in values else one[0], text) if values else text
+    text = _mask_flag_values(text, own=True)
+    values = frozenset(_find_json_secrets(text)) - {"", MASK}
+    text = _mask_spans(text, _find_named_value_spans(text, own=True))
+    return (
+        _JSON_STRING_PATTERN.sub(lambda one: f'"{MASK}"' if json.loads(one[0]) in values else one[0], text)
+        if values
+        else text
+    )
 
 
 def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
@@ -365,42 +373,45 @@ def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str,
     known = tuple(secrets)
     return tuple(
         MASK if secret else redact_word(word, known)
-        for word, secret in zip(argv, _after_secret_flag(argv), strict=True)
+        for word, secret in zip(argv, _mark_secret_flag_values(argv), strict=True)
     )
 
 
-def _after_secret_flag(argv: Sequence[str]) -> Iterator[bool]:
+def _mark_secret_flag_values(argv: Sequence[str]) -> Iterator[bool]:
     """Yield for each word whether it is a value of a flag named like a secret, which may take several."""
     secret = False
     for word in argv:
-        is_flag = word.startswith("--") or _FLAG.match(word) is not None
+        is_flag = word.startswith("--") or _FLAG_START_PATTERN.match(word) is not None
         yield secret and not is_flag
         if is_flag:
             secret = "=" not in word and is_secret_name(word)
 
 
-def _inside(text: str) -> Iterator[str]:
+def _find_embedded_secrets(text: str) -> Iterator[str]:
     """Yield the secrets in a value that is not one as a whole."""
     name, equals, rest = text.partition("=")
-    if equals and _ASSIGNMENT.fullmatch(name) and is_secret_name(name):
+    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
         yield rest
-    for spans in (*(_flagged(text, form, own=True) for form in (_FLAGGED, _SET)), _named(text, own=True)):
+    for spans in (
+        *(_find_flag_value_spans(text, form, own=True) for form in (_FLAG_NAME_PATTERN, _ENV_SET_PATTERN)),
+        _find_named_value_spans(text, own=True),
+    ):
         for start, end in spans:
             value = text[start:end].strip()
             yield value
-            yield _SCHEME.sub("", value)
-    yield from (found["value"] for found in _BEARER.finditer(text) if _mask_bearer(found) != found[0])
-    for pattern in (_URL_PASSWORD, _URL_TOKEN):
+            yield _AUTH_SCHEME_PATTERN.sub("", value)
+    yield from (found["value"] for found in _BEARER_PATTERN.finditer(text) if _mask_bearer(found) != found[0])
+    for pattern in (_URL_PASSWORD_PATTERN, _URL_TOKEN_PATTERN):
         yield from (found["value"] for found in pattern.finditer(text))
-    yield from (found[0][len(found["head"]) :] for found in _HOOK.finditer(text))
-    yield from (found[0] for found in _PEM.finditer(text))
-    yield from _in_json(text)
+    yield from (found[0][len(found["head"]) :] for found in _WEBHOOK_PATTERN.finditer(text))
+    yield from (found[0] for found in _PRIVATE_KEY_PATTERN.finditer(text))
+    yield from _find_json_secrets(text)
 
 
 Span = tuple[int, int]
 
 
-def _without(text: str, spans: Iterable[Span]) -> str:
+def _mask_spans(text: str, spans: Iterable[Span]) -> str:
     """Return a text with these spans masked, which come in its order."""
     parts, at = [], 0
     for start, end in spans:
@@ -409,40 +420,44 @@ def _without(text: str, spans: Iterable[Span]) -> str:
     return "".join([*parts, text[at:]]) if parts else text
 
 
-def _without_flagged(text: str, *, own: bool) -> str:
-    for form in (_FLAGGED, _SET):
-        text = _without(text, _flagged(text, form, own=own))
+def _mask_flag_values(text: str, *, own: bool) -> str:
+    for form in (_FLAG_NAME_PATTERN, _ENV_SET_PATTERN):
+        text = _mask_spans(text, _find_flag_value_spans(text, form, own=own))
     return text
 
 
-def _flagged(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
+def _find_flag_value_spans(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
     """Yield where the values of flags and variables named like secrets are."""
-    values, at = _Values(text), 0
+    values, at = _ValueScanner(text), 0
     while (found := form.search(text, at)) is not None:
         name, at = found["name"], found.end("name")
         if not is_secret_name(name):
             continue
-        spans, end = values.word(found.end(), own=own)
+        spans, end = values.scan_word(found.end(), own=own)
         looked_through = found.end()
         for start, stop in spans:
             value = text[start:stop].strip("[]<>{}()`.,:")
-            if own or (value.lower() not in _PROSE and value != _plain(name) and not _REFERENCE.fullmatch(value)):
+            if own or (
+                value.lower() not in _PROSE_WORDS
+                and value != _normalize_name(name)
+                and not _REFERENCE_PATTERN.fullmatch(value)
+            ):
                 yield start, stop
                 at = looked_through = stop
-        if end - looked_through > _LONGEST_UNMASKED:
+        if end - looked_through > _MAX_UNMASKED_CHARS:
             yield looked_through, end
             at = end
 
 
-def _named(text: str, *, own: bool) -> Iterator[Span]:
+def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
     """Yield where the values under names of secrets are: name=value, "name": "value", Name: value."""
-    values, at = _Values(text), 0
-    is_json = own and _json(text) is not None
-    while (found := _NAMED.search(text, at)) is not None:
+    values, at = _ValueScanner(text), 0
+    is_json = own and _parse_json_container(text) is not None
+    while (found := _ASSIGNED_NAME_PATTERN.search(text, at)) is not None:
         at = found.end()
         name, sign = found["name"], found["sign"][0]
         before = text[found.start() - 1 : found.start()]
-        is_header = sign == ":" and _HEADERS.fullmatch(_plain(name)) is not None
+        is_header = sign == ":" and _SECRET_HEADER_PATTERN.fullmatch(_normalize_name(name)) is not None
         is_own_word = own or (name.startswith("--") and sign == "=")  # a flag says the same as --name value
         if not (is_header or (is_secret_name(name) if is_own_word else _is_secret_in_log(name, sign, before))):
             continue
@@ -451,35 +466,35 @@ def _named(text: str, *, own: bool) -> Iterator[Span]:
         if sign == ">" and (before != "<" or found["gap"]):
             continue
         if sign != ":" or found["sign"] == ":=":
-            spans, end = values.word(at, own=own)
+            spans, end = values.scan_word(at, own=own)
             if sign == "," and not name.startswith("-"):
                 spans = [span for span in spans if text[end : end + 1] in (")", "]")]
-        elif _OPENED.match(text, at) or text[at] in "[(":
-            spans, end = values.word(at, own=False)
+        elif _OPEN_QUOTE_PATTERN.match(text, at) or text[at] in "[(":
+            spans, end = values.scan_word(at, own=False)
         elif text[at] == "{" or (found["close"] and not is_header):
             continue  # a map: its own names tell
         elif own and not is_json and found["gap"]:
-            spans, end = values.line(at)
+            spans, end = values.scan_line(at)
         elif is_header:
-            spans, end = values.header(at, _plain(name))
+            spans, end = values.scan_header(at, _normalize_name(name))
         elif found["gap"] or not own:
-            spans, end = values.word(at, own=own)
+            spans, end = values.scan_word(at, own=own)
             if not own:
-                spans = [span for span in spans if values.stands_alone(*span)]
+                spans = [span for span in spans if values.is_standalone(*span)]
         else:
             continue
         of_text = sign == ":" and "TOKEN" in name.upper()
         for start, stop in spans:
             value = text[start:stop]
-            if value.lower() in _NOTHING or (of_text and _NUMBER.fullmatch(value)):
+            if value.lower() in _EMPTY_VALUES or (of_text and _NUMBER_PATTERN.fullmatch(value)):
                 continue
-            if not own and _REFERENCE.fullmatch(value):
+            if not own and _REFERENCE_PATTERN.fullmatch(value):
                 continue
             yield start, stop
         at = max(at, end)
 
 
-class _Values:
+class _ValueScanner:
     """Finds where a value ends. What it looks through is either within a value or looked through once: it takes time in
     proportion to the text, however often it is asked."""
 
@@ -487,23 +502,23 @@ class _Values:
         self._text = text
         self._line_end = -1
 
-    def word(self, at: int, *, own: bool) -> tuple[list[Span], int]:
+    def scan_word(self, at: int, *, own: bool) -> tuple[list[Span], int]:
         """Return where the value that begins at ``at`` is without its quotes, each of them of a list; and where it ends."""
         if self._text[at] in "[(":
-            return self._list(at)
+            return self._scan_list(at)
         begin, spans = at, []
-        scheme = _SCHEME.match(self._text, at)
+        scheme = _AUTH_SCHEME_PATTERN.match(self._text, at)
         at = at if scheme is None else scheme.end()
         while at < len(self._text):
-            if (quoted := _OPENED.match(self._text, at)) is not None:
-                start, end, after = self._quoted(quoted)
+            if (quoted := _OPEN_QUOTE_PATTERN.match(self._text, at)) is not None:
+                start, end, after = self._scan_quoted(quoted)
                 spans.append((start, end))
                 at = after
                 if not own or (
                     not self._text[at : at + 1].isalnum() and self._text[at : at + 1] not in ("'", '"', "$")
                 ):
                     break
-            elif (bare := _BARE.match(self._text, at)) is not None:
+            elif (bare := _BARE_VALUE_PATTERN.match(self._text, at)) is not None:
                 spans.append(bare.span())
                 at = bare.end()
                 if bare[0][-1] != "(":  # SecretStr('value')
@@ -515,56 +530,58 @@ class _Values:
         one = spans[0] if len(spans) == 1 and scheme is None else (begin, at)
         return ([one] if one[0] < one[1] else []), at
 
-    def line(self, at: int) -> tuple[list[Span], int]:
+    def scan_line(self, at: int) -> tuple[list[Span], int]:
         """Return the rest of the line."""
-        end = self._end_of_line(at)
+        end = self._find_line_end(at)
         text = self._text[at:end]
         return [(at, at + len(text.rstrip()))], end
 
-    def header(self, at: int, name: str) -> tuple[list[Span], int]:
+    def scan_header(self, at: int, name: str) -> tuple[list[Span], int]:
         """Return the value of an HTTP header: a word, with the scheme before it; of cookies all."""
-        scheme = (_ANY_SCHEME if name.endswith("AUTHORIZATION") else _SCHEME).match(self._text, at)
-        found = _BARE.match(self._text, at if scheme is None else scheme.end())
+        scheme = (_ANY_AUTH_SCHEME_PATTERN if name.endswith("AUTHORIZATION") else _AUTH_SCHEME_PATTERN).match(
+            self._text, at
+        )
+        found = _BARE_VALUE_PATTERN.match(self._text, at if scheme is None else scheme.end())
         if found is None:
             return [], at
         end = found.end()
-        while name == "COOKIE" and (further := _NEXT_COOKIE.match(self._text, end)) is not None:
-            found = _BARE.match(self._text, further.end())
+        while name == "COOKIE" and (further := _NEXT_COOKIE_PATTERN.match(self._text, end)) is not None:
+            found = _BARE_VALUE_PATTERN.match(self._text, further.end())
             if found is None:
                 break
             end = found.end()
         return [(at, end)], end
 
-    def stands_alone(self, start: int, end: int) -> bool:
+    def is_standalone(self, start: int, end: int) -> bool:
         """Tell whether what follows a name and a colon is a value and not a sentence."""
         value = self._text[start:end]
-        if len(value) >= 24 or (len(value) >= _SHORTEST and _RANDOM.search(value)):
+        if len(value) >= 24 or (len(value) >= _MIN_SECRET_CHARS and _RANDOM_CHAR_PATTERN.search(value)):
             return True
         return self._text[end : end + 1] in ("", "\n", "\r", ",", ";", "}", "]", '"', "'", "\\")
 
-    def _list(self, at: int) -> tuple[list[Span], int]:
+    def _scan_list(self, at: int) -> tuple[list[Span], int]:
         depth, spans, start = 0, [], at
-        while (found := _BRACKET.search(self._text, at)) is not None and found[0] != "\n":
+        while (found := _BRACKET_PATTERN.search(self._text, at)) is not None and found[0] != "\n":
             at = found.end()
             if found[0][-1] in "\"'":
-                quoted = _OPENED.match(self._text, found.start())
+                quoted = _OPEN_QUOTE_PATTERN.match(self._text, found.start())
                 assert quoted is not None
-                first, end, at = self._quoted(quoted)
+                first, end, at = self._scan_quoted(quoted)
                 spans.append((first, end))
                 continue
             depth += 1 if found[0] in "[({" else -1
             if depth == 0:
                 break
         else:
-            at = self._end_of_line(at)
+            at = self._find_line_end(at)
         if not spans and start + 1 < at - 1:
             return [(start + 1, at - 1)], at
         return [span for span in spans if span[0] < span[1]], at
 
-    def _quoted(self, opened: re.Match[str]) -> tuple[int, int, int]:
+    def _scan_quoted(self, opened: re.Match[str]) -> tuple[int, int, int]:
         """Return start and end of what is between quotes, and where what follows them begins; an open end is the line's."""
         start, escape, quote = opened.end(), len(opened["escape"]), opened["quote"]
-        line, at = self._end_of_line(start), start
+        line, at = self._find_line_end(start), start
         while (found := self._text.find(quote, at, line)) >= 0:
             first = found
             while first > start and self._text[first - 1] == "\\":
@@ -575,19 +592,19 @@ class _Values:
             at = found + 1
         return start, line, line
 
-    def _end_of_line(self, at: int) -> int:
+    def _find_line_end(self, at: int) -> int:
         if at > self._line_end or self._line_end < 0:
             end = self._text.find("\n", at)
             self._line_end = len(self._text) if end < 0 else end
         return self._line_end
 
 
-def _in_json(text: str) -> Iterator[str]:
+def _find_json_secrets(text: str) -> Iterator[str]:
     """Yield the texts under keys named like secrets where ``text`` is a JSON map or list."""
-    yield from _under_secret_keys(_json(text), secret=False)
+    yield from _find_secret_key_values(_parse_json_container(text), secret=False)
 
 
-def _json(text: str) -> object:
+def _parse_json_container(text: str) -> object:
     """Return the JSON map or list that ``text`` is, None where it is none."""
     if not text.startswith(("{", "[")):
         return None
@@ -598,23 +615,23 @@ def _json(text: str) -> object:
     return value
 
 
-def _under_secret_keys(value: object, *, secret: bool) -> Iterator[str]:
+def _find_secret_key_values(value: object, *, secret: bool) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _under_secret_keys(item, secret=secret or is_secret_name(str(key)))
+            yield from _find_secret_key_values(item, secret=secret or is_secret_name(str(key)))
     elif isinstance(value, list):
         for item in value:
-            yield from _under_secret_keys(item, secret=secret)
+            yield from _find_secret_key_values(item, secret=secret)
     elif isinstance(value, str) and secret:
         yield value
 
 
 # name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
-_NAME_IN_TEXT = re.compile(
+_NAME_IN_TEXT_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
 )
 # name: with its value on the lines below, which are further in: a block of YAML, or a map.
-_OPENING_LINE = re.compile(
+_BLOCK_START_PATTERN = re.compile(
     r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
 )
 _PEM_BEGIN, _PEM_END = (
@@ -648,8 +665,8 @@ class Redactor:
             if line.strip() and ((in_key and not ends) or within is not None):
                 found.append(line[:inset] + MASK)
             else:
-                found.append(self._line(line))
-            opened = _OPENING_LINE.fullmatch(line) if within is None else None
+                found.append(self._redact_line(line))
+            opened = _BLOCK_START_PATTERN.fullmatch(line) if within is None else None
             if opened and is_secret_name(opened["name"]):
                 within = len(opened["indent"])
             in_key = not ends and (in_key or _PEM_BEGIN.search(line) is not None)
@@ -658,28 +675,28 @@ class Redactor:
     def redact_json(self, value: object) -> object:
         """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
         if isinstance(value, dict):
-            return {self.redact_text(str(key)): self._under(str(key), item) for key, item in value.items()}
+            return {self.redact_text(str(key)): self._redact_item(str(key), item) for key, item in value.items()}
         if isinstance(value, list):
-            return self._list(value)
+            return self._redact_list(value)
         return self.redact_text(value) if isinstance(value, str) else value
 
-    def _under(self, name: str, value: object) -> object:
-        return _blank(value) if is_secret_name(name) else self.redact_json(value)
+    def _redact_item(self, name: str, value: object) -> object:
+        return _mask_all_values(value) if is_secret_name(name) else self.redact_json(value)
 
-    def _list(self, values: list[object]) -> list[object]:
+    def _redact_list(self, values: list[object]) -> list[object]:
         if all(isinstance(one, str) for one in values):  # a command or an environment
             return [self.redact_text(word) for word in redact_words([str(one) for one in values], self.known)]
         return [self.redact_json(one) for one in values]
 
-    def _line(self, line: str) -> str:
+    def _redact_line(self, line: str) -> str:
         line = redact_word(line, self.known)
-        if _is_json(line):
+        if _is_json_container(line):
             return line  # a map or a list was masked from within
-        named = next((one for one in _NAME_IN_TEXT.finditer(line) if is_secret_name(one["name"])), None)
+        named = next((one for one in _NAME_IN_TEXT_PATTERN.finditer(line) if is_secret_name(one["name"])), None)
         return line if named is None else line[: named.end()] + MASK
 
 
-def _is_json(text: str) -> bool:
+def _is_json_container(text: str) -> bool:
     if not text.startswith(("{", "[")):
         return False
     try:
@@ -689,12 +706,12 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _blank(value: object) -> object:
+def _mask_all_values(value: object) -> object:
     """Return the same shape with every text and number masked."""
     if isinstance(value, dict):
-        return {key: _blank(item) for key, item in value.items()}
+        return {key: _mask_all_values(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_blank(one) for one in value]
+        return [_mask_all_values(one) for one in value]
     return value if value is None or isinstance(value, bool) or value == "" else MASK
 
 
@@ -703,15 +720,15 @@ def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
     return frozenset(one for some in several for one in some)
 
 
-_PIECE = 64 << 10  # characters that are masked at once
-_LONGEST_KEY = 200  # lines of a private key whose end does not come
+_MASK_BATCH_CHARS = 64 << 10  # characters that are masked at once
+_MAX_KEY_LINES = 200  # lines of a private key whose end does not come
 
 
 def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
     """Return the lines with secrets masked. A batch is looked through as a whole: nearly all have none."""
     if not may_hold_secret("\n".join([line.text for line in lines]), secrets):
         return tuple(lines)
-    return tuple(_masked(line, secrets) for line in lines)
+    return tuple(_redact_log_line(line, secrets) for line in lines)
 
 
 class LineMasker:
@@ -721,7 +738,7 @@ class LineMasker:
         self._secrets = secrets
         self._key_lines = 0  # how many lines of a private key are still to be masked, at most
 
-    async def mask(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    async def mask_lines(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         """Return the lines with secrets masked. Others have their turn between pieces of a long batch."""
         found: list[LogLine] = []
         piece: list[LogLine] = []
@@ -729,20 +746,20 @@ class LineMasker:
         for line in lines:
             piece.append(line)
             size += len(line.text)
-            if size >= _PIECE:
-                found += self._mask_piece(piece)
+            if size >= _MASK_BATCH_CHARS:
+                found += self._mask_batch(piece)
                 piece, size = [], 0
                 await asyncio.sleep(0)
-        return (*found, *self._mask_piece(piece))
+        return (*found, *self._mask_batch(piece))
 
-    def _mask_piece(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    def _mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
         for line in lines:
             if not self._key_lines and "-----END " in line.text and "-----BEGIN " not in line.text:
                 self._mask_headless_key(found)
-            found.append(self._mask_one(line))
+            found.append(self._mask_line(line))
         return tuple(found)
 
     def _mask_headless_key(self, found: list[LogLine]) -> None:
@@ -752,7 +769,7 @@ class LineMasker:
                 return
             found[at] = replace(found[at], text=MASK)
 
-    def _mask_one(self, line: LogLine) -> LogLine:
+    def _mask_line(self, line: LogLine) -> LogLine:
         if self._key_lines:
             word = line.text.rpartition(" ")[2].strip()
             is_of_key = "-----END " in line.text or word == line.text.strip() or (len(word) >= 40 and "." not in word)
@@ -761,9 +778,9 @@ class LineMasker:
                 return replace(line, text=MASK)
         begins = line.text.rpartition("-----BEGIN ")[2]
         if "PRIVATE KEY" in begins and begins != line.text and "-----END " not in begins:
-            self._key_lines = _LONGEST_KEY
-        return _masked(line, self._secrets)
+            self._key_lines = _MAX_KEY_LINES
+        return _redact_log_line(line, self._secrets)
 
 
-def _masked(line: LogLine, secrets: Collection[str]) -> LogLine:
+def _redact_log_line(line: LogLine, secrets: Collection[str]) -> LogLine:
     return replace(line, text=redact(line.text, secrets))

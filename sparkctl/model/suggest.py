@@ -12,10 +12,10 @@ def find_closest_match(word: str, choices: Iterable[str], cutoff: float = 0.6) -
     """
     import difflib
 
-    folded = {_fold(choice): choice for choice in choices}
-    if exact := folded.get(_fold(word)):
+    folded = {_normalize_word(choice): choice for choice in choices}
+    if exact := folded.get(_normalize_word(word)):
         return exact
-    near = difflib.get_close_matches(_fold(word)[:80], folded, n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(_normalize_word(word)[:80], folded, n=1, cutoff=cutoff)
     return folded[near[0]] if near else None
 
 
@@ -25,5 +25,5 @@ def format_did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"; did you mean `{near}`?" if near is not None and near != word else ""
 
 
-def _fold(word: str) -> str:
+def _normalize_word(word: str) -> str:
     return word.casefold().replace("-", "_")

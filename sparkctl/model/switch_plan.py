@@ -60,7 +60,7 @@ class SwitchContainer:
     port: int | None = None
 
     @property
-    def goes(self) -> bool:
+    def must_stop(self) -> bool:
         """Tell whether it is to be stopped."""
         return bool(self.conflicts)
 
@@ -79,19 +79,19 @@ class NodeSwitchPlan:
     available_after: int | None = None
 
     @property
-    def stops(self) -> tuple[SwitchContainer, ...]:
+    def stopped_containers(self) -> tuple[SwitchContainer, ...]:
         """Whom it loses."""
-        return tuple(one for one in self.tenants if one.goes)
+        return tuple(one for one in self.tenants if one.must_stop)
 
     @property
-    def stays(self) -> tuple[SwitchContainer, ...]:
+    def remaining_containers(self) -> tuple[SwitchContainer, ...]:
         """Who is not touched."""
-        return tuple(one for one in self.tenants if not one.goes)
+        return tuple(one for one in self.tenants if not one.must_stop)
 
     @property
     def is_free_after(self) -> bool:
         """Tell whether nothing stands there afterwards."""
-        return self.starts is None and not self.stays
+        return self.starts is None and not self.remaining_containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class SwitchJournal:
     keep_going: bool = False
 
     @property
-    def touched(self) -> tuple[NodeName, ...]:
+    def affected_nodes(self) -> tuple[NodeName, ...]:
         """Every node on which it lies, in the order in which their locks are taken."""
         return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
 

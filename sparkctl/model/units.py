@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-_SIZE = re.compile(r"\s*+(\d++(?:\.\d++)?)\s*+([kmgt]?)(i?b)?\s*+", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_DURATION = re.compile(r"(\d++(?:\.\d++)?)\s*+(ms|s|m|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+_SIZE_PATTERN = re.compile(r"\s*+(\d++(?:\.\d++)?)\s*+([kmgt]?)(i?b)?\s*+", re.IGNORECASE)
+_UNIT_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_DURATION_PATTERN = re.compile(r"(\d++(?:\.\d++)?)\s*+(ms|s|m|h|d)?")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 
 
 def parse_size(text: str | int) -> int:
@@ -16,10 +16,10 @@ def parse_size(text: str | int) -> int:
 
     Suffixes are powers of 1024, as `docker run --shm-size` takes them. Raises ValueError with the text.
     """
-    match = _SIZE.fullmatch(str(text))
+    match = _SIZE_PATTERN.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is not a size; write for example 16g, 512m or 4096")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+    return int(float(match[1]) * 1024 ** _UNIT_POWERS[match[2].lower()])
 
 
 def parse_duration(text: str | float) -> float:
@@ -29,10 +29,10 @@ def parse_duration(text: str | float) -> float:
             raise ValueError(f"{text} is negative; a duration is 0 or more")
         return float(text)
     cleaned = str(text).replace(" ", "")
-    parts = list(_DURATION.finditer(cleaned))
+    parts = list(_DURATION_PATTERN.finditer(cleaned))
     if not parts or "".join(part[0] for part in parts) != cleaned:
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 20m or 1h30m")
-    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    return sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
 
 
 def format_gib(count: int | None) -> str:

@@ -59,11 +59,11 @@ class FailureCause(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> FailureCause | None:
         """Read the names that an older sparkctl wrote into histories and records."""
-        now = _FORMER.get(value) if isinstance(value, str) else None
+        now = _FORMER_CAUSE_NAMES.get(value) if isinstance(value, str) else None
         return None if now is None else cls(now)
 
 
-_FORMER = {
+_FORMER_CAUSE_NAMES = {
     "no-memory-for-kv-cache": "kv-cache-too-small",
     "not-enough-free-memory": "startup-memory-check",
     "oom-killed": "host-oom-kill",
@@ -120,7 +120,7 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
 
 def normalize_cause_name(cause: str) -> str:
     """Return the name by which a cause goes that was written down once; what is none is given back."""
-    return _FORMER.get(cause, cause)
+    return _FORMER_CAUSE_NAMES.get(cause, cause)
 
 
 class ChangeDirection(StrEnum):
@@ -132,7 +132,7 @@ class ChangeDirection(StrEnum):
     REMOVE = "remove"
 
 
-LAST_LINE = "its last line"  # of a log, which says how far it was, and proves nothing
+LAST_LINE_ORIGIN = "its last line"  # of a log, which says how far it was, and proves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +144,11 @@ class Evidence:
     line: int | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it was said, in words."""
         if self.line is None:
             return self.origin
-        return f"{self.origin}, {self.line}" if self.origin == LAST_LINE else f"line {self.line}"
+        return f"{self.origin}, {self.line}" if self.origin == LAST_LINE_ORIGIN else f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class FieldChange:
     is_first_try: bool = False
 
     @property
-    def setting(self) -> str:
+    def set_argument(self) -> str:
         """Return it as ``--set`` takes it."""
         return f"{self.field}={self.value}"
 

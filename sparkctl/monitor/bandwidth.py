@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from sparkctl.engines.decode_step_estimate import decode_label, encode_label
+from sparkctl.engines.decode_step_estimate import format_decode_step_label, parse_decode_step_label
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.instance import InstanceView
@@ -24,23 +24,23 @@ GB = 1e9  # memory bandwidth is sold and measured in decimal gigabytes
 FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"
 
 
-_MEASURED_GB10 = 230 * GB
-_FASTEST = 1 << 60  # bytes/s: no memory comes near it
-_ROOM = 1.02  # above the specification by less is what rounding and a short window do
+_GB10_BYTES_PER_SECOND = 230 * GB
+_MAX_BYTES_PER_SECOND = 1 << 60  # bytes/s: no memory comes near it
+_SPEC_TOLERANCE = 1.02  # above the specification by less is what rounding and a short window do
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthLimit:
     """What the memory can do, bytes/s: ``spec`` as printed, ``measured`` by the best GPU read seen, where there is one."""
 
-    measured: float | None = _MEASURED_GB10
+    measured: float | None = _GB10_BYTES_PER_SECOND
     spec: float = GB10_BANDWIDTH_GB_S * GB
 
 
 GB10 = BandwidthLimit()
 
 
-def ceiling_of(gb_per_second: float | None) -> BandwidthLimit:
+def get_bandwidth_limit(gb_per_second: float | None) -> BandwidthLimit:
     """Return the ceiling of a node whose config gives this specification; only a GB10's has been measured."""
     if gb_per_second is None or gb_per_second == GB10_BANDWIDTH_GB_S:
         return GB10
@@ -67,16 +67,18 @@ class ExpertReads:
     per_token: int
     are_parameters: bool = False
 
-    def touched(self, tokens: float) -> float:
+    def count_touched_experts(self, tokens: float) -> float:
         """Return how many experts of a layer ``tokens`` touch, if they choose at random: N(1 - (1 - k/N)^T)."""
         missed: float = (1 - self.per_token / self.count) ** tokens
         return self.count * (1 - missed)
 
-    def read(self, tokens: float) -> tuple[float, float]:
+    def estimate_read_bytes(self, tokens: float) -> tuple[float, float]:
         """Return bytes for one token's experts and for all that ``tokens`` can touch: alike tokens choose alike."""
         each = self.bytes / self.count
         one = each * self.per_token
-        return one, max(one, each * self.touched(tokens))  # of one token both are the same, but for rounding
+        return one, max(
+            one, each * self.count_touched_experts(tokens)
+        )  # of one token both are the same, but for rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,16 @@ class Bandwidth:
     suspect: str | None = None
 
     @property
-    def plausible(self) -> bool:
+    def is_plausible(self) -> bool:
         """Say whether the memory could do it; if not, an input is wrong."""
-        return self.low <= self.ceiling.spec * _ROOM
+        return self.low <= self.ceiling.spec * _SPEC_TOLERANCE
 
-    def of_measured(self) -> tuple[float, float] | None:
+    def get_measured_shares(self) -> tuple[float, float] | None:
         """Return the shares of the measured ceiling, None where none was measured."""
         best = self.ceiling.measured
         return None if best is None else (self.low / best, self.high / best)
 
-    def of_spec(self) -> tuple[float, float]:
+    def get_spec_shares(self) -> tuple[float, float]:
         """Return the shares of the printed specification."""
         return self.low / self.ceiling.spec, self.high / self.ceiling.spec
 
@@ -131,7 +133,7 @@ class Bandwidth:
         """What the inputs are put into."""
         return FORMULA if self.source is BandwidthSource.ESTIMATE else "GB/s = the GPU's own counter x its peak"
 
-    def explain(self) -> tuple[str, ...]:
+    def explain_formula(self) -> tuple[str, ...]:
         """Return the formula and each input, a line each."""
         width = max(len(name) for name, _ in self.inputs)
         return (self.formula, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
@@ -144,30 +146,34 @@ def estimate_bandwidth(
     if numbers.activity is not EngineActivity.DECODING or not numbers.steps:
         return None
     tokens = (numbers.batch or 1.0) * (1 + reads.draft_tokens)
-    least, most = reads.experts.read(tokens) if reads.experts else (0.0, 0.0)
+    least, most = reads.experts.estimate_read_bytes(tokens) if reads.experts else (0.0, 0.0)
     draft = (reads.draft or 0) * reads.draft_passes
-    context = _context(numbers, reads)
+    context = _context_bytes(numbers, reads)
     always = reads.weights + draft + (context or 0.0)
     found = Bandwidth(
         numbers.steps * (always + least),
         numbers.steps * (always + most),
         ceiling,
-        (*_step_inputs(numbers), *_read_inputs(numbers, reads, tokens, context)),
+        (*_list_step_inputs(numbers), *_list_read_inputs(numbers, reads, tokens, context)),
     )
-    return found if found.plausible else replace(found, suspect=_suspect(reads, least, draft, context or 0.0))
+    return (
+        found
+        if found.is_plausible
+        else replace(found, suspect=_explain_implausible(reads, least, draft, context or 0.0))
+    )
 
 
 def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
     """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
     known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
     pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
-    sound = all(0 <= share < math.inf and 0 < peak < _FASTEST for share, peak in pairs)
+    sound = all(0 <= share < math.inf and 0 < peak < _MAX_BYTES_PER_SECOND for share, peak in pairs)
     if not pairs or len(pairs) < len(known) or not sound:
         return None
     rate, peak = sum(share * peak for share, peak in pairs), float(sum(peak for _, peak in pairs))
     inputs = (
         ("counter", f"{rate / peak * 100:.1f} % of the peak"),
-        ("peak", _size(peak) + "/s"),
+        ("peak", _format_gigabytes(peak) + "/s"),
     )
     return Bandwidth(rate, rate, BandwidthLimit(None, peak), inputs, BandwidthSource.COUNTER)
 
@@ -179,19 +185,19 @@ def get_node_bandwidth(view: NodeTelemetryView) -> Bandwidth | None:
 
 def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> Bandwidth | None:
     """Return the estimate for an instance on a node, None where the GPU's own counter says more, or nothing is known."""
-    reads = reads_of(one.per_step)
+    reads = build_decode_step_reads(one.per_step)
     if one.numbers is None or reads is None or get_node_bandwidth(view) is not None:
         return None
-    found = estimate_bandwidth(one.numbers, reads, ceiling_of(view.memory_bandwidth))
+    found = estimate_bandwidth(one.numbers, reads, get_bandwidth_limit(view.memory_bandwidth))
     return found if found is not None and 0 <= found.low <= found.high < math.inf else None
 
 
-def reads_of(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
+def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
     """Return what one of the ranks that share a model reads in a step, None where the weights are not known.
 
     Labels are checked when they are read; facts may come from a recording as well, so they are checked here, too.
     """
-    if facts is None or facts.weights is None or decode_label(encode_label(facts)) != facts:
+    if facts is None or facts.weights is None or parse_decode_step_label(format_decode_step_label(facts)) != facts:
         return None
     weights, experts, ranks = facts.weights, None, facts.ranks
     total, active = facts.parameters, facts.active_parameters
@@ -230,7 +236,7 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
     return "the engine has not said yet how fast it steps"
 
 
-def _suspect(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
+def _explain_implausible(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
     """Return which input must be wrong: the largest, because steps are counted and sizes were written by somebody."""
     parts = {
         "model.weights": float(reads.weights),
@@ -245,13 +251,13 @@ def _suspect(reads: DecodeStepReads, least: float, draft: float, context: float)
     )
 
 
-def _context(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
+def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
     if numbers.kv_tokens is None or reads.kv_per_token is None:
         return None
     return numbers.kv_tokens * reads.kv_per_token
 
 
-def _step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
+def _list_step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
     length = numbers.acceptance.length if numbers.acceptance else None
     inputs = [
         ("decode steps", f"{numbers.steps:.2f} per second over {numbers.seconds or 0:.0f} s ({numbers.estimator})")
@@ -262,45 +268,49 @@ def _step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
     return inputs
 
 
-def _read_inputs(
+def _list_read_inputs(
     numbers: EngineMeter, reads: DecodeStepReads, tokens: float, context: float | None
 ) -> list[tuple[str, str]]:
     inputs = []
     if reads.whole is not None and (reads.ranks > 1 or reads.experts is not None):
-        share = f", by {reads.ranks} nodes: {_size(reads.whole / reads.ranks)} on each" if reads.ranks > 1 else ""
-        inputs.append(("checkpoint", f"{_size(reads.whole)}{share}"))
+        share = (
+            f", by {reads.ranks} nodes: {_format_gigabytes(reads.whole / reads.ranks)} on each"
+            if reads.ranks > 1
+            else ""
+        )
+        inputs.append(("checkpoint", f"{_format_gigabytes(reads.whole)}{share}"))
     if reads.weights:
-        inputs.append(("weights", _size(reads.weights)))
+        inputs.append(("weights", _format_gigabytes(reads.weights)))
     if reads.experts is not None:
         verified = f" x (1 + {reads.draft_tokens} drafts)" if reads.draft_tokens else ""
         inputs.append(("tokens a step", f"{tokens:.1f} = {numbers.batch or 1.0:.1f} requests{verified}"))
         name = "active share" if reads.experts.are_parameters else "experts"
-        inputs.append((name, _experts_words(reads.experts, tokens)))
+        inputs.append((name, _format_experts(reads.experts, tokens)))
     if reads.draft is None:
         inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
     elif reads.draft:
-        inputs.append(("draft model", f"{_size(reads.draft)} x {reads.draft_passes:g}"))
+        inputs.append(("draft model", f"{_format_gigabytes(reads.draft)} x {reads.draft_passes:g}"))
     if context is None:
         lacking = "the engine does not tell" if reads.kv_per_token else "model.kv_per_token in the profile would tell"
         inputs.append(("KV cache", f"not counted: {lacking} its size"))
     else:
-        inputs.append(("KV cache", f"{_size(context)} ({numbers.kv_tokens:.0f} tokens of context)"))
+        inputs.append(("KV cache", f"{_format_gigabytes(context)} ({numbers.kv_tokens:.0f} tokens of context)"))
     if numbers.prompt_rate:
         inputs.append(("prompts", f"{numbers.prompt_rate:.0f} tok/s were read as well; what that reads is not counted"))
     return inputs
 
 
-def _experts_words(experts: ExpertReads, tokens: float) -> str:
-    least, most = experts.read(tokens)
-    one = f"{_size(least)} (one token's: {_counted(experts, experts.per_token)} of {_counted(experts, experts.count)})"
+def _format_experts(experts: ExpertReads, tokens: float) -> str:
+    least, most = experts.estimate_read_bytes(tokens)
+    one = f"{_format_gigabytes(least)} (one token's: {_format_expert_count(experts, experts.per_token)} of {_format_expert_count(experts, experts.count)})"
     if tokens <= 1:
         return one
-    return f"{one} to {_size(most)} ({tokens:.0f} tokens at once: {_counted(experts, experts.touched(tokens))})"
+    return f"{one} to {_format_gigabytes(most)} ({tokens:.0f} tokens at once: {_format_expert_count(experts, experts.count_touched_experts(tokens))})"
 
 
-def _counted(experts: ExpertReads, count: float) -> str:
+def _format_expert_count(experts: ExpertReads, count: float) -> str:
     return f"{count / 1e9:.1f} billion parameters" if experts.are_parameters else f"{count:.0f}"
 
 
-def _size(count: float) -> str:
+def _format_gigabytes(count: float) -> str:
     return f"{count / GB:.2f} GB" if count >= 0.1 * GB else f"{count / 1e6:.1f} MB"

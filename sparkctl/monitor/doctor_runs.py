@@ -36,16 +36,16 @@ class DoctorRuns:
     _heard: list[FindingReported] = field(default_factory=list)
 
     @property
-    def running(self) -> tuple[NodeName, ...]:
+    def running_nodes(self) -> tuple[NodeName, ...]:
         """The nodes that are looked at now."""
         return tuple(name for name, look in self.looks.items() if look.ended is None)
 
     @property
-    def found(self) -> tuple[FindingReported, ...]:
+    def all_findings(self) -> tuple[FindingReported, ...]:
         """All that is known."""
         return tuple(one for look in self.looks.values() for one in look.findings)
 
-    def last_run_at(self, name: NodeName) -> float | None:
+    def get_last_run_time(self, name: NodeName) -> float | None:
         """Return when the last look at a node was through, unix seconds; None before the first."""
         look = self.looks.get(name)
         return None if look is None else look.earlier if look.ended is None else look.ended
@@ -55,7 +55,7 @@ class DoctorRuns:
         for name in names:
             old = self.looks.get(name)
             self.looks[name] = DoctorRun(
-                now, before=() if old is None else old.findings, earlier=self.last_run_at(name)
+                now, before=() if old is None else old.findings, earlier=self.get_last_run_time(name)
             )
 
     async def record_findings(
@@ -65,13 +65,13 @@ class DoctorRuns:
         try:
             async with aclosing(told) as events:
                 async for event in events:
-                    self._take(event)
+                    self._record_event(event)
                     yield event
         finally:
             for name in names:
-                self._leave(name)
+                self._abandon_run(name)
 
-    def replay(self, event: Event) -> None:
+    def replay_event(self, event: Event) -> None:
         """Take in an event of a recording: when a look is through, what was found in its time is what it has found."""
         if isinstance(event, FindingReported):
             self._heard.append(event)
@@ -81,7 +81,7 @@ class DoctorRuns:
             found = tuple(one for one in mine if one.ts >= began)
             self.looks[event.node] = DoctorRun(began, event.ts, found)
 
-    def _take(self, event: Event) -> None:
+    def _record_event(self, event: Event) -> None:
         if event.node is None or (look := self.looks.get(event.node)) is None:
             return
         if isinstance(event, FindingReported):
@@ -91,7 +91,7 @@ class DoctorRuns:
         elif isinstance(event, CheckCompleted):
             self.looks[event.node] = replace(look, ended=event.ts, before=())
 
-    def _leave(self, name: NodeName) -> None:
+    def _abandon_run(self, name: NodeName) -> None:
         """End a look that was left before it was through: it is no older than the last one, or there was none."""
         look = self.looks[name]
         if look.ended is None and look.earlier is None:

@@ -23,13 +23,13 @@ from sparkctl.monitor.metrics_window import MetricsWindow
 from sparkctl.monitor.stats_line_window import StatsLineWindow, merge_meters
 from sparkctl.transport import http_client
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_TIMEOUT = 3.0
-_OFF_FOR = 60.0  # seconds until an engine without /metrics is asked again
-_BACK = 30.0  # seconds of log: as long as the longest stride between two lines of an engine at work
-_TAIL = 2000  # lines; by `since` alone Docker reads a log from its beginning
-_IS_OFF = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
+_TIMEOUT_SECONDS = 3.0
+_RETRY_SECONDS = 60.0  # seconds until an engine without /metrics is asked again
+_LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: as long as the longest stride between two lines of an engine at work
+_LOG_TAIL_LINES = 2000  # lines; by `since` alone Docker reads a log from its beginning
+_DISABLED_STATUSES = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
 
 
 class MetricsSource(StrEnum):
@@ -66,11 +66,11 @@ def has_meter(instance: InstanceView) -> bool:
 class EngineMeters:
     """The figures of one node's instances. Close it: it may be following logs."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: NodeSession) -> None:
         self._session = session
         self._meters: dict[str, InstanceMeter] = {}
 
-    async def read(self, instances: Iterable[InstanceView]) -> None:
+    async def read_metrics(self, instances: Iterable[InstanceView]) -> None:
         """Take a reading of each instance that can have one, and forget the others. Raises LinkLost."""
         wanted = {one.container_id or "": one for one in instances if has_meter(one)}
         for gone in self._meters.keys() - wanted.keys():
@@ -80,20 +80,20 @@ class EngineMeters:
                 self._meters[container] = InstanceMeter(
                     self._session, container, instance.port or 0, instance.engine or ""
                 )
-        await gather_or_cancel(*(meter.count() for meter in self._meters.values()))
+        await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
 
     def follow_logs(self, ahead: float) -> None:
         """Begin to follow the logs that are needed; ``ahead``: seconds the node's clock is ahead of ours."""
         for meter in self._meters.values():
-            meter.follow(ahead)
+            meter.follow_log(ahead)
 
     async def read_logs(self, ahead: float) -> None:
         """Read the last of the logs that are needed, once. Raises LinkLost."""
-        await gather_or_cancel(*(meter.look_back(ahead) for meter in self._meters.values()))
+        await gather_or_cancel(*(meter.read_log(ahead) for meter in self._meters.values()))
 
-    def current_readings(self, ahead: float) -> dict[str, MeterReading]:
+    def get_current_readings(self, ahead: float) -> dict[str, MeterReading]:
         """Return what is known now, by container id."""
-        return {container: meter.told(ahead) for container, meter in self._meters.items()}
+        return {container: meter.get_reading(ahead) for container, meter in self._meters.items()}
 
     async def aclose(self) -> None:
         """Follow nothing any more."""
@@ -105,7 +105,7 @@ class EngineMeters:
 class InstanceMeter:
     """One engine: the window of its counters, and that of its log where needed."""
 
-    def __init__(self, session: Session, container: str, port: int, engine: str) -> None:
+    def __init__(self, session: NodeSession, container: str, port: int, engine: str) -> None:
         self._session, self._container, self._port = session, container, port
         self._engine = load_engine(engine)
         self._clock = session.clock
@@ -116,22 +116,22 @@ class InstanceMeter:
         self._manners = QueryMarkerSupport()
         self._log: LogMeter | None = None
 
-    async def count(self) -> None:
+    async def read_metrics(self) -> None:
         """Ask for its page of figures, unless it has none or it was off a moment ago."""
         path = self._engine.metrics_path
         if path is None:
             self._source = MetricsSource.OFF
             return
         now = self._clock.monotonic()
-        if self._source is MetricsSource.OFF and now - self._asked < _OFF_FOR:
+        if self._source is MetricsSource.OFF and now - self._asked < _RETRY_SECONDS:
             return
         self._asked = now
         self._readings += 1
         try:
             answer = await request_engine(
-                self._session.link, self._port, "GET", path, timeout=_TIMEOUT, manners=self._manners
+                self._session.link, self._port, "GET", path, timeout=_TIMEOUT_SECONDS, manners=self._manners
             )
-            if answer.status in _IS_OFF:
+            if answer.status in _DISABLED_STATUSES:
                 self._manners.takes_queries = True  # or it is no obstacle: without it the answer was the same
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
@@ -144,25 +144,25 @@ class InstanceMeter:
         ):  # a TimeoutError is an OSError
             self._source = MetricsSource.SILENT
         else:
-            off = MetricsSource.OFF if answer.status in _IS_OFF else MetricsSource.SILENT
+            off = MetricsSource.OFF if answer.status in _DISABLED_STATUSES else MetricsSource.SILENT
             self._source = MetricsSource.ON if answer.is_success else off
 
-    def follow(self, ahead: float) -> None:
+    def follow_log(self, ahead: float) -> None:
         if self._log is None and self._needs_log():
-            self._log = self._new_log(ahead)
+            self._log = self._create_log_meter(ahead)
         if self._log is not None:
-            self._log.follow()
+            self._log.follow_log()
 
-    async def look_back(self, ahead: float) -> None:
+    async def read_log(self, ahead: float) -> None:
         if self._needs_log():
-            self._log = self._new_log(ahead)
+            self._log = self._create_log_meter(ahead)
             with suppress(DockerError, TimeoutError):
-                async with asyncio.timeout(_TIMEOUT):
-                    await self._log.read()
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    await self._log.read_log()
 
-    def told(self, ahead: float) -> MeterReading:
-        said = EngineMeter() if self._log is None else self._log.numbers(self._clock.unix_time() + ahead)
-        numbers = merge_meters(self._counted(), said)
+    def get_reading(self, ahead: float) -> MeterReading:
+        said = EngineMeter() if self._log is None else self._log.compute_meter(self._clock.unix_time() + ahead)
+        numbers = merge_meters(self._compute_metrics_meter(), said)
         hint = self._engine.metrics_setting if self._source is MetricsSource.OFF else None
         return MeterReading(None if numbers == EngineMeter() else numbers, hint)
 
@@ -170,16 +170,18 @@ class InstanceMeter:
         if self._log is not None:
             await self._log.aclose()
 
-    def _counted(self) -> EngineMeter:
+    def _compute_metrics_meter(self) -> EngineMeter:
         return self._window.compute_meter(self._clock.monotonic())
 
     def _needs_log(self) -> bool:
         enough = self._readings > 1 or self._source is MetricsSource.OFF
-        return enough and needs_log_meter(self._source, self._counted())
+        return enough and needs_log_meter(self._source, self._compute_metrics_meter())
 
-    def _new_log(self, ahead: float) -> LogMeter:
-        since = self._clock.unix_time() + ahead - _BACK
-        return LogMeter(self._engine, ContainerLogStream(self._session.link, self._container, since=since, tail=_TAIL))
+    def _create_log_meter(self, ahead: float) -> LogMeter:
+        since = self._clock.unix_time() + ahead - _LOG_LOOKBACK_SECONDS
+        return LogMeter(
+            self._engine, ContainerLogStream(self._session.link, self._container, since=since, tail=_LOG_TAIL_LINES)
+        )
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ class LogMeter:
     _whole: bool = False
     _task: asyncio.Task[None] | None = None
 
-    def numbers(self, now: float) -> EngineMeter:
+    def compute_meter(self, now: float) -> EngineMeter:
         """Return what the log says as of ``now``, unix seconds on the node."""
         return (
             self._window.compute_meter(now)
@@ -201,12 +203,12 @@ class LogMeter:
             else EngineMeter()
         )
 
-    async def read(self) -> None:
+    async def read_log(self) -> None:
         """Take what there is."""
-        await self._take(self.follower.read_available())
+        await self._consume_lines(self.follower.read_available())
         self._whole = True
 
-    def follow(self) -> None:
+    def follow_log(self) -> None:
         """Take lines as they come; go on where the stream was cut. The end of the container is the end of this."""
         if self._task is not None and self._task.done():
             try:
@@ -218,7 +220,7 @@ class LogMeter:
                 return  # asking again would bring the same answer
         if self._task is None:
             self._whole = True
-            self._task = asyncio.create_task(self._take(self.follower.follow()))
+            self._task = asyncio.create_task(self._consume_lines(self.follower.follow_lines()))
 
     async def aclose(self) -> None:
         """Stop following."""
@@ -226,10 +228,10 @@ class LogMeter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _take(self, lines: AsyncGenerator[tuple[LogLine, ...], None]) -> None:
+    async def _consume_lines(self, lines: AsyncGenerator[tuple[LogLine, ...], None]) -> None:
         async with aclosing(lines) as batches:
             async for batch in batches:
                 for line in batch:
-                    for text in self._preparer.feed(line.text):
+                    for text in self._preparer.prepare_lines(line.text):
                         if (stats := self.engine.parse_stats_line(text)) is not None:
-                            self._window.add(datetime.fromisoformat(line.when).timestamp(), stats)
+                            self._window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)

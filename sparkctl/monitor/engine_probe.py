@@ -15,7 +15,7 @@ from sparkctl.transport import http_client
 from sparkctl.transport.node_connection import NodeConnection
 
 # what a server says that compares whole targets: it is asked once more, without the query that it does not take
-_NOT_TAKEN = (400, 404, 405)
+_QUERY_REJECTED_STATUSES = (400, 404, 405)
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ async def request_engine(
     """
     manners = manners or QueryMarkerSupport()
 
-    async def once(target: str) -> http_client.HttpResponse:
+    async def send_request(target: str) -> http_client.HttpResponse:
         try:
             return await http_client.request_tcp(
                 link, port, method, target, body=body, headers=headers, timeout=timeout
@@ -59,19 +59,19 @@ async def request_engine(
             except ForwardingForbidden:
                 raise forbidden from None  # its message has the remedy
 
-    answer = await once(mark_request_path(path))
+    answer = await send_request(mark_request_path(path))
     manners.takes_queries = manners.takes_queries or answer.is_success
-    if answer.status in _NOT_TAKEN and not manners.takes_queries:
-        answer = await once(path)
+    if answer.status in _QUERY_REJECTED_STATUSES and not manners.takes_queries:
+        answer = await send_request(path)
     return answer
 
 
 _HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
 _NAME_TIMEOUT = 5.0
 _TOKEN_TIMEOUT = 120.0  # the first request may still compile
-_READ = 16384  # bytes of an answer's body
-_SHOWN = 200  # characters of an answer's body
-_ALIVE = (401, 403)  # an API key is wanted: alive, whoever asks
+_MAX_BODY_BYTES = 16384  # bytes of an answer's body
+_MAX_SHOWN_CHARS = 200  # characters of an answer's body
+_API_KEY_STATUSES = (401, 403)  # an API key is wanted: alive, whoever asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ProbeResult:
 
     def format_masked(self, secrets: Collection[str]) -> str:
         """Return the whole answer for evidence, with these secrets masked."""
-        return f"{self.what} {truncate_text(redact(self.said, secrets), _SHOWN)}".rstrip()
+        return f"{self.what} {truncate_text(redact(self.said, secrets), _MAX_SHOWN_CHARS)}".rstrip()
 
 
 async def check_health(
@@ -103,7 +103,7 @@ async def check_health(
         return ProbeResult(True, "health is not asked")
     path = service.ready.health
     try:
-        headers = list(_headers(service).items())
+        headers = list(_build_auth_headers(service).items())
         response = await request_engine(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
     except ConnectionLost:
         raise
@@ -113,9 +113,9 @@ async def check_health(
         return ProbeResult(False, f"GET {path} did not answer within {timeout:.0f} s")
     except (ConnectionError, http_client.InvalidHttpResponse) as broken:
         return ProbeResult(False, f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
-    if is_alive(response.status):
+    if is_alive_status(response.status):
         return ProbeResult(True, f"GET {path} answered {response.status}")
-    return ProbeResult(False, f"GET {path} answered {response.status}", said=_line(response.body))
+    return ProbeResult(False, f"GET {path} answered {response.status}", said=_format_body_line(response.body))
 
 
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
@@ -135,9 +135,9 @@ async def request_status(link: NodeConnection, port: int, path: str, timeout: fl
         return None
 
 
-def is_alive(status: int | None) -> bool:
+def is_alive_status(status: int | None) -> bool:
     """Tell whether a server that answers with this status is up: one that wants an API key is."""
-    return status is not None and (200 <= status < 300 or status in _ALIVE)
+    return status is not None and (200 <= status < 300 or status in _API_KEY_STATUSES)
 
 
 async def read_served_model(link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None) -> str | None:
@@ -167,22 +167,24 @@ async def request_token(
     if service.ready.probe == "none":
         return ProbeResult(True, "no token is asked of this engine")
     if service.ready.probe == "completions":
-        answer, status = await _ask(link, service, manners, "/v1/completions", {"prompt": service.ready.prompt})
+        answer, status = await _request_completion(
+            link, service, manners, "/v1/completions", {"prompt": service.ready.prompt}
+        )
         if status != 404:
             return answer
     messages = [{"role": "user", "content": service.ready.prompt}]
-    answer, _ = await _ask(link, service, manners, "/v1/chat/completions", {"messages": messages})
+    answer, _ = await _request_completion(link, service, manners, "/v1/chat/completions", {"messages": messages})
     return answer
 
 
-async def _ask(
+async def _request_completion(
     link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport, path: str, body: dict[str, object]
 ) -> tuple[ProbeResult, int | None]:
     port = service.port
     if port is None:
         return ProbeResult(False, "the profile gives no port to ask"), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
-    headers = [("Content-Type", "application/json"), *_headers(service).items()]
+    headers = [("Content-Type", "application/json"), *_build_auth_headers(service).items()]
     try:
         response = await request_engine(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
@@ -196,12 +198,16 @@ async def _ask(
         return ProbeResult(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
     except (ConnectionError, http_client.InvalidHttpResponse) as broken:
         return ProbeResult(False, f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"), None
-    if response.status in _ALIVE:
+    if response.status in _API_KEY_STATUSES:
         return ProbeResult(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
     if response.status != 200:
-        return ProbeResult(False, f"POST {path} answered {response.status}", said=_line(response.body)), response.status
+        return ProbeResult(
+            False, f"POST {path} answered {response.status}", said=_format_body_line(response.body)
+        ), response.status
     if not contains_token(response.body):
-        return ProbeResult(False, f"POST {path} answered without a token:", said=_line(response.body)), response.status
+        return ProbeResult(
+            False, f"POST {path} answered without a token:", said=_format_body_line(response.body)
+        ), response.status
     return ProbeResult(True, f"POST {path} gave a token"), response.status
 
 
@@ -229,10 +235,10 @@ def _choice_has_token(text: str) -> bool:
     return False
 
 
-def _headers(service: ReadinessTarget) -> dict[str, str]:
+def _build_auth_headers(service: ReadinessTarget) -> dict[str, str]:
     return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
 
 
-def _line(body: bytes) -> str:
+def _format_body_line(body: bytes) -> str:
     """Return the body as one printable line. It is cut only after masking: half a secret would not be found."""
-    return sanitize_line(body[:_READ].decode("utf-8", "replace").replace("\n", " ")).strip()
+    return sanitize_line(body[:_MAX_BODY_BYTES].decode("utf-8", "replace").replace("\n", " ")).strip()

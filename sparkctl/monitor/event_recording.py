@@ -22,11 +22,11 @@ from sparkctl.model.secrets import redact
 if TYPE_CHECKING:
     from gzip import GzipFile
 
-_LONGEST = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
-_END_OF_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
-_GZIP = b"\x1f\x8b"  # what such a file begins with
-_WRITTEN = "a recording is what `sparkctl top --record FILE` writes"
-_HINT = f"{_WRITTEN}; a damaged line can be taken out with an editor"
+_MAX_LINE_BYTES = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
+_MAX_UNIX_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
+_GZIP_MAGIC = b"\x1f\x8b"  # what such a file begins with
+_RECORDING_HINT = "a recording is what `sparkctl top --record FILE` writes"
+_DAMAGED_LINE_HINT = f"{_RECORDING_HINT}; a damaged line can be taken out with an editor"
 
 
 class EventRecorder:
@@ -40,14 +40,14 @@ class EventRecorder:
         self.path = path
         self._on_failure = on_failure
         self._whole = 0  # bytes of whole lines
-        self._fd: int | None = _open(path, force)
+        self._fd: int | None = _create_recording_file(path, force)
         self.failed = False  # whether something of it could not be written
 
     def write(self, event: Event) -> None:
         """Write one event; does nothing once writing has failed."""
         if self._fd is None:
             return
-        line = json.dumps(_scrubbed(encode_event(event)), separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(_redact_strings(encode_event(event)), separators=(",", ":")).encode() + b"\n"
         try:
             left = memoryview(line)
             while left:
@@ -74,7 +74,7 @@ class EventRecorder:
         self.close()
 
 
-def _open(path: Path, force: bool) -> int:
+def _create_recording_file(path: Path, force: bool) -> int:
     try:
         if not force:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -89,13 +89,13 @@ def _open(path: Path, force: bool) -> int:
     return fd
 
 
-def _scrubbed(value: object) -> object:
+def _redact_strings(value: object) -> object:
     """Return plain data without what has the shape of a token or stands in a URL as a password."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {key: _scrubbed(item) for key, item in value.items()}
-    return [_scrubbed(item) for item in value] if isinstance(value, list) else value
+        return {key: _redact_strings(item) for key, item in value.items()}
+    return [_redact_strings(item) for item in value] if isinstance(value, list) else value
 
 
 def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Event]:
@@ -105,12 +105,12 @@ def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> I
     """
     number = 0
     try:
-        with BufferedReader(open_user_file(path)) as raw, _unpacked(raw) as file:
-            while line := file.readline(_LONGEST):
+        with BufferedReader(open_user_file(path)) as raw, _open_unpacked(raw) as file:
+            while line := file.readline(_MAX_LINE_BYTES):
                 number += 1
-                if len(line) == _LONGEST:
-                    _refuse(path, number, f"longer than {_LONGEST >> 20} MiB")
-                if (event := _event(path, number, line)) is not None:
+                if len(line) == _MAX_LINE_BYTES:
+                    _refuse_line(path, number, f"longer than {_MAX_LINE_BYTES >> 20} MiB")
+                if (event := _parse_event_line(path, number, line)) is not None:
                     yield event
                 elif line.strip() and on_cut is not None:
                     on_cut(f"the recording {path} ends in the middle of line {number}, which is left out")
@@ -120,45 +120,45 @@ def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> I
                 f"the recording {path} is packed, and its end is missing: what comes after line {number} is left out"
             )
     except zlib.error as error:
-        raise InvalidInput(f"cannot unpack {path} behind line {number}: {error}", _WRITTEN) from error
+        raise InvalidInput(f"cannot unpack {path} behind line {number}: {error}", _RECORDING_HINT) from error
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _WRITTEN) from error
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _RECORDING_HINT) from error
     if number == 0:
-        raise InvalidInput(f"{path} is empty", _WRITTEN)
+        raise InvalidInput(f"{path} is empty", _RECORDING_HINT)
 
 
-def _unpacked(raw: BufferedReader[FileIO]) -> AbstractContextManager[BufferedReader[FileIO] | GzipFile]:
+def _open_unpacked(raw: BufferedReader[FileIO]) -> AbstractContextManager[BufferedReader[FileIO] | GzipFile]:
     """Return the file as it reads, what gzip made as what went into it."""
-    if not raw.peek(len(_GZIP)).startswith(_GZIP):
+    if not raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
         return nullcontext(raw)
     import gzip
 
     return gzip.open(raw)
 
 
-def _event(path: Path, number: int, line: bytes) -> Event | None:
+def _parse_event_line(path: Path, number: int, line: bytes) -> Event | None:
     if not line.strip():
         return None
     try:
-        data = json.loads(line, parse_constant=_no_number)
+        data = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         if line.endswith(b"\n") or number == 1:
-            _refuse(path, number, "no JSON")
+            _refuse_line(path, number, "no JSON")
         return None
     if not isinstance(data, dict):
-        _refuse(path, number, "no event")
+        _refuse_line(path, number, "no event")
     try:
         event = decode_event(data)
     except ValueError as wrong:
-        _refuse(path, number, str(wrong))
-    if not 0 <= event.ts < _END_OF_TIME:
-        _refuse(path, number, "ts is no time that a clock shows")
+        _refuse_line(path, number, str(wrong))
+    if not 0 <= event.ts < _MAX_UNIX_TIME:
+        _refuse_line(path, number, "ts is no time that a clock shows")
     return event
 
 
-def _no_number(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
 
 
-def _refuse(path: Path, number: int, what: str) -> NoReturn:
-    raise InvalidInput(redact(sanitize_line(f"{path}:{number}: {what}")), _HINT)
+def _refuse_line(path: Path, number: int, what: str) -> NoReturn:
+    raise InvalidInput(redact(sanitize_line(f"{path}:{number}: {what}")), _DAMAGED_LINE_HINT)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from sparkctl.errors import GuardSilent, GuardUnavailable, NodeError
+from sparkctl.errors import GuardNotResponding, GuardUnavailable, NodeError
 from sparkctl.model.guard_state import (
     GuardEvent,
     GuardProcess,
@@ -19,19 +19,19 @@ from sparkctl.model.guard_state import (
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.node import bootstrap
-from sparkctl.node.guard_decoder import LINE_LIMIT, decode_guard_line, decode_guard_start
+from sparkctl.node.guard_decoder import MAX_LINE_BYTES, decode_guard_line, decode_guard_start
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_START = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
-_ANSWER = 10.0
-_CHUNK = 65536
-_PYTHON = "the guard needs Python 3.8 or newer on the node: python3 -V"
-_FORWARDING = (
+_START_TIMEOUT_SECONDS = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
+_ANSWER_TIMEOUT_SECONDS = 10.0
+_CHUNK_BYTES = 65536
+_PYTHON_HINT = "the guard needs Python 3.8 or newer on the node: python3 -V"
+_FORWARDING_HINT = (
     "set `AllowStreamLocalForwarding yes` in /etc/ssh/sshd_config on the node, then: sudo systemctl reload ssh"
 )
 
-OnEvent = Callable[[GuardEvent], None]
+GuardEventHandler = Callable[[GuardEvent], None]
 
 
 class GuardClient:
@@ -40,32 +40,34 @@ class GuardClient:
     Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
     """
 
-    def __init__(self, session: Session, streams: tuple[ByteReader, ByteWriter], on_event: OnEvent) -> None:
+    def __init__(
+        self, session: NodeSession, streams: tuple[ByteReader, ByteWriter], on_event: GuardEventHandler
+    ) -> None:
         self.already = True  # it ran before we came
         self._node = session.node.name
         self._reader, self._writer = streams
         self._on_event = on_event
         self._asking = asyncio.Lock()
         self._answers: asyncio.Queue[GuardState | GuardReceipt | GuardRefusal | Exception | None] = asyncio.Queue()
-        self._listening = asyncio.create_task(self._listen())
+        self._listening = asyncio.create_task(self._read_guard_lines())
 
     @classmethod
-    async def start_guard(cls, session: Session, on_event: OnEvent) -> GuardClient:
+    async def start_guard(cls, session: NodeSession, on_event: GuardEventHandler) -> GuardClient:
         """Start the guard where none runs, and talk to it."""
-        started = await _start(session)
+        started = await _start_guard_process(session)
         try:
             streams = await session.link.open_unix(started.socket)
         except OSError:
             if started.already:  # it may have ended since it was found, having had nothing to watch
-                started = await _start(session)
-            streams = await _reached(session, started)
+                started = await _start_guard_process(session)
+            streams = await _open_guard_socket(session, started)
         link = cls(session, streams, on_event)
         link.already = started.already
         return link
 
     @classmethod
     async def connect_guard(
-        cls, session: Session, socket: str, on_event: OnEvent = lambda event: None
+        cls, session: NodeSession, socket: str, on_event: GuardEventHandler = lambda event: None
     ) -> GuardClient | None:
         """Talk to a guard that runs; None where nobody answers at its socket."""
         try:
@@ -94,22 +96,24 @@ class GuardClient:
         health: str | None,
     ) -> GuardState:
         """Watch a container (its whole id), anew where it is watched already."""
-        return await self._told(
-            _ANSWER, do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
+        return await self._request_state(
+            _ANSWER_TIMEOUT_SECONDS, do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
             floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
         )  # fmt: skip
 
-    async def set_phase(self, container: str, weights: bool, within: float = _ANSWER) -> GuardState:
+    async def set_phase(self, container: str, weights: bool, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:
         """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
-        return await self._told(within, do="phase", container=container, weights=weights)
+        return await self._request_state(within, do="phase", container=container, weights=weights)
 
-    async def unwatch_container(self, container: str, why: UnwatchReason, within: float = _ANSWER) -> GuardState:
+    async def unwatch_container(
+        self, container: str, why: UnwatchReason, within: float = _ANSWER_TIMEOUT_SECONDS
+    ) -> GuardState:
         """End a watch."""
-        return await self._told(within, do="unwatch", container=container, why=why)
+        return await self._request_state(within, do="unwatch", container=container, why=why)
 
-    async def get_state(self, within: float = _ANSWER) -> GuardState:
+    async def get_state(self, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:
         """Return what it says of itself, within so many seconds."""
-        return await self._told(within, do="state")
+        return await self._request_state(within, do="state")
 
     async def close(self) -> None:
         """Leave it alone: what it watches goes on."""
@@ -117,13 +121,13 @@ class GuardClient:
         await asyncio.gather(self._listening, return_exceptions=True)
         self._writer.close()
 
-    async def _told(self, within: float, **command: object) -> GuardState:
-        answer = await self._ask(command, within)
+    async def _request_state(self, within: float, **command: object) -> GuardState:
+        answer = await self._send_command(command, within)
         if not isinstance(answer, GuardState):
             raise GuardUnavailable(f"the guard on {self._node} answered something else to `{command['do']}`")
         return answer
 
-    async def _ask(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
+    async def _send_command(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
         """Send one command and return its answer: they come in the order of the commands."""
         async with self._asking:
             if not self.is_open and self._answers.empty():
@@ -135,7 +139,7 @@ class GuardClient:
                     answer = await self._answers.get()
             except TimeoutError as late:
                 self._listening.cancel()  # a late answer would be taken for the next one's
-                raise GuardSilent(
+                raise GuardNotResponding(
                     f"the guard on {self._node} did not answer within {within:.0f} s",
                     f"on {self._node}: ps -o pid,stat,etime,cmd -C sparkctl-guard   (stat T: somebody stopped it: kill -CONT PID)",
                 ) from late
@@ -147,12 +151,12 @@ class GuardClient:
             raise GuardUnavailable(f"the guard on {self._node} refused: {sanitize_line(answer.what)}")
         return answer
 
-    async def _listen(self) -> None:
+    async def _read_guard_lines(self) -> None:
         """Read lines until the end of the socket, however it comes: whoever waits for an answer is told."""
         rest = b""
         end: Exception = GuardUnavailable(f"the guard on {self._node} has ended")
         try:
-            while data := await self._reader.read(_CHUNK):
+            while data := await self._reader.read(_CHUNK_BYTES):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     said = decode_guard_line(line)
@@ -160,7 +164,7 @@ class GuardClient:
                         self._on_event(said)
                     else:
                         self._answers.put_nowait(said)
-                if len(rest) > LINE_LIMIT:
+                if len(rest) > MAX_LINE_BYTES:
                     raise ValueError("a line without an end")
         except NodeError as lost:
             end = lost
@@ -172,24 +176,24 @@ class GuardClient:
             self._answers.put_nowait(end)
 
 
-async def _reached(session: Session, started: GuardProcess) -> tuple[ByteReader, ByteWriter]:
+async def _open_guard_socket(session: NodeSession, started: GuardProcess) -> tuple[ByteReader, ByteWriter]:
     try:
         return await session.link.open_unix(started.socket)
     except OSError as refused:
         raise GuardUnavailable(
-            f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
+            f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING_HINT
         ) from refused
 
 
-async def _start(session: Session) -> GuardProcess:
+async def _start_guard_process(session: NodeSession) -> GuardProcess:
     """Run the guard's start to its one line."""
-    name, start = session.node.name, bootstrap.guard_program()
+    name, start = session.node.name, bootstrap.build_guard_program()
     try:
         held = await session.link.start_process(start.argv)
     except OSError as missing:
-        raise GuardUnavailable(f"no guard on {name}: {missing}", _PYTHON) from missing
+        raise GuardUnavailable(f"no guard on {name}: {missing}", _PYTHON_HINT) from missing
     try:
-        async with asyncio.timeout(_START):
+        async with asyncio.timeout(_START_TIMEOUT_SECONDS):
             await held.write(start.stdin)
             while line := await held.readline():
                 if line.startswith(b'{"probe"'):  # a login shell may greet first
@@ -198,9 +202,9 @@ async def _start(session: Session) -> GuardProcess:
                         raise GuardUnavailable(f"no guard on {name}: {sanitize_line(said.what)}")
                     return said
     except TimeoutError as late:
-        raise GuardUnavailable(f"no guard on {name}: it did not start within {_START:.0f} s") from late
+        raise GuardUnavailable(f"no guard on {name}: it did not start within {_START_TIMEOUT_SECONDS:.0f} s") from late
     except ValueError as wrong:
-        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON) from wrong
+        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON_HINT) from wrong
     finally:
         await held.release()
-    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON)
+    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON_HINT)

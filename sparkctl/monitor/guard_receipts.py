@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
-from sparkctl.files import LARGEST_STATE_FILE, read_regular
+from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
 from sparkctl.model.guard_state import GuardReceipt, GuardRole
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node.guard_decoder import decode_guard_line
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_LOOK = r"""for c in /proc/[0-9]*/comm; do
+_GUARD_DIRECTORY_SCRIPT = r"""for c in /proc/[0-9]*/comm; do
   if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ]; then
     if ! [ -O "$c" ]; then echo "@@ other"; else
       read -r s 2>/dev/null <"${c%comm}stat" && s=${s##*) } && echo "@@ own ${s%% *}"
@@ -62,12 +62,12 @@ class GuardDirectory:
             yield f"another user's guard runs on {node}, too: when memory runs out, each of them ends an instance", None
 
 
-async def read_guard_directory(session: Session) -> GuardDirectory:
+async def read_guard_directory(session: NodeSession) -> GuardDirectory:
     """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none.
 
     Raises `NodeError` where the node answers something else.
     """
-    done = await session.run(["sh", "-c", _LOOK, "sparkctl-guard"])
+    done = await session.run(["sh", "-c", _GUARD_DIRECTORY_SCRIPT, "sparkctl-guard"])
     directory, listens, others, at_logout, receipts = None, False, 0, False, []
     states: list[str] = []
     lines = done.stdout.splitlines()
@@ -90,7 +90,7 @@ async def read_guard_directory(session: Session) -> GuardDirectory:
         elif line == b"@@ logout":
             at_logout = True
         elif line.startswith(b"{") and directory is not None:
-            receipt = _receipt(line)
+            receipt = _decode_receipt(line)
             if receipt is not None:
                 receipts.append(receipt)
     socket = f"{directory}/guard.sock" if listens and directory else None
@@ -99,7 +99,7 @@ async def read_guard_directory(session: Session) -> GuardDirectory:
     )
 
 
-def _receipt(line: bytes) -> GuardReceipt | None:
+def _decode_receipt(line: bytes) -> GuardReceipt | None:
     try:
         said = decode_guard_line(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
     except ValueError:
@@ -107,11 +107,11 @@ def _receipt(line: bytes) -> GuardReceipt | None:
     return said if isinstance(said, GuardReceipt) else None
 
 
-def save_receipt(ctx: CommandContext, session: Session, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:
+def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:
     """Keep a receipt beside the container's log and among the failed starts; False where it was kept before."""
     instance, node = receipt.instance or receipt.container[:12], session.node.name
     try:
-        if ctx.history.receipt_path(instance, node, receipt.container) is not None:
+        if ctx.history.find_receipt(instance, node, receipt.container) is not None:
             return False
         ctx.history.save_receipt(instance, node, receipt.container, json.dumps(to_json_data(receipt)) + "\n")
         if receipt.profile is not None and receipt.role is not GuardRole.SERVING:
@@ -123,16 +123,16 @@ def save_receipt(ctx: CommandContext, session: Session, receipt: GuardReceipt, w
     return True
 
 
-async def read_receipt(session: Session, container: str) -> GuardReceipt | None:
+async def read_receipt(session: NodeSession, container: str) -> GuardReceipt | None:
     """Return the receipt that lies on the node for a container (its whole id), None where there is none."""
     return next((one for one in (await read_guard_directory(session)).receipts if one.container == container), None)
 
 
 def load_saved_receipt(ctx: CommandContext, instance: str, node: str, container: str) -> GuardReceipt | None:
     """Return the receipt that was kept here, None without one that can be read."""
-    path = ctx.history.receipt_path(instance, node, container)
+    path = ctx.history.find_receipt(instance, node, container)
     try:
-        data = None if path is None else json.loads(read_regular(path, LARGEST_STATE_FILE))
+        data = None if path is None else json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES))
         return from_json_data(GuardReceipt, data) if isinstance(data, dict) else None
     except (OSError, ValueError, RecursionError):
         return None

@@ -20,13 +20,13 @@ from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_meters import MeterReading, has_meter
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.node_status import ContainerInspections
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 PROBE_INTERVAL = 300.0  # seconds without a token, at least, before one is asked for
 PROBE_JITTER = (
     60.0  # seconds that are added by dice: of two viewers one asks first, and the other sees that token counted
 )
-_OFF = "none"
+_NO_PROBE = "none"
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LivenessProbe:
 
     def __init__(
         self,
-        session: Session,
+        session: NodeSession,
         inspections: ContainerInspections,
         emit: Callable[[Event], None],
         dice: Callable[[], float],
@@ -71,7 +71,7 @@ class LivenessProbe:
             self._clear_finding(self._watched.pop(gone))
         due: list[tuple[float, str]] = []
         for key, one in here.items():
-            watched = self._watched.setdefault(key, ProbedEngine(one.name, now, self._patience()))
+            watched = self._watched.setdefault(key, ProbedEngine(one.name, now, self._pick_probe_delay()))
             numbers = told().get(key, MeterReading(None)).numbers
             if is_generating(numbers):
                 watched.proved = now
@@ -80,14 +80,17 @@ class LivenessProbe:
                 due.append((watched.proved, key))
         if due:
             key = min(due)[1]
-            await self._ask(here[key], self._watched[key], told, ahead)
+            await self._probe_engine(here[key], self._watched[key], told, ahead)
 
-    async def _ask(
+    async def _probe_engine(
         self, one: InstanceView, watched: ProbedEngine, told: Callable[[], Mapping[str, MeterReading]], ahead: float
     ) -> None:
-        container = self._inspections.get(one.container_id)
+        container = self._inspections.get_container(one.container_id)
         rule = None if container is None else select_probe_rule(container)
-        watched.proved, watched.patience = self._session.clock.monotonic(), self._patience()  # whatever comes of it
+        watched.proved, watched.patience = (
+            self._session.clock.monotonic(),
+            self._pick_probe_delay(),
+        )  # whatever comes of it
         if container is None or rule is None or one.port is None:
             return
         manners = QueryMarkerSupport()
@@ -102,9 +105,11 @@ class LivenessProbe:
             return
         words = answer.format_masked(await self._session.docker.read_secret_values(container.id))
         watched.told = True
-        self._emit(FindingReported.of(self._session.clock.unix_time(), self._hung(one, words, began)))
+        self._emit(
+            FindingReported.from_finding(self._session.clock.unix_time(), self._build_hung_finding(one, words, began))
+        )
 
-    def _hung(self, one: InstanceView, words: str, since: float) -> Finding:
+    def _build_hung_finding(self, one: InstanceView, words: str, since: float) -> Finding:
         name = shlex.quote(one.name)
         return Finding(
             FindingKind.NOT_GENERATING,
@@ -129,14 +134,14 @@ class LivenessProbe:
             kind = FindingKind.NOT_GENERATING.value
             self._emit(FindingReported(now, node, kind, Severity.GOOD, words, instance=watched.name))
 
-    def _patience(self) -> float:
+    def _pick_probe_delay(self) -> float:
         return PROBE_INTERVAL + PROBE_JITTER * self._dice()
 
 
 def select_probe_rule(container: Container) -> ReadinessRule | None:
     """Return the rule that says how to ask for a token; None where its labels say that it is not to be asked."""
     rule = parse_ready_rule_label(container)
-    if rule is None or rule.probe == _OFF or container.label(ContainerLabel.LIVENESS) == _OFF:
+    if rule is None or rule.probe == _NO_PROBE or container.get_label(ContainerLabel.LIVENESS) == _NO_PROBE:
         return None
     return rule
 

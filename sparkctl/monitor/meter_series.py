@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sparkctl.model.engine_metrics import Quantiles
 
 T = TypeVar("T")
-_KEPT = 450  # a quarter of an hour of readings, one every two seconds
+_MAX_READINGS = 450  # a quarter of an hour of readings, one every two seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class MeterSeries:
     last that there was of each, None before any."""
 
     def __init__(self) -> None:
-        self._at, self._lengths, self._rates = (array("d", [math.nan]) * _KEPT for _ in range(3))
+        self._at, self._lengths, self._rates = (array("d", [math.nan]) * _MAX_READINGS for _ in range(3))
         self._next = 0  # the place of the next reading
         self.ttft: LastValue[Quantiles] | None = None
         self.inter_token: LastValue[Quantiles] | None = None
@@ -50,11 +50,11 @@ class MeterSeries:
         self._at[self._next] = ts
         self._lengths[self._next] = math.nan if length is None else length
         self._rates[self._next] = math.nan if rate is None else rate
-        self._next = (self._next + 1) % _KEPT
+        self._next = (self._next + 1) % _MAX_READINGS
         if numbers is not None:
-            self._keep(ts, numbers)
+            self._update_last_values(ts, numbers)
 
-    def _keep(self, ts: float, numbers: EngineMeter) -> None:
+    def _update_last_values(self, ts: float, numbers: EngineMeter) -> None:
         if numbers.ttft is not None:
             self.ttft = LastValue(ts, numbers.ttft)
         if numbers.inter_token is not None:
@@ -69,13 +69,15 @@ class MeterSeries:
     def get_accept_lengths(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:
         no reading is in that one. Stretches begin at whole multiples of their width: a curve moves on, and does not shimmer."""
-        return self._means(self._lengths, now, seconds / count, count)
+        return self._compute_bucket_means(self._lengths, now, seconds / count, count)
 
     def get_generation_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the same of the throughput, tok/s."""
-        return self._means(self._rates, now, seconds / count, count)
+        return self._compute_bucket_means(self._rates, now, seconds / count, count)
 
-    def _means(self, values: array[float], now: float, width: float, count: int) -> tuple[float | None, ...]:
+    def _compute_bucket_means(
+        self, values: array[float], now: float, width: float, count: int
+    ) -> tuple[float | None, ...]:
         sums, seen = [0.0] * count, [0] * count
         last = int(now / width)
         for ts, value in zip(self._at, values, strict=True):

@@ -16,9 +16,11 @@ from sparkctl.model.engine_metrics import (
     Quantiles,
 )
 
-IDLE_GAP = 10.0  # seconds between two beats, from which on the second one's rate may have idle time in it
-_SLOWEST = 30.0  # SGLang sets its gauges to zero after so much silence; no stride of an engine at work is longer
-_SLACK = 1.5
+IDLE_GAP_SECONDS = 10.0  # seconds between two beats, from which on the second one's rate may have idle time in it
+_MAX_STRIDE_SECONDS = (
+    30.0  # SGLang sets its gauges to zero after so much silence; no stride of an engine at work is longer
+)
+_STRIDE_TOLERANCE = 1.5
 
 
 class ReportCadence:
@@ -37,24 +39,26 @@ class ReportCadence:
     def record_report(self, when: float, unbroken: bool = False) -> None:
         """Take a report of steps, at seconds. ``unbroken``: no request began since the last, so there was no idling."""
         gap = None if self._last is None else when - self._last
-        self.trusted = gap is not None and (unbroken or gap <= max(IDLE_GAP, _SLACK * self._usual()))
-        if gap is not None and gap <= _SLOWEST:
+        self.trusted = gap is not None and (
+            unbroken or gap <= max(IDLE_GAP_SECONDS, _STRIDE_TOLERANCE * self._usual_gap())
+        )
+        if gap is not None and gap <= _MAX_STRIDE_SECONDS:
             self._gaps.append(gap)
         self._last = when
 
     def is_stepping(self, now: float, window: float) -> bool:
         """Say whether steps were reported lately."""
-        return self._last is not None and now - self._last <= max(window, _SLACK * self._usual())
+        return self._last is not None and now - self._last <= max(window, _STRIDE_TOLERANCE * self._usual_gap())
 
     def max_silence(self, window: float) -> float:
         """Return how many seconds of silence surely mean that no step happened; many while the stride is not known."""
-        return max(window, _SLACK * self._usual()) if self._gaps else max(window, _SLOWEST)
+        return max(window, _STRIDE_TOLERANCE * self._usual_gap()) if self._gaps else max(window, _MAX_STRIDE_SECONDS)
 
-    def _usual(self) -> float:
+    def _usual_gap(self) -> float:
         return min(self._gaps, default=0.0)
 
 
-_HEALTH_CHECKS = 4.0  # prompt tokens a second: a health check costs SGLang one, and a few clients send them
+_HEALTH_CHECK_TOKEN_RATE = 4.0  # prompt tokens a second: a health check costs SGLang one, and a few clients send them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def has_restarted(before: EngineMetrics, now: EngineMetrics) -> bool:
     """Say whether another process counts now: a counter fell or vanished, or the process began at another time."""
     if before.started is not None and now.started is not None and before.started != now.started:
         return True
-    pairs = zip(before.counters(), now.counters(), strict=True)
+    pairs = zip(before.list_counters(), now.list_counters(), strict=True)
     return any(old is not None and (new is None or new < old) for old, new in pairs)
 
 
@@ -89,7 +93,7 @@ def subtract_counters(before: float | None, now: float | None) -> float | None:
 def reads_prompts(before: EngineMetrics, now: EngineMetrics, seconds: float) -> bool:
     """Say whether more prompt tokens were read in so many seconds than whoever asks for its health makes an engine read."""
     prompted = subtract_counters(before.prompt_tokens, now.prompt_tokens) or 0.0
-    return prompted > now.health_tokens * (1 + _HEALTH_CHECKS * seconds)
+    return prompted > now.health_tokens * (1 + _HEALTH_CHECK_TOKEN_RATE * seconds)
 
 
 class MetricsInterval:
@@ -127,9 +131,9 @@ class MetricsInterval:
         spent = subtract_counters(self.first.generation_seconds, self.last.generation_seconds)
         if not self.generated or not spent:
             return None
-        return self.generated / spent * (self.batch() or 1.0)
+        return self.generated / spent * (self.compute_batch_size() or 1.0)
 
-    def batch(self) -> float | None:
+    def compute_batch_size(self) -> float | None:
         """Return how many requests a step serves: the mean over readings with any; their most where others wait."""
         busy = [each.metrics for each in self._readings if each.metrics.running]
         running = [each.running for each in busy if each.running]
@@ -137,7 +141,7 @@ class MetricsInterval:
             return None if self.last.running is None else 1.0
         return max(running) if any(each.waiting for each in busy) else sum(running) / len(running)
 
-    def steps(self) -> float | None:
+    def compute_step_rate(self) -> float | None:
         """Return decode steps (forward passes) per second.
 
         Each step of a request gives one token and those accepted, so a request's steps are tokens minus accepted. The
@@ -146,35 +150,35 @@ class MetricsInterval:
         """
         if self.last.at_request_end:
             return self.per_second(self.passes)
-        batch = self.batch()
+        batch = self.compute_batch_size()
         if self.generated is None or batch is None:
             return None
         return max(self.generated - (self.accepted or 0.0), self.drafts or 0.0) / self.seconds / batch
 
-    def acceptance(self) -> DraftAcceptance | None:
+    def compute_acceptance(self) -> DraftAcceptance | None:
         """Return accept length 1 + accepted/drafts, rate accepted/drafted, and the rate by position; None without."""
         drafted = subtract_counters(self.first.draft_tokens, self.last.draft_tokens)
         if self.drafts is None or self.accepted is None:
             return None
         length = 1 + self.accepted / self.drafts if self.drafts > 0 else None
         rate = self.accepted / drafted if drafted else None
-        return DraftAcceptance(length, rate, self._positions(), MeterSource.COUNTERS)
+        return DraftAcceptance(length, rate, self._compute_position_rates(), MeterSource.COUNTERS)
 
-    def prefix_hit_rate(self) -> float | None:
+    def compute_prefix_hit_rate(self) -> float | None:
         """Return the share of prompt tokens found in the prefix cache, None where none was looked up."""
         queries = subtract_counters(self.first.prefix_queries, self.last.prefix_queries)
         hits = subtract_counters(self.first.prefix_hits, self.last.prefix_hits)
         return hits / queries if queries and hits is not None else None
 
-    def ttft(self) -> Quantiles | None:
+    def compute_ttft(self) -> Quantiles | None:
         """Return time to first token of the requests that got theirs in the stretch."""
         return compute_quantiles(self.first.ttft, self.last.ttft)
 
-    def inter_token(self) -> Quantiles | None:
+    def compute_inter_token_latency(self) -> Quantiles | None:
         """Return the latency between tokens; between steps where there is speculation."""
         return compute_quantiles(self.first.inter_token, self.last.inter_token)
 
-    def _positions(self) -> tuple[float, ...] | None:
+    def _compute_position_rates(self) -> tuple[float, ...] | None:
         before, now = self.first.accepted_per_position, self.last.accepted_per_position
         if before is None or now is None or len(before) != len(now) or not self.drafts:
             return None
@@ -192,7 +196,7 @@ def compute_quantiles(before: Histogram | None, now: Histogram | None) -> Quanti
 
 # Speculative decoding comes in bursts: over 1 s its figures jump between zero and too high.
 WINDOW_SECONDS = 10.0
-_LONGEST_STEP = 1.0  # seconds
+_MAX_STEP_SECONDS = 1.0  # seconds
 
 
 class MetricsWindow:
@@ -222,12 +226,12 @@ class MetricsWindow:
             self._stirred, self._prompts = when, None
             self._has_stood = self._is_coarse = False
         else:
-            self._feel(last, MetricsReading(when, metrics))
+            self._detect_activity(last, MetricsReading(when, metrics))
         self._readings.append(MetricsReading(when, metrics))
         while when - self._readings[0].when > 3 * self.seconds:
             self._readings.popleft()
 
-    def _feel(self, before: MetricsReading, now: MetricsReading) -> None:
+    def _detect_activity(self, before: MetricsReading, now: MetricsReading) -> None:
         seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
         if has_stepped(before.metrics, now.metrics):
             unbroken = self._prompts is not None and self._prompts == prompts  # no request began: there was no idling
@@ -235,7 +239,7 @@ class MetricsWindow:
             self._pulse.record_report(now.when, unbroken=unbroken)
             self._stirred, self._prompts, self._has_stood = now.when, prompts, False
             return
-        self._has_stood = self._has_stood or seconds > _LONGEST_STEP
+        self._has_stood = self._has_stood or seconds > _MAX_STEP_SECONDS
         if reads_prompts(before.metrics, now.metrics, seconds):
             self._stirred = now.when
 
@@ -243,16 +247,16 @@ class MetricsWindow:
         """Return the figures as of ``now``; all are None where nothing is known."""
         if not self._readings or now - self._readings[-1].when > 2 * self.seconds:
             return EngineMeter()
-        stretch = self._stretch()
+        stretch = self._select_window_readings()
         newest = stretch[-1].metrics
         if len(stretch) < 2:
-            return EngineMeter() if newest.in_strides else _gauges(newest)
+            return EngineMeter() if newest.in_strides else _build_gauge_meter(newest)
         change = MetricsInterval(stretch)
         if newest.in_strides:
             return self._compute_batched_meter(change, stretch)
-        return _live(change)
+        return _compute_live_meter(change)
 
-    def _stretch(self) -> Sequence[MetricsReading]:
+    def _select_window_readings(self) -> Sequence[MetricsReading]:
         """Return the readings that cover the window: from the last one before it, if that is not too old."""
         newest = self._readings[-1].when
         before = [each for each in self._readings if newest - each.when >= self.seconds]
@@ -267,27 +271,27 @@ class MetricsWindow:
         # The speed gauge may keep its last value after the load stops: where every step is counted it proves nothing.
         resting = newest.running == 0 and not newest.waiting and (is_exact or not newest.generation_rate)
         if change.generated if is_exact else self._pulse.is_stepping(when, self.seconds) and not resting:
-            return self._decoding_in_strides(change, is_exact=is_exact)
+            return self._compute_decoding_meter(change, is_exact=is_exact)
         if change.reads_prompts():
-            return replace(_common(change), activity=EngineActivity.PREFILL, generation_rate=0.0)
+            return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=0.0)
         if resting:
-            return _idle(change)
+            return _build_idle_meter(change)
         if when - self._stirred < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
         # Its gauges froze with the last step: they are of another time.
-        return replace(_idle(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
+        return replace(_build_idle_meter(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
 
-    def _decoding_in_strides(self, change: MetricsInterval, *, is_exact: bool) -> EngineMeter:
+    def _compute_decoding_meter(self, change: MetricsInterval, *, is_exact: bool) -> EngineMeter:
         newest = change.last
         # A counter that moves in strides moves too rarely within a window: the engine's own average over its last stride
         # is more accurate.
         rate = newest.generation_rate if self._pulse.trusted else None
         rate = change.compute_generation_rate() if is_exact else rate
-        batch, length = change.batch(), newest.accept_length
+        batch, length = change.compute_batch_size(), newest.accept_length
         steps = None if rate is None or batch is None else rate / (length or 1.0) / batch
         acceptance = None if length is None else DraftAcceptance(length, newest.accept_rate, None, MeterSource.GAUGE)
         return replace(
-            _common(change),
+            _build_common_meter(change),
             activity=EngineActivity.DECODING,
             estimator=MeterSource.COUNTERS if is_exact else MeterSource.GAUGE,
             generation_rate=rate,
@@ -296,9 +300,9 @@ class MetricsWindow:
         )
 
 
-def _live(change: MetricsInterval) -> EngineMeter:
+def _compute_live_meter(change: MetricsInterval) -> EngineMeter:
     """Return the figures of an engine whose counters and gauges are of the moment."""
-    seen = _common(change)
+    seen = _build_common_meter(change)
     if change.generated is None:
         return seen
     if change.generated > 0 or (change.passes or 0) > 0:
@@ -306,35 +310,37 @@ def _live(change: MetricsInterval) -> EngineMeter:
             seen,
             activity=EngineActivity.DECODING,
             generation_rate=change.compute_generation_rate(),
-            steps=change.steps(),
-            acceptance=change.acceptance(),
+            steps=change.compute_step_rate(),
+            acceptance=change.compute_acceptance(),
         )
     if change.last.at_request_end and change.passes is None and change.last.running:
         return seen  # tokens may well come: they are counted when the request ends
     if change.reads_prompts() or change.last.running:
         return replace(seen, activity=EngineActivity.PREFILL, generation_rate=0.0)
-    return _idle(change)
+    return _build_idle_meter(change)
 
 
-def _common(change: MetricsInterval) -> EngineMeter:
+def _build_common_meter(change: MetricsInterval) -> EngineMeter:
     return replace(
-        _gauges(change.last),
+        _build_gauge_meter(change.last),
         seconds=change.seconds,
         estimator=MeterSource.COUNTERS,
         prompt_rate=change.per_second(change.prompted),
-        batch=change.batch(),
-        prefix_hit_rate=change.prefix_hit_rate(),
-        ttft=change.ttft(),
-        inter_token=change.inter_token(),
+        batch=change.compute_batch_size(),
+        prefix_hit_rate=change.compute_prefix_hit_rate(),
+        ttft=change.compute_ttft(),
+        inter_token=change.compute_inter_token_latency(),
     )
 
 
-def _idle(change: MetricsInterval) -> EngineMeter:
-    idle = replace(_common(change), activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0, batch=None)
+def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
+    idle = replace(
+        _build_common_meter(change), activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0, batch=None
+    )
     return replace(idle, prompt_rate=0.0, prefix_hit_rate=None) if change.last.health_tokens else idle
 
 
-def _gauges(metrics: EngineMetrics) -> EngineMeter:
+def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:
     return EngineMeter(
         running=metrics.running, waiting=metrics.waiting, kv_usage=metrics.kv_usage, kv_tokens=metrics.kv_tokens
     )

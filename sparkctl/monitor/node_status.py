@@ -34,23 +34,23 @@ from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.switch_journal import build_journal_view
 from sparkctl.transport.node_connection import node_state_for_error
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
 if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogAnalyzer
 
-_TAIL, _SHORT_TAIL = 400, 60  # lines
+_TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
-_SIGKILLED = 137
-_BY_SIGNAL = (130, _SIGKILLED, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
+_SIGKILL_EXIT = 137
+_SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
-async def read_node_status(ctx: CommandContext, session: Session) -> NodeStatusView:
+async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeStatusView:
     """Return what is true on a node now; an error of the node is a view too, with its state and words."""
     node = session.node
     try:
-        with node_failures(node):
-            return await _look_at(ctx, session)
+        with isolate_node_failures(node):
+            return await _build_status_view(ctx, session)
     except NodeError as error:
         now = session.link.status
         return NodeStatusView(
@@ -58,21 +58,21 @@ async def read_node_status(ctx: CommandContext, session: Session) -> NodeStatusV
             docker_known=False,
         )  # fmt: skip
     except DockerError as error:  # it broke off between the list and a question about one container
-        return _without_docker(ctx, node, error, None)
+        return _build_view_without_docker(ctx, node, error, None)
 
 
-async def _look_at(ctx: CommandContext, session: Session) -> NodeStatusView:
+async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeStatusView:
     node = session.node
     await session.link.connect()
     look, containers = await gather_or_cancel(
-        session.read_node("memory", "processes", "gpu", "journal"), _containers(session)
+        session.read_node("memory", "processes", "gpu", "journal"), _list_containers(session)
     )
     left = build_journal_view(look.journal)
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
-        return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
+        return replace(_build_view_without_docker(ctx, node, containers, look.memory), switch=switch)
     instances = await gather_or_cancel(
-        *(build_instance_view(session, c, look.container_memory(c.id)) for c in containers)
+        *(build_instance_view(session, c, look.get_container_memory(c.id)) for c in containers)
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
     return NodeStatusView(
@@ -80,14 +80,14 @@ async def _look_at(ctx: CommandContext, session: Session) -> NodeStatusView:
     )  # fmt: skip
 
 
-async def _containers(session: Session) -> tuple[Container, ...] | DockerError:
+async def _list_containers(session: NodeSession) -> tuple[Container, ...] | DockerError:
     try:
         return await session.docker.list_containers()
     except DockerError as error:
         return error
 
 
-def _without_docker(
+def _build_view_without_docker(
     ctx: CommandContext, node: Node, error: DockerError, memory: MemoryReading | None
 ) -> NodeStatusView:
     return NodeStatusView(
@@ -98,14 +98,14 @@ def _without_docker(
 async def read_node_statuses(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeStatusView, ...]:
     """Return a view of each node, looked at together."""
 
-    async def one(node: Node) -> NodeStatusView:
-        async with Session(node, ctx.asker, ctx.clock) as session:
+    async def read_one_node(node: Node) -> NodeStatusView:
+        async with NodeSession(node, ctx.asker, ctx.clock) as session:
             return await read_node_status(ctx, session)
 
-    return _with_heads(await gather_or_cancel(*(one(node) for node in nodes)))
+    return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
 
 
-def _with_heads(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
+def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
     everything = [one for view in views for one in view.instances]
     return tuple(replace(view, instances=apply_head_state(view.instances, everything)) for view in views)
 
@@ -114,11 +114,13 @@ async def watch_node_statuses(
     ctx: CommandContext, nodes: Sequence[Node], every: float = 2.0
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
     """Yield a view of all nodes again and again; lost connections come back by themselves, visibly."""
-    sessions = [Session(node, ctx.asker, ctx.clock) for node in nodes]
+    sessions = [NodeSession(node, ctx.asker, ctx.clock) for node in nodes]
     returning: dict[str, asyncio.Task[None]] = {}
     try:
         while True:
-            yield _with_heads(await gather_or_cancel(*(_look_or_wait(ctx, s, returning) for s in sessions)))
+            yield _apply_head_states(
+                await gather_or_cancel(*(_read_or_show_reconnect(ctx, s, returning) for s in sessions))
+            )
             await ctx.clock.sleep(every)
     finally:
         for task in returning.values():
@@ -128,8 +130,8 @@ async def watch_node_statuses(
             await session.__aexit__(None, None, None)
 
 
-async def _look_or_wait(
-    ctx: CommandContext, session: Session, returning: dict[str, asyncio.Task[None]]
+async def _read_or_show_reconnect(
+    ctx: CommandContext, session: NodeSession, returning: dict[str, asyncio.Task[None]]
 ) -> NodeStatusView:
     """Look, or show the reconnecting that goes on in the background."""
     task = returning.get(session.node.name)
@@ -144,7 +146,7 @@ async def _look_or_wait(
     return view
 
 
-async def build_instance_view(session: Session, container: Container, held: int | None) -> InstanceView | None:
+async def build_instance_view(session: NodeSession, container: Container, held: int | None) -> InstanceView | None:
     """Return what a container is to an operator, ``held`` being its memory.
 
     None for a foreign one that has ended, and for one that went while it was asked about.
@@ -161,7 +163,7 @@ async def build_instance_view(session: Session, container: Container, held: int 
     except ContainerNotFound:
         return None
     return InstanceView(
-        container.label(ContainerLabel.INSTANCE) or container.name,
+        container.get_label(ContainerLabel.INSTANCE) or container.name,
         session.node.name,
         container.name,
         container.image,
@@ -171,9 +173,9 @@ async def build_instance_view(session: Session, container: Container, held: int 
         memory=held,
         phase=phase,
         step=step,
-        profile=container.label(ContainerLabel.PROFILE),
-        engine=container.label(ContainerLabel.ENGINE),
-        operator=container.label(ContainerLabel.OPERATOR),
+        profile=container.get_label(ContainerLabel.PROFILE),
+        engine=container.get_label(ContainerLabel.ENGINE),
+        operator=container.get_label(ContainerLabel.OPERATOR),
         endpoint=format_endpoint_url(session.node, parse_port_label(container)),
         detail=detail,
         container_id=container.id,
@@ -185,15 +187,15 @@ async def build_instance_view(session: Session, container: Container, held: int 
     )
 
 
-async def _read_phase(session: Session, container: Container) -> tuple[Phase, Step | None, str | None]:
+async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase, Step | None, str | None]:
     """Return how far an instance of ours is, by its own ready rule; its log's tail tells the step of a load."""
     if not container.is_alive:
         ended = await session.docker.inspect_container(container.id)
         failed = ended.exit_code not in (0, None) or bool(ended.error)
-        why = await _without_secrets(session, container, ended.error)
-        if why is None and ended.exit_code == _SIGKILLED:
-            why = await _stopped_by_guard(session, container)
-        if why is None and ended.exit_code in _BY_SIGNAL and await _was_asked_to_stop(session, ended):
+        why = await _redact_container_text(session, container, ended.error)
+        if why is None and ended.exit_code == _SIGKILL_EXIT:
+            why = await _describe_guard_stop(session, container)
+        if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
         if not failed and ended.exit_code == 0:
             why = await _find_hidden_failure(session, container)
@@ -218,17 +220,17 @@ async def _read_phase(session: Session, container: Container) -> tuple[Phase, St
     why_not = (
         answer.format_masked(await session.docker.read_secret_values(container.id)) if answer.said else answer.what
     )
-    return await _phase_by_log(session, container, rule, why_not)
+    return await _read_phase_from_log(session, container, rule, why_not)
 
 
-async def _ask_health_paths(session: Session, container: Container, rule: ReadinessRule) -> Phase | None:
+async def _ask_health_paths(session: NodeSession, container: Container, rule: ReadinessRule) -> Phase | None:
     """Return the phase of an engine whose health path would make it generate, by what makes it generate nothing.
 
     None where that does not prove it: then the health path has to be asked. A version without a quiet path for readiness is
     asked whether it is alive, once it was found ready; that it stops, only its log tells.
     """
     port = parse_port_label(container)
-    paths = find_health_paths(container.label(ContainerLabel.ENGINE) or "", rule.health or "")
+    paths = find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "")
     if paths is None or port is None:
         return None
     if container.id not in session.seen_ready:
@@ -236,22 +238,22 @@ async def _ask_health_paths(session: Session, container: Container, rule: Readin
         return Phase.READY if status is not None and 200 <= status < 300 else None
     status = await engine_probe.request_status(session.link, port, paths.alive, _HEALTH_TIMEOUT)
     begun = (await session.docker.inspect_container(container.id)).started
-    if not engine_probe.is_alive(status) or session.seen_ready[container.id] != begun:
+    if not engine_probe.is_alive_status(status) or session.seen_ready[container.id] != begun:
         del session.seen_ready[container.id]
         return None
-    log = await _read_log_tail(session, container, rule, _SHORT_TAIL)
-    if log is not None and log.fatal is not None:
+    log = await _read_log_tail(session, container, rule, _SHORT_TAIL_LINES)
+    if log is not None and log.fatal_line is not None:
         return None
     return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
 
 
-async def _remember_ready(session: Session, container: Container, rule: ReadinessRule) -> None:
+async def _remember_ready(session: NodeSession, container: Container, rule: ReadinessRule) -> None:
     """Keep that it was found ready, where asking again would make it generate again."""
-    if find_health_paths(container.label(ContainerLabel.ENGINE) or "", rule.health or "") is not None:
+    if find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "") is not None:
         session.seen_ready[container.id] = (await session.docker.inspect_container(container.id)).started
 
 
-async def _stopped_by_guard(session: Session, container: Container) -> str | None:
+async def _describe_guard_stop(session: NodeSession, container: Container) -> str | None:
     """Say what the guard's receipt for it says; the imports wait, as nearly nothing ends so."""
     from sparkctl.logs.start_verdict import describe_memory_drop
     from sparkctl.monitor import guard_receipts
@@ -260,12 +262,12 @@ async def _stopped_by_guard(session: Session, container: Container) -> str | Non
     return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
 
 
-async def _without_secrets(session: Session, container: Container, text: str | None) -> str | None:
+async def _redact_container_text(session: NodeSession, container: Container, text: str | None) -> str | None:
     return redact(text, await session.docker.read_secret_values(container.id)) if text else None
 
 
-async def _phase_by_log(
-    session: Session, container: Container, rule: ReadinessRule, why_not: str
+async def _read_phase_from_log(
+    session: NodeSession, container: Container, rule: ReadinessRule, why_not: str
 ) -> tuple[Phase, Step | None, str | None]:
     """Read the tail of the log for the step."""
     try:
@@ -274,17 +276,17 @@ async def _phase_by_log(
         return Phase.UNKNOWN, None, f"{why_not}; its log cannot be read"
     if log is None:
         return Phase.UNKNOWN, None, why_not
-    if log.stopped is not None and log.fatal is None:
+    if log.stopped is not None and log.fatal_line is None:
         return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
     is_worker = not (parse_rank_label(container) or "0").startswith(
         "0"
     )  # it answers nobody: what is true of it, its head knows
     if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
-    return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
+    return (log.phase if log.fatal_line is None else Phase.FAILED), log.step, why_not
 
 
-async def _find_hidden_failure(session: Session, container: Container) -> str | None:
+async def _find_hidden_failure(session: NodeSession, container: Container) -> str | None:
     """Say what its log ends in where that is its death: vLLM whose engine core was killed ends with exit code 0, too."""
     from sparkctl.engines.base import FailureWeight
 
@@ -292,13 +294,13 @@ async def _find_hidden_failure(session: Session, container: Container) -> str | 
         log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
     except DockerError:
         return None  # it is being removed, for one
-    root = None if log is None else log.find_root_failure
+    root = None if log is None else log.root_failure
     if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
         return None
     return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
 
 
-async def _was_asked_to_stop(session: Session, container: Container) -> bool:
+async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool:
     """Tell whether one that ended by a signal was stopped: by its log, or by the signal where the log ends on no error.
 
     SIGKILL alone proves nothing: it ends an orderly stop that took too long, and is how SGLang ends itself.
@@ -309,20 +311,20 @@ async def _was_asked_to_stop(session: Session, container: Container) -> bool:
         log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
     except DockerError:
         return False
-    if log is None or log.fatal is not None:
+    if log is None or log.fatal_line is not None:
         return False
-    return log.stopped is not None or (container.exit_code != _SIGKILLED and log.find_final_error is None)
+    return log.stopped is not None or (container.exit_code != _SIGKILL_EXIT and log.final_error is None)
 
 
 async def _read_log_tail(
-    session: Session, container: Container, rule: ReadinessRule, lines: int = _TAIL
+    session: NodeSession, container: Container, rule: ReadinessRule, lines: int = _TAIL_LINES
 ) -> LogAnalyzer | None:
     """Read the last of its log, None where its engine is not known; the imports wait, as mostly this is not needed."""
     from sparkctl.engines import engine_names, load_engine
     from sparkctl.logs.analyzer import LogAnalyzer
     from sparkctl.transport.docker.log_stream import ContainerLogStream
 
-    engine = container.label(ContainerLabel.ENGINE) or ""
+    engine = container.get_label(ContainerLabel.ENGINE) or ""
     if engine not in engine_names():
         return None
     log = LogAnalyzer(load_engine(engine), rule)
@@ -336,39 +338,39 @@ async def _read_log_tail(
     return log
 
 
-_EVERY = 30.0  # seconds: an environment never changes, and a restart is told soon enough
-_MOST = 24  # containers a round
+_INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is told soon enough
+_MAX_INSPECTIONS = 24  # containers a round
 
 
 class ContainerInspections:
     """The inspections of one node's containers, each as old as half a minute at most."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: NodeSession) -> None:
         self._session = session
         self._known: dict[str, tuple[float, Container]] = {}
 
-    async def read(self, containers: Iterable[Container]) -> None:
+    async def update_inspections(self, containers: Iterable[Container]) -> None:
         """Inspect those that live and are due, and forget those that are gone. Raises DockerError, LinkLost."""
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
-        due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _EVERY]
-        for found in await gather_or_cancel(*(self._inspect(key) for key in due[:_MOST])):
+        due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _INSPECTION_SECONDS]
+        for found in await gather_or_cancel(*(self._inspect_container(key) for key in due[:_MAX_INSPECTIONS])):
             if found is not None:
                 self._known[found.id] = (now, found)
 
-    async def _inspect(self, key: str) -> Container | None:
+    async def _inspect_container(self, key: str) -> Container | None:
         try:
             return await self._session.docker.inspect_container(key)
         except ContainerNotFound:
             return None
 
-    def get(self, container_id: str | None) -> Container | None:
+    def get_container(self, container_id: str | None) -> Container | None:
         """Return a container as it was inspected last, None where it was not."""
         seen = self._known.get(container_id or "")
         return None if seen is None else seen[1]
 
     def add_inspection(self, one: InstanceView) -> InstanceView:
         """Return an instance with what its inspection adds."""
-        found = self.get(one.container_id)
+        found = self.get_container(one.container_id)
         return one if found is None else replace(one, restarts=found.restart_count, nccl=found.nccl)

@@ -18,12 +18,12 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.node_monitor import NodeMonitor
 from sparkctl.monitor.recording_player import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
-from sparkctl.transport.session import Session, SharedSession
+from sparkctl.transport.session import NodeSession, SharedSession
 
 if TYPE_CHECKING:
     from sparkctl.tui.controller import PanelController
 
-_PATIENCE = 3.0  # seconds for putting connections away
+_CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for putting connections away
 
 
 class NodeSupervisor:
@@ -37,7 +37,7 @@ class NodeSupervisor:
         self._followers: dict[NodeName, NodeMonitor] = {}
 
     @property
-    def every(self) -> float:
+    def sample_interval(self) -> float:
         """Seconds between two samples of a node; while something loads there it is less."""
         return self._every
 
@@ -47,45 +47,45 @@ class NodeSupervisor:
         for follower in self._followers.values():
             follower.every = seconds
 
-    def follow(self, nodes: Sequence[Node]) -> None:
+    def follow_nodes(self, nodes: Sequence[Node]) -> None:
         """Follow these nodes from now on, all at once, and no others; what is followed already is left alone."""
         wanted = {node.name: node for node in nodes}
         for name in [name for name, node in self._nodes.items() if wanted.get(name) != node]:
-            self._end(name)
+            self._stop_follower(name)
         for name, node in wanted.items():
             if name not in self._nodes:
                 self._nodes[name] = node
-                self._begin(node)
+                self._start_follower(node)
 
-    def node(self, name: NodeName) -> Node | None:
+    def get_node(self, name: NodeName) -> Node | None:
         """Return a node that is followed."""
         return self._nodes.get(name)
 
-    def background_session(self, node: Node) -> Session:
+    def create_background_session(self, node: Node) -> NodeSession:
         """Return a session for something beside the following: over its connection, or one of its own where it has none.
         Nobody is asked anything for it."""
         follower = self._followers.get(node.name)
         if follower is None or follower.session is None or follower.node != node:
-            return Session(node, clock=self._ctx.clock)
+            return NodeSession(node, clock=self._ctx.clock)
         return SharedSession(follower.session)
 
-    def command_session(self, node: Node) -> Session:
+    def create_command_session(self, node: Node) -> NodeSession:
         """Return a session for what the operator has started: over the connection that is there, so that nobody is asked for
         a second factor once more; one of its own, which may ask, where none is."""
         follower = self._followers.get(node.name)
         session = None if follower is None or follower.node != node else follower.session
         if session is None or session.link.status.state is not NodeState.OK:
-            return Session(node, self._ctx.asker, self._ctx.clock)
+            return NodeSession(node, self._ctx.asker, self._ctx.clock)
         return SharedSession(session)
 
-    def reconnect(self, name: NodeName) -> None:
+    def reconnect_node(self, name: NodeName) -> None:
         """Connect to a node anew, now."""
         node = self._nodes.get(name)
         if node is not None:
-            self._end(name)
+            self._stop_follower(name)
             self._nodes[name] = node
             self._emit(NodeStateChanged(self._ctx.clock.unix_time(), name, NodeState.UNKNOWN))
-            self._begin(node)
+            self._start_follower(node)
 
     def play_recording(self, player: RecordingPlayer) -> None:
         """Play a recording in place of following anything."""
@@ -94,16 +94,16 @@ class NodeSupervisor:
     async def aclose(self) -> None:
         """End everything and wait for it."""
         self._nodes.clear()
-        await cancel_and_wait([*self._tasks.values(), *self._ending], _PATIENCE)
+        await cancel_and_wait([*self._tasks.values(), *self._ending], _CLOSE_TIMEOUT_SECONDS)
 
-    def _begin(self, node: Node) -> None:
+    def _start_follower(self, node: Node) -> None:
         follower = NodeMonitor(self._ctx, node, self._every, self._emit)
         self._followers[node.name] = follower
         task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
         self._tasks[node.name] = task
-        task.add_done_callback(lambda done: self._ended(node, done))
+        task.add_done_callback(lambda done: self._report_defect(node, done))
 
-    def _end(self, name: NodeName) -> None:
+    def _stop_follower(self, name: NodeName) -> None:
         del self._nodes[name]
         self._followers.pop(name, None)
         if task := self._tasks.pop(name, None):
@@ -111,7 +111,7 @@ class NodeSupervisor:
             task.add_done_callback(self._ending.discard)
             task.cancel()
 
-    def _ended(self, node: Node, task: asyncio.Task[None]) -> None:
+    def _report_defect(self, node: Node, task: asyncio.Task[None]) -> None:
         """Say of what a follower died; one that ended by itself has said why."""
         defect = None if task.cancelled() else task.exception()
         if defect is not None and self._tasks.get(node.name) is task:
@@ -127,16 +127,16 @@ class NodeSupervisor:
             )
 
 
-class Homes:
+class HomeDirectoryCache:
     """Of one room; ``spawn`` lets something go on beside the keys."""
 
     def __init__(self, room: PanelController, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._room, self._spawn = room, spawn
         self._known: dict[NodeName, str | None] = {}  # None: being asked
 
-    def home_directory(self, node: Node) -> str | None:
+    def get_home_directory(self, node: Node) -> str | None:
         """Return a home; None while it is not known, and then it is asked for where the node answers."""
-        if node.name not in self._known and self._room.bridge.store.view(node.name).state is NodeState.OK:
+        if node.name not in self._known and self._room.bridge.store.get_view(node.name).state is NodeState.OK:
             self._known[node.name] = None
             self._spawn(self._fetch_home_directory(node))
         return self._known.get(node.name)

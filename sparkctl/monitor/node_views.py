@@ -10,7 +10,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import MemoryBar, Sample, memory_bar
+from sparkctl.model.sample import MemoryBar, Sample, build_memory_bar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 from sparkctl.monitor.ranks import is_worker
 
@@ -78,17 +78,17 @@ class NodeTelemetryView:
         if memory is None or memory.total <= 0:  # a machine without memory says nothing
             return None
         if self.sample is None or sampled is None:
-            return memory_bar(memory, None)
-        return memory_bar(memory, self.sample.gpu_memory, self.sample.process_memory)
+            return build_memory_bar(memory, None)
+        return build_memory_bar(memory, self.sample.gpu_memory, self.sample.process_memory)
 
 
-_BACK = (SwitchStep.RESTORING, SwitchStep.RESTORED)
+_ROLLBACK_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 def list_rollback_containers(view: SwitchJournalStatus | None) -> tuple[str, ...]:
     """Return the ids of the containers that a journal keeps; of a way back that broke off none, as one that is down then may
     have failed."""
-    if view is None or view.journal is None or (view.journal.step in _BACK and not view.is_held):
+    if view is None or view.journal is None or (view.journal.step in _ROLLBACK_STEPS and not view.is_held):
         return ()
     return tuple(container for _, container in view.journal.old)
 

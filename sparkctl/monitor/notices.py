@@ -12,9 +12,9 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.text.styled_text import TextStyle
 
-_MOST = 3
-_A_WHILE = 60.0  # seconds in which good news that rests on nothing is news
-_GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
+_MAX_NOTICES = 3
+_GOOD_NEWS_SECONDS = 60.0  # seconds in which good news that rests on nothing is news
+_GONE_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
 InstanceKey = tuple[NodeName, str]
 """An instance, and on which Spark."""
@@ -37,7 +37,7 @@ class NoticeBoard:
         self._view, self._now = view, now
         self._kept: list[Notice] = []
 
-    def add(self, words: str, tone: TextStyle, views: Sequence[NodeTelemetryView] = ()) -> None:
+    def add_notice(self, words: str, tone: TextStyle, views: Sequence[NodeTelemetryView] = ()) -> None:
         """Keep one. Of a good one what it names and what is ready in these views is what it rests on."""
         said = sanitize_line(words.replace("\n", " "))
         rests = frozenset(
@@ -46,10 +46,10 @@ class NoticeBoard:
             for one in view.instances
             if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said)
         )  # fmt: skip
-        self._kept[:] = [*self._kept[1 - _MOST :], Notice(said, tone, rests, self._now())]
+        self._kept[:] = [*self._kept[1 - _MAX_NOTICES :], Notice(said, tone, rests, self._now())]
 
     @property
-    def shown(self) -> tuple[tuple[str, TextStyle], ...]:
+    def current_notices(self) -> tuple[tuple[str, TextStyle], ...]:
         """What still holds, the latest last."""
         self._kept[:] = [
             one for one in self._kept if not any(map(self._is_outdated, one.rests)) and not self._is_old(one)
@@ -62,11 +62,11 @@ class NoticeBoard:
 
     def _is_old(self, one: Notice) -> bool:
         """Tell whether it is good news of a moment that is past: what was done goes on to be true, what it left does not."""
-        return one.tone is TextStyle.GOOD and not one.rests and self._now() - one.when > _A_WHILE
+        return one.tone is TextStyle.GOOD and not one.rests and self._now() - one.when > _GOOD_NEWS_SECONDS
 
     def _is_outdated(self, serving: InstanceKey) -> bool:
         node, name = serving
         view = self._view(node)
         if view is None or view.state is not NodeState.OK or not view.docker_known:
             return False  # not known
-        return all(one.phase in _GONE for one in view.instances if one.name == name)
+        return all(one.phase in _GONE_PHASES for one in view.instances if one.name == name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from sparkctl.model.events import Event, SwitchFound, SwitchPlanned
+from sparkctl.model.events import Event, SwitchJournalReported, SwitchPlanned
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus
@@ -29,22 +29,22 @@ class SwitchTracker:
         return None if self._is_aside else self.course
 
     @property
-    def running(self) -> SwitchProgress | None:
+    def running_switch(self) -> SwitchProgress | None:
         """The one that goes on."""
         return self.course if self.course is not None and not self.course.is_over else None
 
-    def own_switch(self, store: Store) -> SwitchProgress | None:
+    def get_own_switch(self, store: Store) -> SwitchProgress | None:
         """Return the one that goes on; of one that was gone on with, which has no plan, with whom its journal stops."""
-        course = self.running
+        course = self.running_switch
         if course is None or course.plan is not None:
             return course
-        views = (store.switch(name) for name in store.nodes)
+        views = (store.get_switch_status(name) for name in store.nodes)
         found = (one.journal.stops for one in views if one and one.journal and one.journal.instance == course.instance)
         return replace(course, old=next(found, ()))
 
     def hide_finished(self) -> None:
         """Make room for a new plan; what goes on stays."""
-        self._is_aside = self.running is None
+        self._is_aside = self.running_switch is None
 
     def apply_event(self, event: Event, bars: Mapping[NodeName, MemoryBar]) -> None:
         """Take in an event of whatever verb; ``bars`` is the Sparks' memory at that moment, as far as it is known."""
@@ -55,7 +55,7 @@ class SwitchTracker:
             self._is_aside = False
 
 
-class SwitchJournals:
+class SwitchJournalTracker:
     """Of one room. ``store`` gives the live store; what was read of a node before a switch of our own ended is over."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
@@ -65,18 +65,18 @@ class SwitchJournals:
 
     def apply_event(self, event: Event) -> None:
         """Know when each journal was read."""
-        if isinstance(event, SwitchFound):
+        if isinstance(event, SwitchJournalReported):
             self._seen[event.node] = event.ts
 
     def mark_own_switch_ended(self, when: float) -> None:
         """A switch of this panel has ended, at a moment in unix seconds."""
         self._ended = when
 
-    def views(self) -> dict[str, tuple[NodeName, SwitchJournalStatus]]:
+    def get_journal_statuses(self) -> dict[str, tuple[NodeName, SwitchJournalStatus]]:
         """Return each once: by its number, or by the Spark where that cannot be read."""
         store, found = self._store(), dict[str, tuple[NodeName, SwitchJournalStatus]]()
         for name in store.nodes:
-            view = store.switch(name)
+            view = store.get_switch_status(name)
             was_ours = self._seen.get(name, 0.0) < self._ended
             if view is not None and view.found is not JournalPresence.NONE and not was_ours:
                 key = name if view.journal is None else view.journal.id
@@ -87,20 +87,20 @@ class SwitchJournals:
     @property
     def has_abandoned_switch(self) -> bool | None:
         """Whether one was left on the Sparks; False: one goes on; None: there is none that is known."""
-        views = [view for _, view in self.views().values()]
+        views = [view for _, view in self.get_journal_statuses().values()]
         return not any(view.is_held for view in views) if views else None
 
     @property
     def abandoned_journal(self) -> SwitchJournal | None:
         """The one that was left; None where there is none, or several, or where it cannot be read."""
-        views = [view for _, view in self.views().values()]
+        views = [view for _, view in self.get_journal_statuses().values()]
         return views[0].journal if len(views) == 1 and not views[0].is_held else None
 
-    def moves(self, keys: Sequence[tuple[str, str]], ascii_only: bool, columns: int) -> list[TextRow]:
+    def render_journal_rows(self, keys: Sequence[tuple[str, str]], ascii_only: bool, columns: int) -> list[TextRow]:
         """Return a line for each, and with one that was left the ``keys`` that end it, each with its word."""
         return [
             line
-            for name, view in self.views().values()
+            for name, view in self.get_journal_statuses().values()
             for line in render_unfinished_switch(
                 describe_switch_journal(name, view), () if view.is_held or view.journal is None else tuple(keys),
                 is_held=view.is_held, ascii_only=ascii_only, columns=columns,

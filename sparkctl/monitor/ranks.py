@@ -50,7 +50,7 @@ def apply_head_state(mine: Sequence[InstanceView], all_of_them: Iterable[Instanc
         if is_worker(one) and one.is_alive and one.phase not in (Phase.FAILED, Phase.STOPPED, Phase.STOPPING):
             if heads is None:
                 heads = [each for each in all_of_them if each.rank_position is not None and each.rank_position[0] == 0]
-            shown.append(_by_its_head(one, next((each for each in heads if is_same_start(one, each)), None)))
+            shown.append(_apply_head_phase(one, next((each for each in heads if is_same_start(one, each)), None)))
         else:
             shown.append(one)
     return tuple(shown)
@@ -61,7 +61,7 @@ def is_worker(one: InstanceView) -> bool:
     return one.ours and one.rank_position is not None and one.rank_position[0] > 0
 
 
-def _by_its_head(one: InstanceView, head: InstanceView | None) -> InstanceView:
+def _apply_head_phase(one: InstanceView, head: InstanceView | None) -> InstanceView:
     if head is None:
         where = f" on {one.nodes[0]}" if one.nodes else ""
         return replace(
@@ -80,7 +80,7 @@ def list_nodes_of_instance(one: InstanceView, views: Iterable[NodeTelemetryView]
     return tuple(dict.fromkeys(seen if one.node in seen else [one.node, *seen]))
 
 
-_MOST = 4096  # ranks: more than any model has
+_MAX_RANKS = 4096  # ranks: more than any model has
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,15 @@ class RankContainer:
     @property
     def name(self) -> str:
         """Its instance where it is ours, else the container's name."""
-        return self.container.label(ContainerLabel.INSTANCE) or self.container.name
+        return self.container.get_label(ContainerLabel.INSTANCE) or self.container.name
 
     @property
-    def rank(self) -> tuple[int, int] | None:
+    def rank_position(self) -> tuple[int, int] | None:
         """Which rank it is, of how many; None for one that is a model by itself."""
-        index, slash, count = (self.container.label(ContainerLabel.RANK) or "").partition("/")
+        index, slash, count = (self.container.get_label(ContainerLabel.RANK) or "").partition("/")
         if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit()):
             return None
-        if len(count) > len(str(_MOST)) or not 0 <= int(index) < int(count):
+        if len(count) > len(str(_MAX_RANKS)) or not 0 <= int(index) < int(count):
             return None
         return int(index), int(count)
 
@@ -124,7 +124,7 @@ class InstanceContainers:
         return self.parts[0].container.is_managed
 
     @property
-    def memory(self) -> int:
+    def memory_bytes(self) -> int:
         """What all of it holds, as far as that is known; bytes."""
         return sum(one.held or 0 for one in self.parts)
 
@@ -134,13 +134,13 @@ class InstanceContainers:
         return tuple(one.node for one in self.parts)
 
     @property
-    def ids(self) -> frozenset[str]:
+    def container_ids(self) -> frozenset[str]:
         """Its containers' ids."""
         return frozenset(one.container.id for one in self.parts)
 
-    def label(self, name: str) -> str | None:
+    def get_label(self, name: str) -> str | None:
         """Return a label of its head."""
-        return self.parts[0].container.label(name)
+        return self.parts[0].container.get_label(name)
 
     def containers_on(self, node: NodeName) -> tuple[RankContainer, ...]:
         """Return what of it is on a node."""
@@ -155,37 +155,37 @@ def group_by_instance(occupants: Iterable[RankContainer]) -> tuple[InstanceConta
     """
     found: dict[tuple[str, ...], list[RankContainer]] = {}
     for one in occupants:
-        found.setdefault(_key(one), []).append(one)
-    return tuple(_whole(sorted(parts, key=_order)) for parts in found.values())
+        found.setdefault(_group_key(one), []).append(one)
+    return tuple(_build_instance_containers(sorted(parts, key=_sort_key)) for parts in found.values())
 
 
-def _key(one: RankContainer) -> tuple[str, ...]:
+def _group_key(one: RankContainer) -> tuple[str, ...]:
     container = one.container
     alone = ("alone", one.node, container.id)
     if not container.is_managed:
         return alone
-    run = container.label(ContainerLabel.RUN)
-    if run and one.rank is not None:
+    run = container.get_label(ContainerLabel.RUN)
+    if run and one.rank_position is not None:
         return ("run", one.name, run)
-    divided = decode_step_estimate.decode_label(container.label(ContainerLabel.PER_STEP))
+    divided = decode_step_estimate.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
     if divided is not None and divided.ranks > 1 and run is None:
-        return ("unlabelled", one.name, container.label(ContainerLabel.HASH) or "")
+        return ("unlabelled", one.name, container.get_label(ContainerLabel.HASH) or "")
     return alone
 
 
-def _order(one: RankContainer) -> tuple[int, bool, str, str]:
+def _sort_key(one: RankContainer) -> tuple[int, bool, str, str]:
     """The head first: by its label, else because it has a port."""
-    return (one.rank[0] if one.rank else 0, one.port is None, one.node, one.container.id)
+    return (one.rank_position[0] if one.rank_position else 0, one.port is None, one.node, one.container.id)
 
 
-def _whole(parts: Sequence[RankContainer]) -> InstanceContainers:
+def _build_instance_containers(parts: Sequence[RankContainer]) -> InstanceContainers:
     head = parts[0]
-    count = head.rank[1] if head.rank else 1
-    if head.rank is None and _key(head)[0] == "unlabelled":
-        divided = decode_step_estimate.decode_label(head.container.label(ContainerLabel.PER_STEP))
+    count = head.rank_position[1] if head.rank_position else 1
+    if head.rank_position is None and _group_key(head)[0] == "unlabelled":
+        divided = decode_step_estimate.parse_decode_step_label(head.container.get_label(ContainerLabel.PER_STEP))
         count = divided.ranks if divided is not None else 1
     missing = max(0, count - len(parts))
-    named = [name for name in (head.container.label(ContainerLabel.NODES) or "").split(",") if name]
+    named = [name for name in (head.container.get_label(ContainerLabel.NODES) or "").split(",") if name]
     here = {one.node for one in parts}
     return InstanceContainers(
         head.name, tuple(parts), missing, tuple(name for name in named if name not in here) if missing else ()

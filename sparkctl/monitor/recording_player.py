@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from sparkctl.clock import Clock
 from sparkctl.model.events import Event
 
-LONGEST = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: nobody wants to sit through the night in it
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
 
@@ -27,13 +27,11 @@ class PlaybackProgress:
     is_over: bool
 
     @property
-    def describe(self) -> str:
+    def description(self) -> str:
         """Say it as the header does."""
         if self.is_over:
-            return f"recording {_clock(self.whole)}, its end"
-        return (
-            f"recording {_clock(self.at)} of {_clock(self.whole)} {'paused' if self.is_paused else f'×{self.speed:g}'}"
-        )
+            return f"recording {_format_clock(self.whole)}, its end"
+        return f"recording {_format_clock(self.at)} of {_format_clock(self.whole)} {'paused' if self.is_paused else f'×{self.speed:g}'}"
 
 
 class RecordingPlayer:
@@ -48,7 +46,7 @@ class RecordingPlayer:
         self.speed = speed
         self.is_paused = False
         self._clock, self._events, self._emit, self._rewound = clock, events, emit, rewound
-        gaps = (min(LONGEST, max(0.0, after.ts - before.ts)) for before, after in pairwise(events))
+        gaps = (min(MAX_PAUSE_SECONDS, max(0.0, after.ts - before.ts)) for before, after in pairwise(events))
         self._due = tuple(accumulate(gaps, initial=0.0)) if events else ()  # of each event, seconds from the beginning
         self._next = 0  # the event that comes next
         self._at = 0.0  # as of the last look at the clock
@@ -60,25 +58,27 @@ class RecordingPlayer:
         """How far it is now."""
         whole = self._due[-1] if self._due else 0.0
         over = self._next >= len(self._events)
-        return PlaybackProgress(whole if over else min(self._now(), whole), whole, self.speed, self.is_paused, over)
+        return PlaybackProgress(
+            whole if over else min(self._current_position(), whole), whole, self.speed, self.is_paused, over
+        )
 
     async def run(self) -> None:
         """Play; at its end wait for whoever goes back."""
         while True:
             self._wakeup.clear()
-            self._at, self._looked = self._now(), None if self.is_paused else self._clock.monotonic()
+            self._at, self._looked = self._current_position(), None if self.is_paused else self._clock.monotonic()
             if self._next >= len(self._events) or self.is_paused:
                 await self._wakeup.wait()
                 continue
             left = self._due[self._next] - self._at
-            if left > 0 and await self._is_stirred_within(left / self.speed):
+            if left > 0 and await self._wait_for_wakeup(left / self.speed):
                 continue
-            self._at = max(self._now(), self._due[self._next])
+            self._at = max(self._current_position(), self._due[self._next])
             self._looked = self._clock.monotonic()
             self._emit_until(self._next + 1)
             await asyncio.sleep(0)
 
-    def pause(self) -> None:
+    def toggle_pause(self) -> None:
         """Rest, or go on."""
         self.is_paused = not self.is_paused
         self._update_position()
@@ -108,18 +108,18 @@ class RecordingPlayer:
             self._next += 1
             self._emit(self._events[self._next - 1])
 
-    def _now(self) -> float:
+    def _current_position(self) -> float:
         return self._at if self._looked is None else self._at + (self._clock.monotonic() - self._looked) * self.speed
 
     def _update_position(self) -> None:
-        self._at = min(self._now(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
+        self._at = min(self._current_position(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
         self._looked = None if self.is_paused else self._clock.monotonic()
 
-    async def _is_stirred_within(self, seconds: float) -> bool:
+    async def _wait_for_wakeup(self, seconds: float) -> bool:
         """Wait so long, or until somebody wants something else."""
         waiting = [
             asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(_wait(self._wakeup.wait())),
+            asyncio.ensure_future(_await_result(self._wakeup.wait())),
         ]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -131,11 +131,11 @@ class RecordingPlayer:
                 await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _wait(something: Awaitable[object]) -> None:
+async def _await_result(something: Awaitable[object]) -> None:
     await something
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -11,7 +11,7 @@ from sparkctl.model.events import Event
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.store import Store
 
-_LONGEST = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+_MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: nobody wants to sit through the night in it
 
 
 async def replay_recording(
@@ -25,8 +25,8 @@ async def replay_recording(
     store = Store()
     async with aclosing(pace_events(clock, events, speed)) as due:
         async for event in due:
-            if store.apply(event):
-                yield _chosen(store, names)
+            if store.apply_event(event):
+                yield _select_views(store, names)
     _refuse_unknown_nodes(store, names)
 
 
@@ -35,7 +35,7 @@ async def pace_events(clock: Clock, events: Iterable[Event], speed: float = 1.0)
     before = None
     for event in events:
         if before is not None and event.ts > before:
-            await clock.sleep(min(event.ts - before, _LONGEST) / speed)
+            await clock.sleep(min(event.ts - before, _MAX_PAUSE_SECONDS) / speed)
         before = event.ts
         yield event
 
@@ -44,13 +44,13 @@ def load_final_views(events: Iterable[Event], names: Sequence[str] = ()) -> tupl
     """Return all nodes, or those named, as they were at the end of a recording. Raises as `replay` does."""
     store = Store()
     for event in events:
-        store.apply(event)
+        store.apply_event(event)
     _refuse_unknown_nodes(store, names)
-    return _chosen(store, names)
+    return _select_views(store, names)
 
 
-def _chosen(store: Store, names: Sequence[str]) -> tuple[NodeTelemetryView, ...]:
-    return tuple(view for view in store.views() if not names or view.name in names)
+def _select_views(store: Store, names: Sequence[str]) -> tuple[NodeTelemetryView, ...]:
+    return tuple(view for view in store.get_views() if not names or view.name in names)
 
 
 def _refuse_unknown_nodes(store: Store, names: Sequence[str]) -> None:

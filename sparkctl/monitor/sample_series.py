@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from sparkctl.model.sample import Sample, memory_bar
+from sparkctl.model.sample import Sample, build_memory_bar
 
 FINE_STEP, FINE_SPAN = 1.0, 900.0
 COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
-_TWO_APART = 1.5 * FINE_STEP  # at least, from a sample to the one after the next: a rate of 1 s is never exact
-_UNKNOWN = math.nan
+_MIN_TWO_SAMPLE_SECONDS = (
+    1.5 * FINE_STEP
+)  # at least, from a sample to the one after the next: a rate of 1 s is never exact
+_UNKNOWN_VALUE = math.nan
 
 
 class SeriesName(StrEnum):
@@ -52,7 +54,7 @@ class ValueRange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretches:
+class _BucketCache:
     """``first`` is the number of the oldest, counted from the axis' zero, ``newest`` when the newest sample was, on it."""
 
     newest: float
@@ -72,16 +74,16 @@ class SampleSeries:
         self._now = 0.0  # on the axis: the node's uptime, boots laid one after the other
         self._ahead = 0.0  # of the axis before the uptime
         self._first: float | None = None  # on the axis
-        self._made: dict[tuple[SeriesName, float, int], _Stretches] = {}  # since the newest sample
-        self._before: dict[tuple[SeriesName, float, int], _Stretches] = {}  # the same, as it was before that
+        self._made: dict[tuple[SeriesName, float, int], _BucketCache] = {}  # since the newest sample
+        self._before: dict[tuple[SeriesName, float, int], _BucketCache] = {}  # the same, as it was before that
 
     @property
-    def size(self) -> int:
+    def byte_size(self) -> int:
         """Bytes that it takes, from its first sample to its last."""
-        return self._fine.size + self._coarse.size
+        return self._fine.byte_size + self._coarse.byte_size
 
     @property
-    def span(self) -> float:
+    def span_seconds(self) -> float:
         """Seconds between the first sample and the newest."""
         return 0.0 if self._first is None else self._now - self._first
 
@@ -105,8 +107,8 @@ class SampleSeries:
         if self._made:
             self._before, self._made = self._made, {}
         values = array("f", extract_values(sample))
-        self._fine.put(self._now, values)
-        self._coarse.put(self._now, values)
+        self._fine.add_values(self._now, values)
+        self._coarse.add_values(self._now, values)
         return True
 
     def _is_reboot(self, uptime: float, boot: str | None) -> bool:
@@ -115,9 +117,9 @@ class SampleSeries:
             return boot != self._boot
         return uptime < self._uptime
 
-    def _recent(self, series: SeriesName) -> Iterator[tuple[float, float]]:
+    def _iterate_fine_values(self, series: SeriesName) -> Iterator[tuple[float, float]]:
         """Yield (when on the axis, value)."""
-        for at, value in self._fine.of(_COLUMN[series]):
+        for at, value in self._fine.iterate_oldest_first(_SERIES_COLUMNS[series]):
             if self._now - at <= FINE_SPAN:
                 yield at, value
 
@@ -125,7 +127,7 @@ class SampleSeries:
         """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
         return tuple(
             (max(0.0, self._now - at), spread)
-            for at, spread in self._coarse.of(_COLUMN[series], self._now)
+            for at, spread in self._coarse.iterate_slots(_SERIES_COLUMNS[series], self._now)
             if self._now - at <= COARSE_SPAN
         )
 
@@ -141,73 +143,77 @@ class SampleSeries:
             width = seconds / count
             first = math.floor(self._now / width) - (count - 1)  # of the stretches, counted from the axis' zero
             if seconds > FINE_SPAN:
-                spreads = self._coarse_cells(series, width, first, count)
+                spreads = self._compute_coarse_buckets(series, width, first, count)
             else:
-                spreads = self._fine_cells(series, width, first, count, before)
-            made = self._made[series, seconds, count] = _Stretches(self._now, first, spreads)
+                spreads = self._compute_fine_buckets(series, width, first, count, before)
+            made = self._made[series, seconds, count] = _BucketCache(self._now, first, spreads)
         return made.spreads
 
-    def _fine_cells(
-        self, series: SeriesName, width: float, first: int, count: int, before: _Stretches | None
+    def _compute_fine_buckets(
+        self, series: SeriesName, width: float, first: int, count: int, before: _BucketCache | None
     ) -> tuple[ValueRange | None, ...]:
         """Return the stretches, those of ``before`` as they were: only the last that there was then, and what follows, can be
         other now."""
         if before is None:
-            return _gathered(self._recent(series), width, first, count)
+            return _group_into_buckets(self._iterate_fine_values(series), width, first, count)
         last = math.floor(before.newest / width)
         kept = before.spreads[first - before.first : max(0, last - before.first)]
-        newer = takewhile(lambda one: math.floor(one[0] / width) >= last, self._fine.newest(_COLUMN[series]))
+        newer = takewhile(
+            lambda one: math.floor(one[0] / width) >= last, self._fine.iterate_newest_first(_SERIES_COLUMNS[series])
+        )
         begin = first + len(kept)
-        return kept + _gathered([*newer][::-1], width, begin, count - len(kept))
+        return kept + _group_into_buckets([*newer][::-1], width, begin, count - len(kept))
 
-    def _coarse_cells(self, series: SeriesName, width: float, first: int, count: int) -> tuple[ValueRange | None, ...]:
+    def _compute_coarse_buckets(
+        self, series: SeriesName, width: float, first: int, count: int
+    ) -> tuple[ValueRange | None, ...]:
         found: list[ValueRange | None] = [None] * count
         weights = [0] * count
         for age, spread in self.get_long_history(series):
             at = math.floor((self._now - age) / width) - first
             if spread is None or at < 0:
                 continue
-            found[at] = _joined(found[at], weights[at], spread)
+            found[at] = _merge_ranges(found[at], weights[at], spread)
             weights[at] += 1
         return tuple(found)
 
 
 def extract_values(sample: Sample) -> list[float]:
     """Return one value for each of `Series`, in its order; NaN for what is not known."""
-    bar = None if sample.memory is None else memory_bar(sample.memory, sample.gpu_memory)
+    bar = None if sample.memory is None else build_memory_bar(sample.memory, sample.gpu_memory)
     pressure = sample.detail.pressure if sample.detail is not None else None
     gpus = sample.gpus or ()
     return [
-        *_whole((bar.available, bar.gpu_processes, bar.other_used, bar.page_cache, bar.free, bar.swap_used) if bar else [None] * 6),
-        *_whole([pressure.some if pressure else None, sample.cpu.busy if sample.cpu else None]),
-        _highest([gpu.busy for gpu in gpus]),
-        _highest([gpu.sm_clock for gpu in gpus]),
-        _total([gpu.power for gpu in gpus]),
-        _highest([gpu.celsius for gpu in gpus]),
-        _total([link.receive_rate for link in sample.links or ()]),
-        _total([link.send_rate for link in sample.links or ()]),
-        _total([port.receive_rate for port in sample.rdma or ()]),
-        _total([port.send_rate for port in sample.rdma or ()]),
+        *_replace_unknown((bar.available, bar.gpu_processes, bar.other_used, bar.page_cache, bar.free, bar.swap_used) if bar else [None] * 6),
+        *_replace_unknown([pressure.some if pressure else None, sample.cpu.busy if sample.cpu else None]),
+        _max_known([gpu.busy for gpu in gpus]),
+        _max_known([gpu.sm_clock for gpu in gpus]),
+        _sum_known([gpu.power for gpu in gpus]),
+        _max_known([gpu.celsius for gpu in gpus]),
+        _sum_known([link.receive_rate for link in sample.links or ()]),
+        _sum_known([link.send_rate for link in sample.links or ()]),
+        _sum_known([port.receive_rate for port in sample.rdma or ()]),
+        _sum_known([port.send_rate for port in sample.rdma or ()]),
     ]  # fmt: skip
 
 
-_COLUMN = {series: column for column, series in enumerate(SeriesName)}
+_SERIES_COLUMNS = {series: column for column, series in enumerate(SeriesName)}
 
 
-def _whole(values: Sequence[float | None]) -> list[float]:
-    return [_UNKNOWN if value is None else value for value in values]
+def _replace_unknown(values: Sequence[float | None]) -> list[float]:
+    return [_UNKNOWN_VALUE if value is None else value for value in values]
 
 
-def _highest(values: Sequence[float | None]) -> float:
-    return max((value for value in values if value is not None), default=_UNKNOWN)
+def _max_known(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value is not None), default=_UNKNOWN_VALUE)
 
 
-def _total(values: Sequence[float | None]) -> float:
+def _sum_known(values: Sequence[float | None]) -> float:
     known = [value for value in values if value is not None]
-    return sum(known) if known else _UNKNOWN
+    return sum(known) if known else _UNKNOWN_VALUE
 
 
-def _gathered(
+def _group_into_buckets(
     values: Iterable[tuple[float, float]], width: float, first: int, count: int
 ) -> tuple[ValueRange | None, ...]:
     """Return the spread of each stretch: plain numbers until the end, for a picture gathers thousands of them."""
@@ -216,26 +222,26 @@ def _gathered(
         at = math.floor(when / width) - first
         if at >= 0 and not math.isnan(value):
             stretches[at].append(value)
-    return tuple(_spread(each) if each else None for each in stretches)
+    return tuple(_compute_range(each) if each else None for each in stretches)
 
 
-def _spread(values: Sequence[float]) -> ValueRange:
+def _compute_range(values: Sequence[float]) -> ValueRange:
     least, most = min(values), max(values)
     return ValueRange(min(most, max(least, sum(values) / len(values))), least, most)  # a sum may be a bit off
 
 
-def _joined(before: ValueRange | None, weight: int, more: ValueRange) -> ValueRange:
+def _merge_ranges(before: ValueRange | None, weight: int, more: ValueRange) -> ValueRange:
     if before is None:
         return more
     mean = before.mean + (more.mean - before.mean) / (weight + 1)
     return ValueRange(mean, min(before.least, more.least), max(before.most, more.most))
 
 
-def _filled(kind: str, value: float, count: int) -> array[float]:
+def _create_filled_array(kind: str, value: float, count: int) -> array[float]:
     return array(kind, [value]) * count
 
 
-def _turned(places: array[float], first: int) -> array[float]:
+def _rotate_array(places: array[float], first: int) -> array[float]:
     return places[first:] + places[:first]
 
 
@@ -243,33 +249,33 @@ class _FineRing:
     """The last so many samples, as they came."""
 
     def __init__(self, capacity: int, columns: int) -> None:
-        self._at = _filled("d", _UNKNOWN, capacity)
-        self._values = _filled("f", _UNKNOWN, capacity * columns)
+        self._at = _create_filled_array("d", _UNKNOWN_VALUE, capacity)
+        self._values = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
         self._columns = columns
         self._next = 0  # place of the next one; the newest is before it
 
     @property
-    def size(self) -> int:
+    def byte_size(self) -> int:
         return len(self._at) * self._at.itemsize + len(self._values) * self._values.itemsize
 
-    def put(self, at: float, values: array[float]) -> None:
+    def add_values(self, at: float, values: array[float]) -> None:
         newest = (self._next - 1) % len(self._at)
         before = (newest - 1) % len(self._at)
-        crowded = at - self._at[before] < _TWO_APART  # then it takes the place of the newest
+        crowded = at - self._at[before] < _MIN_TWO_SAMPLE_SECONDS  # then it takes the place of the newest
         place = newest if crowded else self._next
         self._at[place] = at
         self._values[place * self._columns : (place + 1) * self._columns] = values
         if not crowded:
             self._next = (place + 1) % len(self._at)
 
-    def of(self, column: int) -> Iterator[tuple[float, float]]:
+    def iterate_oldest_first(self, column: int) -> Iterator[tuple[float, float]]:
         """Yield the samples from the oldest on."""
-        values = _turned(self._values[column :: self._columns], self._next)
-        for at, value in zip(_turned(self._at, self._next), values, strict=True):
+        values = _rotate_array(self._values[column :: self._columns], self._next)
+        for at, value in zip(_rotate_array(self._at, self._next), values, strict=True):
             if not math.isnan(at):
                 yield at, value
 
-    def newest(self, column: int) -> Iterator[tuple[float, float]]:
+    def iterate_newest_first(self, column: int) -> Iterator[tuple[float, float]]:
         """Yield the samples from the newest on."""
         for back in range(1, len(self._at) + 1):
             place = (self._next - back) % len(self._at)
@@ -285,17 +291,17 @@ class _CoarseRing:
     def __init__(self, capacity: int, columns: int) -> None:
         self._slot = array("q", [-1]) * capacity
         self._counts = array("H", [0]) * (capacity * columns)
-        self._mean = _filled("f", _UNKNOWN, capacity * columns)
-        self._least = _filled("f", _UNKNOWN, capacity * columns)
-        self._most = _filled("f", _UNKNOWN, capacity * columns)
+        self._mean = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
+        self._least = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
+        self._most = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
         self._columns = columns
 
     @property
-    def size(self) -> int:
+    def byte_size(self) -> int:
         arrays = (self._slot, self._counts, self._mean, self._least, self._most)
         return sum(len(each) * each.itemsize for each in arrays)
 
-    def put(self, at: float, values: array[float]) -> None:
+    def add_values(self, at: float, values: array[float]) -> None:
         slot = int(at // COARSE_STEP)
         place = slot % len(self._slot)
         first = place * self._columns
@@ -303,12 +309,12 @@ class _CoarseRing:
             self._slot[place] = slot
             for column in range(first, first + self._columns):
                 self._counts[column] = 0
-                self._mean[column] = self._least[column] = self._most[column] = _UNKNOWN
+                self._mean[column] = self._least[column] = self._most[column] = _UNKNOWN_VALUE
         for column, value in enumerate(values, first):
             if not math.isnan(value):
-                self._add(column, value)
+                self._add_to_slot(column, value)
 
-    def _add(self, column: int, value: float) -> None:
+    def _add_to_slot(self, column: int, value: float) -> None:
         count = min(self._counts[column] + 1, 65_535)
         self._counts[column] = count
         if count == 1:
@@ -318,7 +324,7 @@ class _CoarseRing:
         self._least[column] = min(self._least[column], value)
         self._most[column] = max(self._most[column], value)
 
-    def of(self, column: int, now: float) -> Iterator[tuple[float, ValueRange | None]]:
+    def iterate_slots(self, column: int, now: float) -> Iterator[tuple[float, ValueRange | None]]:
         """Yield (the middle of the slot, its spread) from the oldest slot to that of ``now``."""
         last = int(now // COARSE_STEP)
         for slot in range(max(0, last - len(self._slot) + 1), last + 1):

@@ -9,27 +9,29 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from sparkctl.errors import AgentFailed, ConnectionLost, NodeStarved, Unreachable
+from sparkctl.errors import AgentFailed, ConnectionLost, NodeStarved, NodeUnreachable
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.node import bootstrap
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
 from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 INTERACTIVE_INTERVAL = 2.0
 LOADING_INTERVAL = 1.0
 BACKGROUND_INTERVAL = 5.0
 DOCKER_ROOT = "/var/lib/docker"
-_SILENCE_LIMIT = 5.0  # seconds without a sample, beyond its rate, after which the node's state is unknown
-_STALLED = 30.0  # seconds of silence after which a probe is given up and another one started
-_PAUSE = 1.0  # before another probe, so that one that ends at once does not keep the node busy
-_LONGEST_PAUSE = 30.0  # what that grows to while no probe gets as far as a sample
-_UNFIT = 3  # probes in a row that ended without a single sample, from which on the node's Python is asked for
-_TOO_OLD = 42
-_PYTHON = ("python3", "-ISc", f"import sys; sys.exit({_TOO_OLD} if sys.version_info < (3, 8) else 0)")
-_NOT_FOUND = (126, 127)  # what a shell says of a command that is not there, or that cannot be run
+_SILENCE_SECONDS = 5.0  # seconds without a sample, beyond its rate, after which the node's state is unknown
+_STALL_SECONDS = 30.0  # seconds of silence after which a probe is given up and another one started
+_MIN_PAUSE_SECONDS = 1.0  # before another probe, so that one that ends at once does not keep the node busy
+_MAX_PAUSE_SECONDS = 30.0  # what that grows to while no probe gets as far as a sample
+_MAX_FAILED_PROBES = (
+    3  # probes in a row that ended without a single sample, from which on the node's Python is asked for
+)
+_OLD_PYTHON_EXIT = 42
+_PYTHON_CHECK = ("python3", "-ISc", f"import sys; sys.exit({_OLD_PYTHON_EXIT} if sys.version_info < (3, 8) else 0)")
+_NOT_FOUND_EXITS = (126, 127)  # what a shell says of a command that is not there, or that cannot be run
 
 
 class NodeSampler:
@@ -41,13 +43,13 @@ class NodeSampler:
 
     def __init__(
         self,
-        session: Session,
+        session: NodeSession,
         every: float = INTERACTIVE_INTERVAL,
         disks: Sequence[str] | None = None,
         *,
-        patience: float = _SILENCE_LIMIT,
-        stalled: float = _STALLED,
-        pause: float = _PAUSE,
+        patience: float = _SILENCE_SECONDS,
+        stalled: float = _STALL_SECONDS,
+        pause: float = _MIN_PAUSE_SECONDS,
     ) -> None:
         self.session = session
         self.every = every
@@ -79,22 +81,22 @@ class NodeSampler:
         while True:
             try:
                 await self.session.link.connect()
-                async with contextlib.aclosing(self._one_probe()) as events:
+                async with contextlib.aclosing(self._run_probe()) as events:
                     async for event in events:
                         yield event
                 if self._consecutive_failures:
-                    yield await self._no_sample_state()
-            except (ConnectionLost, NodeStarved, Unreachable):
+                    yield await self._build_no_sample_state()
+            except (ConnectionLost, NodeStarved, NodeUnreachable):
                 await self.session.link.reconnect()  # at once where the link lives and only the session was refused
             await self.session.clock.sleep(self._next_pause())
 
     def _next_pause(self) -> float:
-        return min(_LONGEST_PAUSE, self._pause * 2.0 ** min(10, max(0, self._consecutive_failures - 1)))
+        return min(_MAX_PAUSE_SECONDS, self._pause * 2.0 ** min(10, max(0, self._consecutive_failures - 1)))
 
-    async def _no_sample_state(self) -> NodeStateChanged:
+    async def _build_no_sample_state(self) -> NodeStateChanged:
         """Return the state after probes that ended without a sample. Raises ProbeFailed where none can ever run."""
         name, clock = self.session.node.name, self.session.clock
-        if self._consecutive_failures >= _UNFIT and await self._has_no_python():
+        if self._consecutive_failures >= _MAX_FAILED_PROBES and await self._has_no_python():
             raise AgentFailed(
                 name, f"the probe does not run on {name}: no Python 3.8 or newer there", "look there: python3 -V"
             )
@@ -108,7 +110,7 @@ class NodeSampler:
             clock.unix_time(),
             name,
             NodeState.UNKNOWN,
-            f"the probe {ended}{self._beside()}",
+            f"the probe {ended}{self._describe_foreign_lines()}",
             self._consecutive_failures,
             self._next_pause(),
             "a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
@@ -116,30 +118,30 @@ class NodeSampler:
 
     async def _has_no_python(self) -> bool:
         """Tell whether it is certain that the node has no Python for the probe; one that was killed says nothing."""
-        python = sys.executable if self.session.node.is_local else _PYTHON[0]
+        python = sys.executable if self.session.node.is_local else _PYTHON_CHECK[0]
         try:
-            said = await self.session.link.run((python, *_PYTHON[1:]), timeout=self._patience)
+            said = await self.session.link.run((python, *_PYTHON_CHECK[1:]), timeout=self._patience)
         except (TimeoutError, OutputTooLong):
             return False
-        return said.status in (*_NOT_FOUND, _TOO_OLD)
+        return said.status in (*_NOT_FOUND_EXITS, _OLD_PYTHON_EXIT)
 
-    def _beside(self) -> str:
+    def _describe_foreign_lines(self) -> str:
         """Return what to add of lines that something else wrote."""
         if not self.foreign:
             return ""
         return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from something else"
 
-    async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+    async def _run_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Run one probe until it ends or says nothing for too long."""
         here = self.session.node.is_local
-        start = (bootstrap.local_agent_program if here else bootstrap.agent_program)(self.every, self.disks)
+        start = (bootstrap.build_local_agent_program if here else bootstrap.build_agent_program)(self.every, self.disks)
         held = self._held = await self.session.link.start_process(start.argv)
         self._consecutive_failures += 1
         feeding: asyncio.Task[None] | None = None
         try:
             await held.write(start.stdin)
-            feeding = asyncio.create_task(_feed(held))
-            async with contextlib.aclosing(self._read(held)) as events:
+            feeding = asyncio.create_task(_send_keepalives(held))
+            async with contextlib.aclosing(self._read_samples(held)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -149,7 +151,7 @@ class NodeSampler:
                 await asyncio.gather(feeding, return_exceptions=True)
             await held.release()
 
-    async def _read(self, held: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+    async def _read_samples(self, held: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         clock, name = self.session.clock, self.session.node.name
         heard = patient = clock.monotonic()  # a sample; a sample, or the last complaint that there was none
         greeted = False
@@ -162,7 +164,7 @@ class NodeSampler:
                 silence = patient - heard
                 if not self._silent:
                     self._silent = True
-                    detail = f"no sample for {silence:.0f} s{self._beside()}"
+                    detail = f"no sample for {silence:.0f} s{self._describe_foreign_lines()}"
                     yield NodeStateChanged(clock.unix_time(), name, NodeState.UNKNOWN, detail)
                 if silence > self._stalled:
                     return
@@ -176,7 +178,9 @@ class NodeSampler:
                     continue  # a login shell that greets
                 self.foreign += 1
                 if self.foreign == 1 and not self._silent:
-                    yield replace(self.session.build_state_event(), detail=self._beside().removeprefix("; "))
+                    yield replace(
+                        self.session.build_state_event(), detail=self._describe_foreign_lines().removeprefix("; ")
+                    )
                 continue
             if isinstance(said, AgentHello):
                 greeted, self.identity = True, said
@@ -190,7 +194,7 @@ class NodeSampler:
             yield SampleArrived(clock.unix_time(), name, said, boot)
 
 
-async def _feed(held: RemoteProcess) -> None:
+async def _send_keepalives(held: RemoteProcess) -> None:
     """Keep the probe's dead-man switch from firing; a broken link is the reader's to tell."""
     with contextlib.suppress(ConnectionLost):
         while True:
@@ -198,17 +202,17 @@ async def _feed(held: RemoteProcess) -> None:
             await held.write(b"\n")
 
 
-_WITHIN = 10.0
+_IDENTITY_TIMEOUT_SECONDS = 10.0
 
 
-async def read_identity_and_sample(session: Session) -> tuple[AgentHello, Sample] | None:
+async def read_identity_and_sample(session: NodeSession) -> tuple[AgentHello, Sample] | None:
     """Return who a node is and its second sample: whose a process of the GPU is, the first does not know yet.
 
     None where the probe does not run there or says nothing in time.
     """
     sampler = NodeSampler(session, every=0.5, disks=())
     try:
-        async with asyncio.timeout(_WITHIN), aclosing(sampler.stream_samples()) as events:
+        async with asyncio.timeout(_IDENTITY_TIMEOUT_SECONDS), aclosing(sampler.stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2 and sampler.identity is not None:
                     return sampler.identity, event.sample

@@ -10,8 +10,8 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 
 MAX_SPANS = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
-_END = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
-_LEAVES = (Phase.STOPPING, Phase.STOPPED)
+_FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
+_STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class PhaseSpan:
     ended: float | None = None
 
     @property
-    def part(self) -> tuple[Phase, str | None]:
+    def part_key(self) -> tuple[Phase, str | None]:
         """Which part of a start it is."""
         return self.phase, None if self.step is None else self.step.name
 
-    def seconds(self, now: float) -> float:
+    def compute_duration(self, now: float) -> float:
         """Return how long it took, or has taken."""
         return max(0.0, (now if self.ended is None else self.ended) - self.began)
 
@@ -48,9 +48,9 @@ class StartupTimeline:
     @property
     def is_over(self) -> bool:
         """Tell whether the start has come to an end, good or bad."""
-        return self.phase in _END
+        return self.phase in _FINAL_PHASES
 
-    def seconds(self, now: float) -> float | None:
+    def compute_duration(self, now: float) -> float | None:
         """Return how long the start has taken by now, or took; None where its beginning is not known."""
         if self.elapsed is None:
             return None
@@ -59,9 +59,9 @@ class StartupTimeline:
 
 def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> StartupTimeline | None:
     """Return the course with one more word of it; None for what is no start: a stop."""
-    if event.phase in _LEAVES:
+    if event.phase in _STOP_PHASES:
         return None
-    if event.phase in _END and (course is None or course.is_over):
+    if event.phase in _FINAL_PHASES and (course is None or course.is_over):
         return course  # it was so already: nothing was started
     if course is None or _begins_anew(course, event):
         course = StartupTimeline()
@@ -71,7 +71,7 @@ def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> Sta
     )  # fmt: skip
     stretches = course.stretches
     last = stretches[-1] if stretches else None
-    if last is not None and _is_same(last, event) and not course.is_over:
+    if last is not None and _continues_span(last, event) and not course.is_over:
         return replace(
             course, stretches=(*stretches[:-1], replace(last, phase=event.phase, step=event.step or last.step))
         )
@@ -83,12 +83,12 @@ def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> Sta
 
 
 def _begins_anew(course: StartupTimeline, event: PhaseChanged) -> bool:
-    if event.phase in _END:
+    if event.phase in _FINAL_PHASES:
         return False
     return course.is_over or event.phase.order < course.phase.order
 
 
-def _is_same(last: PhaseSpan, event: PhaseChanged) -> bool:
+def _continues_span(last: PhaseSpan, event: PhaseChanged) -> bool:
     if last.phase is not event.phase:
         return False
     return event.step is None or last.step is None or last.step.name == event.step.name
@@ -102,34 +102,34 @@ def merge_spans(stretches: Sequence[PhaseSpan]) -> list[PhaseSpan]:
     found: list[PhaseSpan] = []
     for one in stretches:
         last = found[-1] if found else None
-        if last is not None and last.part == one.part:
+        if last is not None and last.part_key == one.part_key:
             found[-1] = PhaseSpan(one.phase, one.step, last.began, one.ended)
         else:
             found.append(one)
     return found
 
 
-def match_expected(course: StartupTimeline) -> list[float | None]:
+def match_expected_seconds(course: StartupTimeline) -> list[float | None]:
     """Return the expected seconds of each `merged` stretch of a course, None where they are not known."""
-    return [None if at is None else course.expected_parts[at].seconds for at in _places(course)]
+    return [None if at is None else course.expected_parts[at].seconds for at in _match_expected_indexes(course)]
 
 
-def list_remaining(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
+def list_remaining_parts(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
     """Return the parts that are still to come after the one that a course is at, as far as they are known."""
-    last = max((at for at in _places(course) if at is not None), default=-1)
+    last = max((at for at in _match_expected_indexes(course) if at is not None), default=-1)
     return tuple(
         one
         for at, one in enumerate(course.expected_parts)
-        if at > last and one.phase.order >= course.phase.order and one.key != (course.phase, None)
+        if at > last and one.phase.order >= course.phase.order and one.part_key != (course.phase, None)
     )
 
 
-def _places(course: StartupTimeline) -> list[int | None]:
+def _match_expected_indexes(course: StartupTimeline) -> list[int | None]:
     """Return where each stretch is among the expected parts; of a part that comes twice, the second is the second."""
     left = list(enumerate(course.expected_parts))
     places: list[int | None] = []
     for one in merge_spans(course.stretches):
-        found = next((each for each in left if each[1].key == one.part), None)
+        found = next((each for each in left if each[1].part_key == one.part_key), None)
         if found is not None:
             left.remove(found)
         places.append(None if found is None else found[0])
@@ -155,4 +155,6 @@ class PhaseTimer:
         course = self._course
         if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MAX_SPANS:
             return ()
-        return tuple(PhaseDuration(*one.part, one.seconds(course.told)) for one in merge_spans(course.stretches))
+        return tuple(
+            PhaseDuration(*one.part_key, one.compute_duration(course.told)) for one in merge_spans(course.stretches)
+        )

@@ -15,8 +15,8 @@ from sparkctl.model.engine_metrics import (
 )
 from sparkctl.monitor.metrics_window import WINDOW_SECONDS, ReportCadence
 
-_SLACK = 1.5  # a line that comes every 10 s is late after 15
-Stamped = tuple[float, StatsLine]
+_LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
+TimedStatsLine = tuple[float, StatsLine]
 
 
 class StatsLineWindow:
@@ -28,13 +28,13 @@ class StatsLineWindow:
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self.seconds = seconds
-        self._lines: deque[Stamped] = deque()
-        self._last: dict[str, Stamped] = {}  # of each engine or slot, its newest word on speed
+        self._lines: deque[TimedStatsLine] = deque()
+        self._last: dict[str, TimedStatsLine] = {}  # of each engine or slot, its newest word on speed
         self._pulse = ReportCadence()
         self._last_work = float("-inf")  # when the last line came that tells of work
         self._began = False  # a request began on an empty engine since the last beat
 
-    def add(self, when: float, line: StatsLine) -> None:
+    def add_line(self, when: float, line: StatsLine) -> None:
         """Take a line, at seconds of the clock that ``numbers`` is asked with."""
         self._lines.append((when, line))
         if line.kind is not StatsLineKind.HEALTH:
@@ -53,91 +53,98 @@ class StatsLineWindow:
         """Return the figures as of ``now``; all are None where no line was ever seen."""
         if not self._last and not self._lines:
             return EngineMeter()
-        told = [line for when, line in self._last.values() if self._current(now, when, line)]
-        seen = replace(self._gauges(told), seconds=self.seconds, estimator=MeterSource.LOG)
+        told = [line for when, line in self._last.values() if self._is_current(now, when, line)]
+        seen = replace(self._build_gauge_meter(told), seconds=self.seconds, estimator=MeterSource.LOG)
         if any(line.generation_rate for line in told):
-            return self._decoding(seen, told, now)
-        if self._prompts(now) or any(line.prompt_rate or line.running for line in told):
+            return self._compute_decoding_meter(seen, told, now)
+        if self._recent_prompt_lines(now) or any(line.prompt_rate or line.running for line in told):
             return replace(
-                seen, activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=self._prompt_rate(told, now)
+                seen,
+                activity=EngineActivity.PREFILL,
+                generation_rate=0.0,
+                prompt_rate=self._compute_prompt_rate(told, now),
             )
-        if self._in_strides() and now - self._last_work < self._pulse.max_silence(self.seconds):
+        if self._reports_in_strides() and now - self._last_work < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
         return EngineMeter(
             EngineActivity.IDLE, self.seconds, MeterSource.LOG, generation_rate=0.0, prompt_rate=0.0, steps=0.0
         )
 
-    def _in_strides(self) -> bool:
+    def _reports_in_strides(self) -> bool:
         lines = [line for _, line in self._last.values()]
         return not lines or any(line.kind is StatsLineKind.DECODE and line.every is None for line in lines)
 
-    def _current(self, now: float, when: float, line: StatsLine) -> bool:
+    def _is_current(self, now: float, when: float, line: StatsLine) -> bool:
         if line.every is None and line.kind is StatsLineKind.DECODE:
             return self._pulse.is_stepping(now, self.seconds)
-        return now - when <= max(self.seconds, _SLACK * (line.every or 0.0))
+        return now - when <= max(self.seconds, _LATE_FACTOR * (line.every or 0.0))
 
-    def _decoding(self, seen: EngineMeter, told: list[StatsLine], now: float) -> EngineMeter:
+    def _compute_decoding_meter(self, seen: EngineMeter, told: list[StatsLine], now: float) -> EngineMeter:
         rate = sum(line.generation_rate or 0.0 for line in told)
-        known = rate if self._pulse.trusted or not self._in_strides() else None
-        acceptance = self._acceptance(told, now)
+        known = rate if self._pulse.trusted or not self._reports_in_strides() else None
+        acceptance = self._compute_acceptance(told, now)
         length = (acceptance.length if acceptance else None) or 1.0
         batch = max(1.0, seen.running or 0.0)
         return replace(
             seen,
             activity=EngineActivity.DECODING,
             generation_rate=known,
-            prompt_rate=self._prompt_rate(told, now),
-            prefix_hit_rate=self._prefix(told, now),
+            prompt_rate=self._compute_prompt_rate(told, now),
+            prefix_hit_rate=self._compute_prefix_hit_rate(told, now),
             batch=batch,
             steps=None if known is None else known / length / batch,
             acceptance=acceptance,
         )
 
-    def _gauges(self, told: list[StatsLine]) -> EngineMeter:
+    def _build_gauge_meter(self, told: list[StatsLine]) -> EngineMeter:
         usages = [line.kv_usage for line in told if line.kv_usage is not None]
         return EngineMeter(
-            running=_sum([line.running for line in told]),
-            waiting=_sum([line.waiting for line in told]),
+            running=_sum_known([line.running for line in told]),
+            waiting=_sum_known([line.waiting for line in told]),
             kv_usage=max(usages, default=None),
-            kv_tokens=_sum([line.kv_tokens for line in told]),
+            kv_tokens=_sum_known([line.kv_tokens for line in told]),
         )
 
-    def _acceptance(self, told: list[StatsLine], now: float) -> DraftAcceptance | None:
+    def _compute_acceptance(self, told: list[StatsLine], now: float) -> DraftAcceptance | None:
         own = [line for line in told if line.accept_length is not None]
-        late = max(self.seconds, *(_SLACK * (line.every or 0.0) for line in told))
-        lines = self._within(now, late, StatsLineKind.SPECULATION) or (
-            [line for line in self._within(now, self.seconds, StatsLineKind.DECODE) if line.accept_length is not None]
+        late = max(self.seconds, *(_LATE_FACTOR * (line.every or 0.0) for line in told))
+        lines = self._select_lines(now, late, StatsLineKind.SPECULATION) or (
+            [
+                line
+                for line in self._select_lines(now, self.seconds, StatsLineKind.DECODE)
+                if line.accept_length is not None
+            ]
             or own
         )
         lengths = [(line.accept_length, line.drafted or 1.0) for line in lines if line.drafted != 0]
         rates = [(line.accept_rate, line.drafted or 1.0) for line in lines if line.drafted != 0]
-        length, rate = _mean(lengths), _mean(rates)
+        length, rate = _weighted_mean(lengths), _weighted_mean(rates)
         if length is None and rate is None:
             return None
         positions = lines[-1].per_position if lines else None
         return DraftAcceptance(length, rate, positions, MeterSource.LOG)
 
-    def _prompts(self, now: float) -> list[StatsLine]:
-        return self._within(now, self.seconds, StatsLineKind.PREFILL)
+    def _recent_prompt_lines(self, now: float) -> list[StatsLine]:
+        return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
 
-    def _prompt_rate(self, told: list[StatsLine], now: float) -> float | None:
-        said = _sum([line.prompt_rate for line in told])
+    def _compute_prompt_rate(self, told: list[StatsLine], now: float) -> float | None:
+        said = _sum_known([line.prompt_rate for line in told])
         if said is not None:
             return said
-        tokens = _sum([line.prompt_tokens for line in self._prompts(now)])
+        tokens = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         if tokens is not None:
             return tokens / self.seconds
-        return _sum([line.prompt_rate for line in self._prompts(now)])
+        return _sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
 
-    def _prefix(self, told: list[StatsLine], now: float) -> float | None:
+    def _compute_prefix_hit_rate(self, told: list[StatsLine], now: float) -> float | None:
         said = [line.prefix_hit_rate for line in told if line.prefix_hit_rate is not None]
         if said:
             return sum(said) / len(said)
-        cached = _sum([line.cached_tokens for line in self._prompts(now)])
-        computed = _sum([line.prompt_tokens for line in self._prompts(now)])
+        cached = _sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
+        computed = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         return cached / (cached + computed) if cached is not None and computed else None
 
-    def _within(self, now: float, seconds: float, kind: StatsLineKind) -> list[StatsLine]:
+    def _select_lines(self, now: float, seconds: float, kind: StatsLineKind) -> list[StatsLine]:
         return [line for when, line in self._lines if line.kind is kind and now - when <= seconds]
 
 
@@ -154,12 +161,12 @@ def merge_meters(counted: EngineMeter, said: EngineMeter) -> EngineMeter:
     return replace(counted, steps=counted.steps or said.steps, acceptance=acceptance)
 
 
-def _sum(values: list[float | None]) -> float | None:
+def _sum_known(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def _mean(weighted: list[tuple[float | None, float]]) -> float | None:
+def _weighted_mean(weighted: list[tuple[float | None, float]]) -> float | None:
     known = [(value, weight) for value, weight in weighted if value is not None]
     total = sum(weight for _, weight in known)
     return sum(value * weight for value, weight in known) / total if total else None

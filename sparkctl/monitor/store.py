@@ -15,8 +15,8 @@ from sparkctl.model.events import (
     CachesDropped,
     CommandEnded,
     ContainersListed,
+    EngineFactsReported,
     Event,
-    FactsLearned,
     FindingReported,
     GuardActed,
     GuardStatusChanged,
@@ -27,7 +27,7 @@ from sparkctl.model.events import (
     NodeStateChanged,
     PhaseChanged,
     SampleArrived,
-    SwitchFound,
+    SwitchJournalReported,
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
@@ -47,13 +47,13 @@ from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline
 
-_STOPS_FOR = 180.0  # seconds without a word of it after which a stop that was told is no longer believed
-_SILENT_STOP = 5.0  # the same once its container is gone: then there is a word every second or two
-_ON_ITS_WAY = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_STOP_TIMEOUT_SECONDS = 180.0  # seconds without a word of it after which a stop that was told is no longer believed
+_GONE_STOP_TIMEOUT_SECONDS = 5.0  # the same once its container is gone: then there is a word every second or two
+_LOADING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadySince:
+class ReadyTime:
     """Since when (unix seconds) and which container: None until it is listed."""
 
     since: float
@@ -65,27 +65,27 @@ def is_still_stopping(phase: PhaseChanged, listed: ContainersListed) -> bool:
     if phase.phase is not Phase.STOPPING:
         return False
     lives = any(one.ours and one.name == phase.instance and one.is_alive for one in listed.instances)
-    return listed.ts - phase.ts <= (_STOPS_FOR if lives else _SILENT_STOP)
+    return listed.ts - phase.ts <= (_STOP_TIMEOUT_SECONDS if lives else _GONE_STOP_TIMEOUT_SECONDS)
 
 
 def track_ready_since(
-    known: dict[str, ReadySince], before: ContainersListed | None, listed: ContainersListed
-) -> dict[str, ReadySince]:
+    known: dict[str, ReadyTime], before: ContainersListed | None, listed: ContainersListed
+) -> dict[str, ReadyTime]:
     """Return since when what is listed as ready is so: as it was told, or by the list before, which had it on its way."""
     phases = {one.container_id: one.phase for one in before.instances} if before is not None else {}
-    found: dict[str, ReadySince] = {}
+    found: dict[str, ReadyTime] = {}
     for one in listed.instances:
         if not one.ours or one.phase is not Phase.READY or one.container_id is None:
             continue
         told = known.get(one.name)
         if told is not None and told.container in (None, one.container_id):
             found[one.name] = replace(told, container=one.container_id)
-        elif phases.get(one.container_id) in _ON_ITS_WAY:
-            found[one.name] = ReadySince(listed.ts, one.container_id)
+        elif phases.get(one.container_id) in _LOADING_PHASES:
+            found[one.name] = ReadyTime(listed.ts, one.container_id)
     return found
 
 
-_LEAVES = (Phase.STOPPING, Phase.STOPPED)
+_STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 
 @dataclass(slots=True)
@@ -101,11 +101,11 @@ class NodeRecord:
     listed: ContainersListed | None = None  # the last that Docker answered for
     docker: ContainersListed | None = None  # the last, answered or not
     numbers: dict[str, MeterArrived] = field(default_factory=dict)  # by container id
-    facts: dict[str, FactsLearned] = field(default_factory=dict)  # by container id
+    facts: dict[str, EngineFactsReported] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
-    ready: dict[str, ReadySince] = field(default_factory=dict)  # by instance, where it was seen getting ready
+    ready: dict[str, ReadyTime] = field(default_factory=dict)  # by instance, where it was seen getting ready
     dropped: CachesDropped | None = None  # the last time that its page cache was
     drafting: dict[str, MeterSeries] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
@@ -120,13 +120,13 @@ class NodeRecord:
     def build_snapshot(self, sample: Sample) -> NodeSnapshot:
         """Return what the detectors of what is wrong look at."""
         known = self.docker is not None and self.docker.known
-        return NodeSnapshot(self.name, sample, self.instances() if known else None)
+        return NodeSnapshot(self.name, sample, self.list_instances() if known else None)
 
     def mark_guard_unknown(self) -> None:
         """That no guard ran was so before something began to start: it may have brought one, which was not asked for yet."""
         self.guarded = self.guarded or None
 
-    def instances(self) -> tuple[InstanceView, ...]:
+    def list_instances(self) -> tuple[InstanceView, ...]:
         """Return what was listed as it is now, and what is being started and was not listed yet."""
         listed = mark_rollback_containers(self.listed.instances if self.listed else (), self.kept)
         kept = {one.name for one in listed if one.is_kept}
@@ -134,14 +134,14 @@ class NodeRecord:
         coming = [
             _build_pending_instance(self.name, phase, self.plans.get(name))
             for name, phase in self.phases.items()
-            if name not in names and not (name in kept and phase.phase in _LEAVES)
+            if name not in names and not (name in kept and phase.phase in _STOP_PHASES)
         ]
         names |= {one.name for one in coming}
         # Where the new one has the name of the one that is kept for it, that name means the new one.
         shown = [one for one in listed if not (one.is_kept and one.name in names)]
-        return tuple(self._now(one) for one in (*shown, *coming))
+        return tuple(self._add_live_state(one) for one in (*shown, *coming))
 
-    def _now(self, one: InstanceView) -> InstanceView:
+    def _add_live_state(self, one: InstanceView) -> InstanceView:
         held = self.arrived.sample.get_container_memory(one.container_id) if self.arrived and one.container_id else None
         told = self.numbers.get(one.container_id or "")
         numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
@@ -169,8 +169,10 @@ def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPla
     )  # fmt: skip
 
 
-_COMES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
+_STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_UNLISTED_GRACE_SECONDS = (
+    60.0  # seconds that a container may be followed by its start before Docker was asked what runs
+)
 
 
 class TopicKind(StrEnum):
@@ -208,7 +210,7 @@ class Store:
         """The nodes that are known."""
         return tuple(self._nodes)
 
-    def apply(self, event: Event) -> tuple[Topic, ...]:
+    def apply_event(self, event: Event) -> tuple[Topic, ...]:
         """Take in an event; return what is other than before, nothing where the event was no news."""
         if event.node is None:
             return ()
@@ -219,43 +221,45 @@ class Store:
             live.when = event.ts
         return topics
 
-    def views(self) -> tuple[NodeTelemetryView, ...]:
+    def get_views(self) -> tuple[NodeTelemetryView, ...]:
         """Return a view of every node."""
-        return tuple(self.view(name) for name in self._nodes)
+        return tuple(self.get_view(name) for name in self._nodes)
 
-    def _findings(self, name: NodeName) -> tuple[Finding, ...]:
+    def _collect_findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return what is wrong with a node: by its samples, beside the others, by what was asked; the worst first."""
         answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
         sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
         are_all = len(sights) == len(self._nodes)
         beside = [finding for finding in detect_across_nodes(sights, are_all=are_all) if finding.node == name]
-        ready = {one.name for one in self._instances(name) if one.phase is Phase.READY}
+        ready = {one.name for one in self._list_instances(name) if one.phase is Phase.READY}
         sampled = [
             one
             for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
-        shown = [*sampled, *beside, *detect_slow_path(self._instances(name))]
+        shown = [*sampled, *beside, *detect_slow_path(self._list_instances(name))]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
-        asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
+        asked = (_build_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
         return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
 
-    def _instances(self, name: NodeName) -> tuple[InstanceView, ...]:
+    def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return what stands on a node; of workers what their heads say, as far as the nodes of those answer."""
         answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
-        return apply_head_state(self._nodes[name].instances(), (one for live in answering for one in live.instances()))
+        return apply_head_state(
+            self._nodes[name].list_instances(), (one for live in answering for one in live.list_instances())
+        )
 
-    def view(self, name: NodeName) -> NodeTelemetryView:
+    def get_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
         live = self._nodes[name]
         state = live.state
         if state.state is not NodeState.OK:
-            return NodeTelemetryView(name, state.state, live.when, _words(state), state.hint)
+            return NodeTelemetryView(name, state.state, live.when, _format_state_detail(state), state.hint)
         docker = live.docker or ContainersListed(live.when, name)
         return NodeTelemetryView(
             name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
-            self._instances(name), docker.known, live.listed.ts if live.listed else None, live.memory,
-            live.arrived.ts if live.arrived else None, self._findings(name), docker.memory_bandwidth,
+            self._list_instances(name), docker.known, live.listed.ts if live.listed else None, live.memory,
+            live.arrived.ts if live.arrived else None, self._collect_findings(name), docker.memory_bandwidth,
         )  # fmt: skip
 
     def get_last_known_view(self, name: NodeName) -> NodeTelemetryView:
@@ -265,18 +269,18 @@ class Store:
         """
         live = self._nodes[name]
         if live.state.state is NodeState.OK:
-            return self.view(name)
+            return self.get_view(name)
         return replace(
-            self.view(name), sample=live.arrived.sample if live.arrived else None, instances=self._instances(name),
+            self.get_view(name), sample=live.arrived.sample if live.arrived else None, instances=self._list_instances(name),
             docker_known=False, instances_seen=live.listed.ts if live.listed else None, reading=live.memory,
             sampled=live.arrived.ts if live.arrived else None,
         )  # fmt: skip
 
-    def state(self, name: NodeName) -> NodeStateChanged:
+    def get_state(self, name: NodeName) -> NodeStateChanged:
         """Return what was last told of the connection. Raises KeyError."""
         return self._nodes[name].state
 
-    def phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
+    def get_phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
         """Return what was told of an instance's start since it was last listed, None where nothing was. Raises KeyError."""
         return self._nodes[name].phases.get(instance)
 
@@ -284,7 +288,7 @@ class Store:
         """Return how the last start that was watched went, None where none was. Raises KeyError."""
         return self._nodes[name].courses.get(instance)
 
-    def ready_since(self, name: NodeName, instance: str) -> float | None:
+    def get_ready_since(self, name: NodeName, instance: str) -> float | None:
         """Return since when (unix seconds) an instance is ready, None where nobody saw it getting so. Raises KeyError."""
         found = self._nodes[name].ready.get(instance)
         return None if found is None else found.since
@@ -293,7 +297,7 @@ class Store:
         """Return the last drop of a node's page cache that was told, None where none was. Raises KeyError."""
         return self._nodes[name].dropped
 
-    def plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
+    def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last start that was watched, secrets and all. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
 
@@ -305,7 +309,7 @@ class Store:
         """Return which instances a guard watches there, none where none runs; None where that is not known. Raises KeyError."""
         return self._nodes[name].guarded
 
-    def switch(self, name: NodeName) -> SwitchJournalStatus | None:
+    def get_switch_status(self, name: NodeName) -> SwitchJournalStatus | None:
         """Return what lies there of a switch, None where that is not known. Raises KeyError."""
         return self._nodes[name].switch
 
@@ -319,7 +323,7 @@ class Store:
         arrived = self._nodes[name].arrived
         return None if arrived is None else arrived.sample.time - arrived.ts
 
-    def findings(self, name: NodeName) -> tuple[FindingReported, ...]:
+    def get_reported_findings(self, name: NodeName) -> tuple[FindingReported, ...]:
         """Return the last finding of each check that was asked, of the node and of each instance. Raises KeyError."""
         return tuple(self._nodes[name].told.values())
 
@@ -363,7 +367,7 @@ class Store:
     def _(self, event: ContainersListed, live: NodeRecord) -> tuple[Topic, ...]:
         live.docker, before = event, live.listed
         if event.known:
-            if before is not None and _alive(event) - _alive(before):
+            if before is not None and _list_alive_ids(event) - _list_alive_ids(before):
                 live.mark_guard_unknown()
             live.listed = event
             live.kept = list_rollback_containers(live.switch)
@@ -377,7 +381,9 @@ class Store:
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
             there = {one.container_id for one in event.instances}
             live.facts = {
-                one: told for one, told in live.facts.items() if one in there or told.ts > event.ts - _NOT_LISTED_YET
+                one: told
+                for one, told in live.facts.items()
+                if one in there or told.ts > event.ts - _UNLISTED_GRACE_SECONDS
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
         return (Topic(TopicKind.INSTANCES, event.node),)
@@ -391,7 +397,7 @@ class Store:
         return tuple(Topic(TopicKind.NUMBERS, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: FactsLearned, live: NodeRecord) -> tuple[Topic, ...]:
+    def _(self, event: EngineFactsReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.facts[event.container] = event
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
@@ -405,13 +411,13 @@ class Store:
     @_apply.register
     def _(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before = live.phases.get(event.instance)
-        if event.phase in _COMES and (before is None or before.phase not in _COMES):
+        if event.phase in _STARTING_PHASES and (before is None or before.phase not in _STARTING_PHASES):
             live.mark_guard_unknown()
         live.phases[event.instance] = event
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
         elif event.elapsed:  # none: it was so already when it was asked for
-            live.ready[event.instance] = ReadySince(event.ts)
+            live.ready[event.instance] = ReadyTime(event.ts)
         course = advance_timeline(live.courses.get(event.instance), event)
         if course is None:
             live.courses.pop(event.instance, None)
@@ -426,7 +432,7 @@ class Store:
             live.memory = replace(live.memory, available=event.available, free=event.free)
             topics = (Topic(TopicKind.MEMORY, event.node),)
         if event.what is GuardAction.KILLED and event.instance is not None:
-            topics += _ended_by(live, event.instance, f"stopped by the guard: {event.why}")
+            topics += _record_end_reason(live, event.instance, f"stopped by the guard: {event.why}")
         elif (
             event.what is not GuardAction.ENDED
             and event.instance is not None
@@ -442,7 +448,7 @@ class Store:
         return (Topic(TopicKind.GUARD, event.node),) if before != event.watched else ()
 
     @_apply.register
-    def _(self, event: SwitchFound, live: NodeRecord) -> tuple[Topic, ...]:
+    def _(self, event: SwitchJournalReported, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.switch = live.switch, event.view
         live.kept = list_rollback_containers(event.view) or live.kept
         return (Topic(TopicKind.SWITCH, event.node),) if before != event.view else ()
@@ -451,7 +457,7 @@ class Store:
     def _(self, event: CommandEnded, live: NodeRecord) -> tuple[Topic, ...]:
         if event.verdict is None or event.instance is None:
             return ()
-        return _ended_by(live, event.instance, event.verdict.summary)
+        return _record_end_reason(live, event.instance, event.verdict.summary)
 
     @_apply.register
     def _(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
@@ -463,11 +469,11 @@ class Store:
         return (Topic(TopicKind.FINDINGS, live.name),)
 
 
-def _alive(listed: ContainersListed) -> set[str | None]:
+def _list_alive_ids(listed: ContainersListed) -> set[str | None]:
     return {one.container_id for one in listed.instances if one.ours and one.is_alive}
 
 
-def _ended_by(live: NodeRecord, instance: str, why: str) -> tuple[Topic, ...]:
+def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic, ...]:
     """Keep why a start that was followed has ended."""
     phase = live.phases.get(instance)
     if phase is None:
@@ -476,7 +482,7 @@ def _ended_by(live: NodeRecord, instance: str, why: str) -> tuple[Topic, ...]:
     return (Topic(TopicKind.PHASE, live.name, instance),)
 
 
-def _finding(found: FindingReported) -> Finding | None:
+def _build_finding(found: FindingReported) -> Finding | None:
     """Return what is wrong by an event; None where all is well, or of a kind that this version does not know."""
     wrong = found.severity in (Severity.PROBLEM, Severity.WARNING, Severity.NOTE)
     if not wrong or found.node is None or found.check not in set(FindingKind):
@@ -487,7 +493,7 @@ def _finding(found: FindingReported) -> Finding | None:
     )  # fmt: skip
 
 
-def _words(state: NodeStateChanged) -> str | None:
+def _format_state_detail(state: NodeStateChanged) -> str | None:
     words = state.detail or ""
     if state.attempt is not None and state.next_try is not None:
         words += f"; attempt {state.attempt}, next try in {state.next_try:.1f} s"

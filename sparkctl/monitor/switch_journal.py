@@ -12,21 +12,21 @@ from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJou
 from sparkctl.node import switch_journal
 from sparkctl.node import switch_journal as travelling
 from sparkctl.node.node_inspection import JournalFile
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_TIMEOUT = 20.0  # seconds: it is written through to the disk
+_TIMEOUT_SECONDS = 20.0  # seconds: it is written through to the disk
 
 
 class SwitchInProgress(OperationRefused):
     """A switch goes on here, or was left: nothing else is changed meanwhile."""
 
 
-async def read_journal(session: Session) -> SwitchJournalStatus:
+async def read_journal(session: NodeSession) -> SwitchJournalStatus:
     """Return the journal that lies on a node. Raises `NodeError`."""
     return (await read_journal_with_text(session))[0]
 
 
-async def read_journal_with_text(session: Session) -> tuple[SwitchJournalStatus, str]:
+async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalStatus, str]:
     """Return the journal that lies on a node, and its very text: an older version may have written less. Raises `NodeError`."""
     seen = (await session.read_node("journal")).journal
     return build_journal_view(seen), travelling.NO_JOURNAL if seen is None else seen.text
@@ -46,22 +46,22 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
         return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
 
 
-async def write_journal(session: Session, text: str, over: Sequence[str]) -> bool:
+async def write_journal(session: NodeSession, text: str, over: Sequence[str]) -> bool:
     """Write it, whole or not at all, where one of the texts ``over`` lies, or nothing; False where something else does.
 
     Raises `NodeError`, and `Refused` where the node does not take it.
     """
-    return await _run(session, travelling.write_command(text, over), "written")
+    return await _run_journal_script(session, travelling.build_write_command(text, over), "written")
 
 
-async def remove_journal(session: Session, over: Sequence[str]) -> bool:
+async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
     """Remove it; as `write` does."""
-    return await _run(session, travelling.remove_command(over), "removed")
+    return await _run_journal_script(session, travelling.build_remove_command(over), "removed")
 
 
-async def _run(session: Session, argv: list[str], what: str) -> bool:
-    done = await session.run(argv, stdin=travelling.journal_script(), timeout=_TIMEOUT)
-    match travelling.decode_result(done.stdout):
+async def _run_journal_script(session: NodeSession, argv: list[str], what: str) -> bool:
+    done = await session.run(argv, stdin=travelling.read_journal_script(), timeout=_TIMEOUT_SECONDS)
+    match travelling.decode_write_result(done.stdout):
         case travelling.JournalWriteResult.DONE:
             return True
         case travelling.JournalWriteResult.OTHER:
@@ -74,22 +74,22 @@ async def _run(session: Session, argv: list[str], what: str) -> bool:
     )
 
 
-async def refuse_during_switch(session: Session, *, is_held: bool) -> None:
+async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
     """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
     view = await read_journal(session)
     if view.found is JournalPresence.NONE:
         return
-    raise underway(session.node.name, view, is_held=is_held)
+    raise build_switch_refusal(session.node.name, view, is_held=is_held)
 
 
 def refuse_if_journal_found(node: NodeName, ctx: CommandContext, seen: JournalFile | None) -> None:
     """The same by a look that was made anyway; steps of the switch itself, which hold the node's lock, are let through."""
     view = build_journal_view(seen)
     if node not in ctx.holds and view.found is not JournalPresence.NONE:
-        raise underway(node, view, is_held=view.is_held)
+        raise build_switch_refusal(node, view, is_held=view.is_held)
 
 
-def underway(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:
+def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:
     """Return the refusal of anything else."""
     if view.journal is None:
         return SwitchInProgress(
@@ -104,7 +104,7 @@ def underway(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchIn
 
 def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str:
     """Return what can be done about a switch that was left, a line each: only what is not refused at its step."""
-    where = f"--node {node or journal.touched[0]}"
+    where = f"--node {node or journal.affected_nodes[0]}"
     new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
     resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
     match journal.step:

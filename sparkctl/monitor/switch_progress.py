@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sparkctl.model.events import CommandEnded, Event, SwitchPlanned, SwitchStepped
+from sparkctl.model.events import CommandEnded, Event, SwitchPlanned, SwitchStepReported
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchPlan, SwitchStep
 
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
-_MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # are reached at once
+_INSTANT_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # are reached at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SwitchProgress:
         return self.end is not None
 
     @property
-    def step(self) -> SwitchStep | None:
+    def current_step(self) -> SwitchStep | None:
         """The step that it is at."""
         return self.steps[-1].step if self.steps else None
 
@@ -71,15 +71,15 @@ def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgres
     match event:
         case SwitchPlanned():
             return SwitchProgress(event.plan.instance, event.ts, event.plan)
-        case SwitchStepped():
-            return _stepped(course, event)
+        case SwitchStepReported():
+            return _record_step(course, event)
         case CommandEnded() if course is not None and not course.is_over and event.instance in (course.instance, None):
             return replace(course, end=event)
         case _:
             return course
 
 
-def _stepped(course: SwitchProgress | None, event: SwitchStepped) -> SwitchProgress:
+def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> SwitchProgress:
     """What somebody goes on with begins in the middle; a step that is told twice is one."""
     if course is None or course.is_over or course.instance != event.instance:
         began = event.ts - (event.elapsed or 0.0)
@@ -89,7 +89,7 @@ def _stepped(course: SwitchProgress | None, event: SwitchStepped) -> SwitchProgr
     if not steps or steps[-1].step is not event.step:
         if steps and steps[-1].ended is None and not _breaks_off(steps[-1], event.step):
             steps[-1] = replace(steps[-1], ended=event.ts)
-        is_reached = event.step in _MARKS or event.proof is not None
+        is_reached = event.step in _INSTANT_STEPS or event.proof is not None
         steps.append(SwitchStepProgress(event.step, event.ts, event.ts if is_reached else None, proofs))
     elif proofs and proofs[0] not in steps[-1].proofs:
         steps[-1] = replace(steps[-1], ended=event.ts, proofs=steps[-1].proofs + proofs)

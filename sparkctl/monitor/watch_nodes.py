@@ -20,12 +20,12 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
 from sparkctl.monitor.store import Store
 from sparkctl.node.agent_decoder import AgentHello
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
-_ALIVE_WITHIN = 5.0
-_ONCE_WITHIN = 10.0
-_METRICS_APART = 1.0  # seconds between the two readings of an engine in a single look
+_SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single look: shares and rates take two
+_ALIVE_TIMEOUT_SECONDS = 5.0
+_SAMPLE_TIMEOUT_SECONDS = 10.0
+_METRICS_GAP_SECONDS = 1.0  # seconds between the two readings of an engine in a single look
 
 Emit = Callable[[Event], None]
 
@@ -38,22 +38,22 @@ async def read_load_views(
     ``record`` is given every event on the way.
     """
     store = Store()
-    emit = _emitting(store, record)
+    emit = _create_emitter(store, record)
     _emit_initial_states(ctx, nodes, emit)
     found = await gather_or_cancel(*(_read_node_load(ctx, node, emit) for node in nodes))
     _emit_version_differences(
         ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit
     )
-    return store.views()
+    return store.get_views()
 
 
-def _emitting(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
+def _create_emitter(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
     """Return how an event goes its way: written down, taken in, and told of where it changed something."""
 
     def emit(event: Event) -> None:
         if record is not None:
             record(event)
-        if store.apply(event) and news is not None:
+        if store.apply_event(event) and news is not None:
             news.set()
 
     return emit
@@ -74,58 +74,62 @@ def _emit_version_differences(
         if one.node not in unlike:
             emit(FindingReported(ctx.clock.unix_time(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
     for one in unlike.values():
-        emit(FindingReported.of(ctx.clock.unix_time(), one))
+        emit(FindingReported.from_finding(ctx.clock.unix_time(), one))
 
 
 async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentHello | None:
     """Look once; return who the node says it is."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
-            with node_failures(node):
-                return await _look_once(session, emit)
+            with isolate_node_failures(node):
+                return await _read_session_load(session, emit)
         except (NodeError, InvalidInput) as error:
             emit(build_failure_state(session, error))
             return None
 
 
-async def _look_once(session: Session, emit: Emit) -> AgentHello:
+async def _read_session_load(session: NodeSession, emit: Emit) -> AgentHello:
     await session.link.connect()
     (arrived, who), listed = await gather_or_cancel(
-        _second_sample(session), read_container_list(session, ContainerInspections(session))
+        _read_second_sample(session), read_container_list(session, ContainerInspections(session))
     )
     emit(listed)
     emit(arrived)
     for one in node_settings.list_setting_problems(session.node.name, who, arrived.sample):
-        emit(FindingReported.of(arrived.ts, one))
+        emit(FindingReported.from_finding(arrived.ts, one))
     await _read_engine_meters(session, listed, arrived.sample.time - arrived.ts, emit)
     return who
 
 
-async def _second_sample(session: Session) -> tuple[SampleArrived, AgentHello]:
-    name, sampler = session.node.name, NodeSampler(session, _ONCE_EVERY)
+async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, AgentHello]:
+    name, sampler = session.node.name, NodeSampler(session, _SAMPLE_GAP_SECONDS)
     try:
-        async with asyncio.timeout(_ONCE_WITHIN), aclosing(sampler.stream_samples()) as events:
+        async with asyncio.timeout(_SAMPLE_TIMEOUT_SECONDS), aclosing(sampler.stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
                     return event, sampler.identity or AgentHello()
     except TimeoutError as late:
-        await session.run(["true"], timeout=_ALIVE_WITHIN)  # a login shell that does not run our commands says so here
+        await session.run(
+            ["true"], timeout=_ALIVE_TIMEOUT_SECONDS
+        )  # a login shell that does not run our commands says so here
         raise NodeStarved(
-            name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
+            name,
+            f"the probe on {name} sent no sample within {_SAMPLE_TIMEOUT_SECONDS:.0f} s",
+            "it is there but very busy; wait",
         ) from late
     raise AssertionError("samples go on until they are closed")
 
 
-async def _read_engine_meters(session: Session, listed: ContainersListed, ahead: float, emit: Emit) -> None:
+async def _read_engine_meters(session: NodeSession, listed: ContainersListed, ahead: float, emit: Emit) -> None:
     """Emit what two readings of each engine tell; what they cannot tell stays unknown."""
     if not any(has_meter(one) for one in listed.instances):
         return
     meters = EngineMeters(session)
-    await meters.read(listed.instances)
-    await session.clock.sleep(_METRICS_APART)
-    await meters.read(listed.instances)
+    await meters.read_metrics(listed.instances)
+    await session.clock.sleep(_METRICS_GAP_SECONDS)
+    await meters.read_metrics(listed.instances)
     await meters.read_logs(ahead)
-    emit_meter_readings(session, meters.current_readings(ahead), emit)
+    emit_meter_readings(session, meters.get_current_readings(ahead), emit)
 
 
 async def watch_load_views(
@@ -143,7 +147,7 @@ async def watch_load_views(
     """
     news = asyncio.Event()
     store = Store()
-    emit = _emitting(store, record, news)
+    emit = _create_emitter(store, record, news)
     _emit_initial_states(ctx, nodes, emit)
     followers = [NodeMonitor(ctx, node, every, emit, again) for node in nodes]
     compared: dict[NodeName, AgentHello] = {}
@@ -161,7 +165,7 @@ async def watch_load_views(
             if known != compared:
                 _emit_version_differences(ctx, compared, known, emit)
                 compared = known
-            yield store.views()
+            yield store.get_views()
     finally:
         for task in tasks:
             task.cancel()

@@ -34,23 +34,28 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 
     Json = dict[str, Any]
 
-PROTOCOL = 1
-PATIENCE = 0.25  # seconds that a sample waits for the driver and the devices before it goes without them
-RARELY = 60.0  # seconds until an absent file, and five times that until an unsupported call, is asked for again
-SLOWLY, SLOW = 5.0, ("temperatures", "disks", "processes")  # seconds between two readings of what changes slowly
-CHUNK = 1 << 16
-GIDS = 32  # of a table of 256: the indices in use are its first
-PATH_LIMIT = 48  # sensors, processes: as many as a Spark has, and an end to what a strange machine may send
-CONTAINER = re.compile(rb"[0-9a-f]{64}")
-MEMINFO = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
-VMSTAT = re.compile(rb"^(drop_pagecache|drop_slab|pswpin|pswpout|pgmajfault|oom_kill) (\d+)$", re.MULTILINE)
-PRESSURE = re.compile(rb"^(some|full) avg10=([\d.]{1,20}) .*total=(\d+)$", re.MULTILINE)
-CPU_LINE = re.compile(rb"^cpu(\d+) (.+)$", re.MULTILINE)
-STATUS = re.compile(rb"^(VmRSS|RssAnon|RssShmem):\s+(\d+)", re.MULTILINE)
-NETDEV = re.compile(rb"^[ \t]*([^\s:]+):[ \t]*(\S.*)$", re.MULTILINE)
+AGENT_PROTOCOL = 1
+DEVICE_WAIT_SECONDS = 0.25  # seconds that a sample waits for the driver and the devices before it goes without them
+ABSENT_RETRY_SECONDS = (
+    60.0  # seconds until an absent file, and five times that until an unsupported call, is asked for again
+)
+SLOW_READ_SECONDS, SLOW_READING_NAMES = (
+    5.0,
+    ("temperatures", "disks", "processes"),
+)  # seconds between two readings of what changes slowly
+CHUNK_BYTES = 1 << 16
+MAX_GIDS = 32  # of a table of 256: the indices in use are its first
+MAX_LISTED_ITEMS = 48  # sensors, processes: as many as a Spark has, and an end to what a strange machine may send
+CONTAINER_ID_PATTERN = re.compile(rb"[0-9a-f]{64}")
+MEMINFO_PATTERN = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
+VMSTAT_PATTERN = re.compile(rb"^(drop_pagecache|drop_slab|pswpin|pswpout|pgmajfault|oom_kill) (\d+)$", re.MULTILINE)
+PRESSURE_PATTERN = re.compile(rb"^(some|full) avg10=([\d.]{1,20}) .*total=(\d+)$", re.MULTILINE)
+CPU_LINE_PATTERN = re.compile(rb"^cpu(\d+) (.+)$", re.MULTILINE)
+PROCESS_STATUS_PATTERN = re.compile(rb"^(VmRSS|RssAnon|RssShmem):\s+(\d+)", re.MULTILINE)
+NETDEV_PATTERN = re.compile(rb"^[ \t]*([^\s:]+):[ \t]*(\S.*)$", re.MULTILINE)
 
 
-class Source:
+class KernelFile:
     """A file of /proc or /sys: opened once, read again from its beginning. ``long``: the kernel gives it in pieces.
 
     ``pause``: seconds after a failed read until it is opened again; 0 for what there always is.
@@ -58,7 +63,7 @@ class Source:
 
     __slots__ = ("fd", "long", "path", "pause", "retry_at")
 
-    def __init__(self, path: str, long: bool = False, pause: float = RARELY) -> None:
+    def __init__(self, path: str, long: bool = False, pause: float = ABSENT_RETRY_SECONDS) -> None:
         self.path = path
         self.pause = pause
         self.long = long
@@ -67,12 +72,12 @@ class Source:
 
     def read(self) -> bytes | None:
         """Return its content; None where it is absent or says nothing now."""
-        if self.fd < 0 and not self._open():
+        if self.fd < 0 and not self._open_file():
             return None
         try:
-            text = os.pread(self.fd, CHUNK, 0)
+            text = os.pread(self.fd, CHUNK_BYTES, 0)
             while self.long:
-                more = os.pread(self.fd, CHUNK, len(text))
+                more = os.pread(self.fd, CHUNK_BYTES, len(text))
                 if not more:
                     break
                 text += more
@@ -82,7 +87,7 @@ class Source:
                 self.close()
             return None
 
-    def number(self) -> int | None:
+    def read_number(self) -> int | None:
         """Return its content as a whole number."""
         text = self.read()
         try:
@@ -90,7 +95,7 @@ class Source:
         except ValueError:
             return None
 
-    def word(self) -> str | None:
+    def read_text(self) -> str | None:
         """Return its content as text on one line, None where there is none."""
         text = self.read()
         return (text.decode("utf-8", "replace").strip("\0 \n") or None) if text is not None else None
@@ -102,7 +107,7 @@ class Source:
         self.fd = -1
         self.retry_at = time.monotonic() + self.pause
 
-    def _open(self) -> bool:
+    def _open_file(self) -> bool:
         if time.monotonic() < self.retry_at:
             return False
         try:
@@ -113,27 +118,27 @@ class Source:
         return True
 
 
-def once(path: str) -> bytes | None:
+def read_file(path: str) -> bytes | None:
     """Return a file's content without keeping it open."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return os.read(fd, CHUNK)
+        return os.read(fd, CHUNK_BYTES)
     except OSError:
         return None
     finally:
         os.close(fd)
 
 
-def text_once(path: str) -> str | None:
+def read_text_file(path: str) -> str | None:
     """Return a file's content as text without its line end, None where there is none."""
-    found = once(path)
+    found = read_file(path)
     return (found.decode("utf-8", "replace").strip("\0 \n") or None) if found is not None else None
 
 
-def names(path: str) -> list[str]:
+def list_directory(path: str) -> list[str]:
     """Return a directory's entries, none where there is no such directory."""
     try:
         return sorted(os.listdir(path))  # noqa: PTH208  # pathlib costs the node a megabyte
@@ -144,25 +149,25 @@ def names(path: str) -> list[str]:
 # -- memory and CPU: pure functions of texts, so that a simulated Spark gives the same answers
 
 
-def memory_of(meminfo: bytes | None) -> tuple[Json | None, Json]:
+def parse_meminfo(meminfo: bytes | None) -> tuple[Json | None, Json]:
     """Return the reading that everything rests on (None where a figure of it is missing) and the details."""
-    field = {name: int(size) * (1024 if unit else 1) for name, size, unit in MEMINFO.findall(meminfo or b"")}
+    field = {name: int(size) * (1024 if unit else 1) for name, size, unit in MEMINFO_PATTERN.findall(meminfo or b"")}
 
-    def known(name: bytes, factor: int = 1) -> int | None:
+    def get_bytes(name: bytes, factor: int = 1) -> int | None:
         return field[name] * factor if name in field else None
 
     page = field.get(b"Hugepagesize", 0)
     detail = {
-        "dirty": known(b"Dirty"),
-        "writeback": known(b"Writeback"),
-        "anonymous": known(b"AnonPages"),
-        "shared": known(b"Shmem"),
-        "slab": known(b"Slab"),
-        "locked": known(b"Mlocked"),
-        "huge_total": known(b"HugePages_Total", page),
-        "huge_free": known(b"HugePages_Free", page),
-        "cma_total": known(b"CmaTotal"),
-        "cma_free": known(b"CmaFree"),
+        "dirty": get_bytes(b"Dirty"),
+        "writeback": get_bytes(b"Writeback"),
+        "anonymous": get_bytes(b"AnonPages"),
+        "shared": get_bytes(b"Shmem"),
+        "slab": get_bytes(b"Slab"),
+        "locked": get_bytes(b"Mlocked"),
+        "huge_total": get_bytes(b"HugePages_Total", page),
+        "huge_free": get_bytes(b"HugePages_Free", page),
+        "cma_total": get_bytes(b"CmaTotal"),
+        "cma_free": get_bytes(b"CmaFree"),
     }
     if not {b"MemTotal", b"MemFree", b"MemAvailable"} <= set(field):
         return None, detail
@@ -178,16 +183,16 @@ def memory_of(meminfo: bytes | None) -> tuple[Json | None, Json]:
     return memory, detail
 
 
-def counters_of(vmstat: bytes | None) -> Json:
+def parse_vmstat(vmstat: bytes | None) -> Json:
     """Return the kernel's own counts of drops, swapping and kills, null where it does not count."""
-    field = {name.decode(): int(count) for name, count in VMSTAT.findall(vmstat or b"")}
+    field = {name.decode(): int(count) for name, count in VMSTAT_PATTERN.findall(vmstat or b"")}
     wanted = ("drop_pagecache", "drop_slab", "pswpin", "pswpout", "pgmajfault", "oom_kill")
     return {name: field.get(name) for name in wanted}
 
 
-def pressure_of(text: bytes | None) -> Json | None:
+def parse_pressure(text: bytes | None) -> Json | None:
     """Return the share of the last ten seconds that some, or all, tasks waited for memory, and the totals in us."""
-    found = {kind.decode(): (float(share), int(total)) for kind, share, total in PRESSURE.findall(text or b"")}
+    found = {kind.decode(): (float(share), int(total)) for kind, share, total in PRESSURE_PATTERN.findall(text or b"")}
     if "some" not in found:
         return None
     full = found.get("full", (None, None))
@@ -199,7 +204,7 @@ def pressure_of(text: bytes | None) -> Json | None:
     }
 
 
-def blocks_of(buddyinfo: bytes | None) -> list[int] | None:
+def parse_buddyinfo(buddyinfo: bytes | None) -> list[int] | None:
     """Return the number of free blocks by order (0 is one page), all zones together."""
     rows = [line.split()[4:] for line in (buddyinfo or b"").splitlines() if b"zone" in line]
     if not rows or not rows[0]:
@@ -207,72 +212,78 @@ def blocks_of(buddyinfo: bytes | None) -> list[int] | None:
     return [sum(int(row[order]) for row in rows if order < len(row)) for order in range(max(map(len, rows)))]
 
 
-class Cores:
+class CpuUsage:
     """Turns the kernel's tick counts into the share of the time since the previous reading that each core was busy."""
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[int, int]] = {}
 
-    def shares(self, stat: bytes | None) -> dict[int, float | None]:
+    def compute_shares(self, stat: bytes | None) -> dict[int, float | None]:
         """Return a share by core; None at the first reading of one."""
         now: dict[int, tuple[int, int]] = {}
-        for name, text in CPU_LINE.findall(stat or b""):
+        for name, text in CPU_LINE_PATTERN.findall(stat or b""):
             ticks = [int(word) for word in text.split()[:8]]  # user to steal; guest time is counted within user
             total = sum(ticks)
             now[int(name)] = (total - ticks[3] - ticks[4], total)
-        found = {core: self._share(now[core], self.before.get(core)) for core in sorted(now)}
+        found = {core: self._compute_share(now[core], self.before.get(core)) for core in sorted(now)}
         self.before = now
         return found
 
     @staticmethod
-    def _share(now: tuple[int, int], before: tuple[int, int] | None) -> float | None:
+    def _compute_share(now: tuple[int, int], before: tuple[int, int] | None) -> float | None:
         if before is None or now[1] <= before[1]:
             return None
         return round(min(1.0, max(0.0, (now[0] - before[0]) / (now[1] - before[1]))), 4)
 
 
-def mean(values: list[float | None]) -> float | None:
+def compute_mean(values: list[float | None]) -> float | None:
     """Return the mean of the known values."""
     known = [value for value in values if value is not None]
     return round(sum(known) / len(known), 4) if known else None
 
 
-def cpu_of(shares: dict[int, float | None], clusters: list[Json], loadavg: bytes | None) -> Json:
+def build_cpu_sample(shares: dict[int, float | None], clusters: list[Json], loadavg: bytes | None) -> Json:
     """Return the CPU part of a sample. ``clusters``: ``capacity`` and ``cores`` of each."""
     load = [float(word) for word in (loadavg or b"").split()[:3]]
     return {
-        "busy": mean(list(shares.values())),
+        "busy": compute_mean(list(shares.values())),
         "cores": list(shares.values()),
         "clusters": [
-            {"capacity": c["capacity"], "cores": c["cores"], "busy": mean([shares.get(core) for core in c["cores"]])}
+            {
+                "capacity": c["capacity"],
+                "cores": c["cores"],
+                "busy": compute_mean([shares.get(core) for core in c["cores"]]),
+            }
             for c in clusters
         ],
         "load": load if len(load) == 3 else None,
     }
 
 
-def clusters_of(root: str) -> list[Json]:
+def list_cpu_clusters(root: str) -> list[Json]:
     """Return the cores by what they can do: capacity where the kernel says it, else the highest clock in kHz."""
     by_capacity: dict[int, list[int]] = {}
     base = root + "/sys/devices/system/cpu"
-    for name in names(base):
+    for name in list_directory(base):
         if not re.match(r"cpu\d+$", name):
             continue
-        capacity = text_once(f"{base}/{name}/cpu_capacity") or text_once(f"{base}/{name}/cpufreq/cpuinfo_max_freq")
+        capacity = read_text_file(f"{base}/{name}/cpu_capacity") or read_text_file(
+            f"{base}/{name}/cpufreq/cpuinfo_max_freq"
+        )
         by_capacity.setdefault(int(capacity) if capacity and capacity.isdigit() else 0, []).append(int(name[3:]))
     return [{"capacity": c or None, "cores": sorted(cores)} for c, cores in sorted(by_capacity.items(), reverse=True)]
 
 
 # -- who the node is, asked once
 
-SETTINGS = ("swappiness", "min_free_kbytes", "overcommit_memory", "zone_reclaim_mode", "compaction_proactiveness")
-SYSCTL_PLACES = (
+SYSCTL_NAMES = ("swappiness", "min_free_kbytes", "overcommit_memory", "zone_reclaim_mode", "compaction_proactiveness")
+SYSCTL_DIRECTORIES = (
     "/usr/lib/sysctl.d",
     "/usr/local/lib/sysctl.d",
     "/run/sysctl.d",
     "/etc/sysctl.d",
 )  # the last has its way
-SYSCTL_LINE = re.compile(rb"^[ \t]*-?vm[./](\w+)[ \t]*=[ \t]*(\d+)[ \t]*$", re.MULTILINE)
+SYSCTL_LINE_PATTERN = re.compile(rb"^[ \t]*-?vm[./](\w+)[ \t]*=[ \t]*(\d+)[ \t]*$", re.MULTILINE)
 PACKAGES = {
     b"docker-ce": "docker",
     b"docker.io": "docker",
@@ -280,27 +291,27 @@ PACKAGES = {
     b"nvidia-container-toolkit": "toolkit",
 }
 PACKAGES[b"earlyoom"] = "earlyoom"
-SWAP_LINE = re.compile(rb"^(/\S+)\s+(\w+)\s+(\d+)\s+(\d+)", re.MULTILINE)
-EARLYOOM_ARGS = re.compile(r"^[ \t]*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
+SWAP_LINE_PATTERN = re.compile(rb"^(/\S+)\s+(\w+)\s+(\d+)\s+(\d+)", re.MULTILINE)
+EARLYOOM_ARGS_PATTERN = re.compile(r"^[ \t]*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
 
 
-def identity_of(root: str) -> Json:
+def read_identity(root: str) -> Json:
     """Return what does not change while it runs; null where it is not said."""
-    driver = re.search(r" (\d+\.\d[\d.]*)(?:\s|$)", text_once(root + "/proc/driver/nvidia/version") or "")
-    release = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/dgx-release") or "", re.MULTILINE))
-    distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/os-release") or "", re.MULTILINE))
+    driver = re.search(r" (\d+\.\d[\d.]*)(?:\s|$)", read_text_file(root + "/proc/driver/nvidia/version") or "")
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)', read_text_file(root + "/etc/dgx-release") or "", re.MULTILINE))
+    distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', read_text_file(root + "/etc/os-release") or "", re.MULTILINE))
     settings = {}
-    for name in SETTINGS:
-        found = text_once(f"{root}/proc/sys/vm/{name}")
+    for name in SYSCTL_NAMES:
+        found = read_text_file(f"{root}/proc/sys/vm/{name}")
         settings[name] = int(found) if found and found.isdigit() else None
-    packages = packages_of(root)
-    up = text_once(root + "/proc/uptime")
+    packages = read_package_versions(root)
+    up = read_text_file(root + "/proc/uptime")
     return {
-        "host": text_once(root + "/proc/sys/kernel/hostname"),
-        "kernel": text_once(root + "/proc/sys/kernel/osrelease"),
+        "host": read_text_file(root + "/proc/sys/kernel/hostname"),
+        "kernel": read_text_file(root + "/proc/sys/kernel/osrelease"),
         "machine": os.uname().machine,
-        "boot_id": text_once(root + "/proc/sys/kernel/random/boot_id"),
-        "product": text_once(root + "/sys/class/dmi/id/product_family"),
+        "boot_id": read_text_file(root + "/proc/sys/kernel/random/boot_id"),
+        "product": read_text_file(root + "/sys/class/dmi/id/product_family"),
         "driver": driver.group(1) if driver else None,
         "os": release.get("DGX_SWBUILD_VERSION"),
         "distribution": distribution.get("PRETTY_NAME"),
@@ -309,13 +320,13 @@ def identity_of(root: str) -> Json:
         "toolkit": packages.get("toolkit"),
         "up": float(up.split()[0]) if up else None,
         "sysctl": settings,
-        "configured": configured_of(root),
-        "swaps": swaps_of(once(root + "/proc/swaps")),
-        "earlyoom": earlyoom_of(root, packages.get("earlyoom")),
+        "configured": read_configured_sysctls(root),
+        "swaps": parse_swaps(read_file(root + "/proc/swaps")),
+        "earlyoom": read_earlyoom(root, packages.get("earlyoom")),
     }
 
 
-def packages_of(root: str) -> dict[str, str]:
+def read_package_versions(root: str) -> dict[str, str]:
     """Return the versions of the packages that matter, without epoch and revision, from dpkg's own list of some MB."""
     found: dict[str, str] = {}
     try:
@@ -323,10 +334,10 @@ def packages_of(root: str) -> dict[str, str]:
     except OSError:
         return found
     try:
-        left, piece = b"", os.read(fd, CHUNK)
+        left, piece = b"", os.read(fd, CHUNK_BYTES)
         while piece:
             *stanzas, left = (left + piece).split(b"\n\n")
-            piece = os.read(fd, CHUNK)
+            piece = os.read(fd, CHUNK_BYTES)
             for stanza in stanzas if piece else [*stanzas, left]:
                 name = PACKAGES.get(stanza[9 : stanza.find(b"\n")].strip())  # after "Package: "
                 version = re.search(rb"^Version: (?:\d+:)?(\S+)$", stanza, re.MULTILINE) if name else None
@@ -340,39 +351,42 @@ def packages_of(root: str) -> dict[str, str]:
     return found
 
 
-def configured_of(root: str) -> list[Json]:
+def read_configured_sysctls(root: str) -> list[Json]:
     """Return the settings that a restart will make, and the file that says so.
 
     As systemd-sysctl(8): by file name whatever the directory, a later file overrides, a name in /etc hides its namesakes.
     /etc/sysctl.conf is one of them where it is linked there; where it is not, it counts last, as for `sysctl --system`.
     """
-    files = {name: f"{place}/{name}" for place in SYSCTL_PLACES for name in names(root + place)}
+    files = {name: f"{place}/{name}" for place in SYSCTL_DIRECTORIES for name in list_directory(root + place)}
     order = [files[name] for name in sorted(files) if name.endswith(".conf")]
     if not any(os.path.realpath(root + path) == os.path.realpath(root + "/etc/sysctl.conf") for path in order):
         order.append("/etc/sysctl.conf")
     found: dict[str, Json] = {}
     for path in order:
-        for name, value in SYSCTL_LINE.findall(once(root + path) or b""):
-            if name.decode() in SETTINGS:
+        for name, value in SYSCTL_LINE_PATTERN.findall(read_file(root + path) or b""):
+            if name.decode() in SYSCTL_NAMES:
                 found[name.decode()] = {"name": name.decode(), "value": int(value), "file": path}
     return [found[name] for name in sorted(found)]
 
 
-def swaps_of(table: bytes | None) -> list[Json] | None:
+def parse_swaps(table: bytes | None) -> list[Json] | None:
     """Return the swap devices and files, bytes."""
     if table is None:
         return None
-    rows = [(path.decode("utf-8", "replace"), kind.decode(), *sizes) for path, kind, *sizes in SWAP_LINE.findall(table)]
+    rows = [
+        (path.decode("utf-8", "replace"), kind.decode(), *sizes)
+        for path, kind, *sizes in SWAP_LINE_PATTERN.findall(table)
+    ]
     return [{"path": path, "kind": kind, "total": int(t) * 1024, "used": int(u) * 1024} for path, kind, t, u in rows]
 
 
-def earlyoom_of(root: str, version: str | None) -> Json | None:
+def read_earlyoom(root: str, version: str | None) -> Json | None:
     """Return how earlyoom runs (``argv``, null where it does not), and how its file wants it; null without either."""
-    configured = EARLYOOM_ARGS.findall(text_once(root + "/etc/default/earlyoom") or "")
+    configured = EARLYOOM_ARGS_PATTERN.findall(read_text_file(root + "/etc/default/earlyoom") or "")
     argv = None
-    for pid in names(root + "/proc"):
-        if pid.isdigit() and once(f"{root}/proc/{pid}/comm") == b"earlyoom\n":
-            said = once(f"{root}/proc/{pid}/cmdline") or b""
+    for pid in list_directory(root + "/proc"):
+        if pid.isdigit() and read_file(f"{root}/proc/{pid}/comm") == b"earlyoom\n":
+            said = read_file(f"{root}/proc/{pid}/cmdline") or b""
             argv = said.decode("utf-8", "replace").rstrip("\0").split("\0")
             break
     if argv is None and not configured and version is None:
@@ -382,10 +396,10 @@ def earlyoom_of(root: str, version: str | None) -> Json | None:
 
 # -- psutil, where the node has it: the same kernel files read by a library that knows more machines than we do
 
-DISTRIBUTION = "/usr/lib/python3/dist-packages"  # of Debian and Ubuntu; -S leaves it out
+DISTRIBUTION_PACKAGES_DIR = "/usr/lib/python3/dist-packages"  # of Debian and Ubuntu; -S leaves it out
 
 
-class Psutil:
+class PsutilModule:
     """The node's own psutil, asked for what the essentials do not rest on. One that is broken or raises is left alone.
 
     ``module`` None: there is none. What it does not tell is read from /proc and /sys instead.
@@ -395,11 +409,11 @@ class Psutil:
         self.module = module
 
     @classmethod
-    def here(cls) -> Psutil:
+    def import_installed(cls) -> PsutilModule:
         """Return the one that Python finds, or the one of the distribution whose Python this is."""
         before = list(sys.path)
         if sys.prefix == "/usr":
-            sys.path.append(DISTRIBUTION)
+            sys.path.append(DISTRIBUTION_PACKAGES_DIR)
         try:
             return cls(importlib.import_module("psutil"))
         except Exception:  # noqa: BLE001  # somebody else's module may fail in any way
@@ -412,7 +426,7 @@ class Psutil:
         """Its version, None where it is not used."""
         return None if self.module is None else str(getattr(self.module, "__version__", "unknown"))
 
-    def ask(self, read: Callable[[Any], Any]) -> Any:
+    def call_psutil(self, read: Callable[[Any], Any]) -> Any:
         """Return what ``read`` makes of the module, None where it cannot; what is no word of a gone process ends it."""
         if self.module is None:
             return None
@@ -428,7 +442,7 @@ class Psutil:
 # -- devices: read in a thread, because a drive, a NIC's firmware or a lost NFS server may keep us waiting
 
 
-class Devices:
+class DeviceReader:
     """Temperatures, disks, links and processes. Each is read as often as it is worth: a NIC's firmware is not free."""
 
     def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
@@ -436,41 +450,41 @@ class Devices:
         self.disks = disks
         self.held: dict[str, tuple[float, object]] = {}
         self.rates: dict[tuple[str, str], tuple[float, int]] = {}
-        self.ports = Ports(root)
-        self.sensors: list[tuple[str, str | None, str | None, Source]] = []
-        self.found_at = -RARELY
-        self.netdev = Source(root + "/proc/net/dev", long=True)
-        self.route = Source(root + "/proc/net/route", long=True)
-        self.psutil: Psutil | None = None if psutil else Psutil()
-        self.processes = Processes(root)
+        self.ports = NetworkPorts(root)
+        self.sensors: list[tuple[str, str | None, str | None, KernelFile]] = []
+        self.found_at = -ABSENT_RETRY_SECONDS
+        self.netdev = KernelFile(root + "/proc/net/dev", long=True)
+        self.route = KernelFile(root + "/proc/net/route", long=True)
+        self.psutil: PsutilModule | None = None if psutil else PsutilModule()
+        self.processes = ProcessReader(root)
 
     def read(self, gpu_pids: list[int]) -> Json:
         """Return everything, what is read rarely from the last time."""
         if self.psutil is None:  # here and not before: this thread may be kept waiting
-            self.psutil = self.processes.psutil = Psutil.here()
+            self.psutil = self.processes.psutil = PsutilModule.import_installed()
         now = time.monotonic()
-        if now - self.found_at >= RARELY:  # the ConnectX comes and goes with its cable
+        if now - self.found_at >= ABSENT_RETRY_SECONDS:  # the ConnectX comes and goes with its cable
             self.found_at = now
-            self.sensors = sensors_of(self.root)
-            self.ports.find()
+            self.sensors = find_temperature_sensors(self.root)
+            self.ports.discover_ports()
         return {
-            "temperatures": self.kept("temperatures", now, SLOWLY, self.temperatures),
-            "disks": self.kept("disks", now, 30, self.rooms),
-            "links": self.links(now),
-            "rdma": self.rdma(now),
-            "processes": self.kept("processes", now, SLOWLY, lambda: self.processes.read(gpu_pids)),
+            "temperatures": self.read_cached("temperatures", now, SLOW_READ_SECONDS, self.read_temperatures),
+            "disks": self.read_cached("disks", now, 30, self.read_disks),
+            "links": self.read_links(now),
+            "rdma": self.read_rdma_ports(now),
+            "processes": self.read_cached("processes", now, SLOW_READ_SECONDS, lambda: self.processes.read(gpu_pids)),
             "psutil": self.psutil.version,
         }
 
-    def kept(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
+    def read_cached(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, at most so often."""
-        when, value = self.held.get(name, (-RARELY, None))
+        when, value = self.held.get(name, (-ABSENT_RETRY_SECONDS, None))
         if now - when >= every - 0.5:
             value = read()
             self.held[name] = (now, value)
         return value
 
-    def rate(self, name: str, counter: str, value: int | None) -> float | None:
+    def compute_rate(self, name: str, counter: str, value: int | None) -> float | None:
         """Return how fast a counter grew since it was last read; None at first, and after it was set back."""
         if value is None:
             return None
@@ -479,10 +493,10 @@ class Devices:
         self.rates[name, counter] = (now, value)
         return round((value - before) / (now - when), 1) if now > when and value >= before else None
 
-    def temperatures(self) -> list[Json]:
+    def read_temperatures(self) -> list[Json]:
         """Return what each sensor says. psutil does not tell whose a chip is: its readings count in our order."""
         by_chip: dict[str, list[Any]] = (
-            self.psutil.ask(lambda m: m.sensors_temperatures()) if self.psutil else None
+            self.psutil.call_psutil(lambda m: m.sensors_temperatures()) if self.psutil else None
         ) or {}
         chips = [chip for chip, _, _, _ in self.sensors]
         left = {chip: [one.current for one in said] for chip, said in by_chip.items() if len(said) == chips.count(chip)}
@@ -491,20 +505,20 @@ class Devices:
             if left.get(chip):
                 celsius: float | None = left[chip].pop(0)
             else:
-                value = source.number()
+                value = source.read_number()
                 celsius = None if value is None else value / 1000
             if celsius is not None:
                 found.append({"chip": chip, "label": label, "device": device, "celsius": celsius})
         return found
 
-    def rooms(self) -> list[Json]:
+    def read_disks(self) -> list[Json]:
         """Return total and free bytes of the filesystems asked about, null where one cannot be asked."""
-        return [dict(self.room(path), path=path) for path in self.disks]
+        return [dict(self.read_disk_space(path), path=path) for path in self.disks]
 
-    def room(self, path: str) -> Json:
+    def read_disk_space(self, path: str) -> Json:
         """Return them of one filesystem."""
         place = self.root + os.path.expanduser(path)  # noqa: PTH111
-        said = self.psutil.ask(lambda module: module.disk_usage(place)) if self.psutil else None
+        said = self.psutil.call_psutil(lambda module: module.disk_usage(place)) if self.psutil else None
         if said is not None:
             return {"total": said.total, "free": said.free}
         try:
@@ -513,69 +527,69 @@ class Devices:
             return {"total": None, "free": None}
         return {"total": room.f_blocks * room.f_frsize, "free": room.f_bavail * room.f_frsize}
 
-    def links(self, now: float) -> list[Json]:
+    def read_links(self, now: float) -> list[Json]:
         """Return each network interface with hardware behind it: state, speed, traffic that the kernel saw."""
-        columns = {name.decode(): text.split() for name, text in NETDEV.findall(self.netdev.read() or b"")}
-        states = self.kept("links", now, 5, self.ports.states)
-        networks = self.kept("networks", now, 30, self.networks)
+        columns = {name.decode(): text.split() for name, text in NETDEV_PATTERN.findall(self.netdev.read() or b"")}
+        states = self.read_cached("links", now, 5, self.ports.read_interface_states)
+        networks = self.read_cached("networks", now, 30, self.read_networks)
         found = []
         for name, state in sorted(states.items()):
             words = columns.get(name, [])
             count = [int(word) for word in words] if len(words) >= 16 else None
             receive, send = (count[0], count[8]) if count else (None, None)
             link = dict(state, name=name, received=receive, sent=send, errors=count[2] + count[10] if count else None)
-            link["receive_rate"] = self.rate(name, "rx", receive)
-            link["send_rate"] = self.rate(name, "tx", send)
+            link["receive_rate"] = self.compute_rate(name, "rx", receive)
+            link["send_rate"] = self.compute_rate(name, "tx", send)
             link["networks"] = networks.get(name)
             found.append(link)
         return found
 
-    def networks(self) -> dict[str, list[str] | None]:
+    def read_networks(self) -> dict[str, list[str] | None]:
         """Return the networks of each interface; null for a part of a bond or a bridge, which has those of the whole."""
-        found, base = networks_of(self.route.read()), self.root + "/sys/class/net"
+        found, base = parse_routes(self.route.read()), self.root + "/sys/class/net"
         if found is None:
             return {}
         parts = {name for name in self.ports.net if os.path.exists(f"{base}/{name}/master")}  # noqa: PTH110
         return {name: None if name in parts else found.get(name, []) for name in self.ports.net}
 
-    def rdma(self, now: float) -> list[Json]:
+    def read_rdma_ports(self, now: float) -> list[Json]:
         """Return each RDMA port: RoCE goes past the kernel, so the interface's own counters miss it."""
         found = []
         for port in self.ports.rdma:
-            slow = self.kept(port["name"] + port["port"], now, 30, port["slow"])
+            slow = self.read_cached(port["name"] + port["port"], now, 30, port["slow"])
             receive, send = port["receive"].number(), port["send"].number()
             receive, send = [None if words is None else words * 4 for words in (receive, send)]  # 4-byte words
             one = {"name": port["name"], "port": port["port"], "interface": port["interface"], "received": receive}
-            one.update({"sent": send, "receive_rate": self.rate(port["name"], "rx", receive)})
-            one.update({"send_rate": self.rate(port["name"], "tx", send)}, **slow)
+            one.update({"sent": send, "receive_rate": self.compute_rate(port["name"], "rx", receive)})
+            one.update({"send_rate": self.compute_rate(port["name"], "tx", send)}, **slow)
             found.append(one)
         return found
 
 
-def sensors_of(root: str) -> list[tuple[str, str | None, str | None, Source]]:
+def find_temperature_sensors(root: str) -> list[tuple[str, str | None, str | None, KernelFile]]:
     """Return chip, label, device and file of every temperature; thermal zones only where hwmon does not have them."""
     found = []
     base = root + "/sys/class/hwmon"
-    for chip in names(base):
-        name = text_once(f"{base}/{chip}/name") or chip
+    for chip in list_directory(base):
+        name = read_text_file(f"{base}/{chip}/name") or chip
         try:
             device = os.path.basename(os.readlink(f"{base}/{chip}/device"))  # noqa: PTH115, PTH119
         except OSError:
             device = None
-        numbered = [file[:-6] for file in names(f"{base}/{chip}") if re.match(r"temp\d+_input$", file)]
+        numbered = [file[:-6] for file in list_directory(f"{base}/{chip}") if re.match(r"temp\d+_input$", file)]
         for sensor in sorted(numbered):  # temp1, temp10, temp2: the order of psutil, without _input behind it
-            label = text_once(f"{base}/{chip}/{sensor}_label")
-            found.append((name, label, device, Source(f"{base}/{chip}/{sensor}_input")))
+            label = read_text_file(f"{base}/{chip}/{sensor}_label")
+            found.append((name, label, device, KernelFile(f"{base}/{chip}/{sensor}_input")))
     chips = {chip for chip, _, _, _ in found}
     base = root + "/sys/class/thermal"
-    for zone in names(base):
-        kind = text_once(f"{base}/{zone}/type") if zone.startswith("thermal_zone") else None
+    for zone in list_directory(base):
+        kind = read_text_file(f"{base}/{zone}/type") if zone.startswith("thermal_zone") else None
         if kind and kind not in chips:
-            found.append((kind, None, zone, Source(f"{base}/{zone}/temp")))
-    return found[:PATH_LIMIT]
+            found.append((kind, None, zone, KernelFile(f"{base}/{zone}/temp")))
+    return found[:MAX_LISTED_ITEMS]
 
 
-class Ports:
+class NetworkPorts:
     """The network interfaces and RDMA ports there are. Files by name, never a glob: each read may ask the firmware."""
 
     ERRORS = ("port_rcv_errors", "port_xmit_discards", "link_downed", "link_error_recovery", "symbol_error")
@@ -583,63 +597,66 @@ class Ports:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.net: dict[str, dict[str, Source]] = {}
+        self.net: dict[str, dict[str, KernelFile]] = {}
         self.rdma: list[Json] = []
 
-    def find(self) -> None:
+    def discover_ports(self) -> None:
         """Look again for what is there."""
         base = self.root + "/sys/class/net"
-        there = [name for name in names(base) if _is_hardware(base, name)]
+        there = [name for name in list_directory(base) if _is_hardware(base, name)]
         for gone in set(self.net) - set(there):
             for source in self.net.pop(gone).values():
                 source.close()
         for name in there:
             if name not in self.net:
                 files = ("carrier", "operstate", "speed", "mtu")
-                self.net[name] = {file: Source(f"{base}/{name}/{file}") for file in files}
+                self.net[name] = {file: KernelFile(f"{base}/{name}/{file}") for file in files}
         known = {port["name"] for port in self.rdma}
         base = self.root + "/sys/class/infiniband"
-        present = names(base)
+        present = list_directory(base)
         self.rdma = [port for port in self.rdma if port["name"] in present]
         for name in present:
             if name not in known:
-                self.rdma += [self._port(f"{base}/{name}", name, port) for port in names(f"{base}/{name}/ports")]
+                self.rdma += [
+                    self._build_rdma_port(f"{base}/{name}", name, port)
+                    for port in list_directory(f"{base}/{name}/ports")
+                ]
 
-    def states(self) -> dict[str, Json]:
+    def read_interface_states(self) -> dict[str, Json]:
         """Return carrier, state, speed in Mb/s and MTU of each interface."""
         found = {}
         for name, source in self.net.items():
-            carrier, speed = source["carrier"].number(), source["speed"].number()
+            carrier, speed = source["carrier"].read_number(), source["speed"].read_number()
             found[name] = {
                 "carrier": None if carrier is None else carrier == 1,
-                "state": source["operstate"].word(),
+                "state": source["operstate"].read_text(),
                 "speed": speed if speed is not None and speed > 0 else None,
-                "mtu": source["mtu"].number(),
+                "mtu": source["mtu"].read_number(),
             }
         return found
 
-    def _port(self, device: str, name: str, port: str) -> Json:
+    def _build_rdma_port(self, device: str, name: str, port: str) -> Json:
         base = f"{device}/ports/{port}"
-        state, rate = Source(base + "/state"), Source(base + "/rate")
-        errors = [(error, Source(f"{base}/counters/{error}")) for error in self.ERRORS]
-        errors += [(error, Source(f"{base}/hw_counters/{error}")) for error in self.HARDWARE]
-        interfaces = names(device + "/device/net")
+        state, rate = KernelFile(base + "/state"), KernelFile(base + "/rate")
+        errors = [(error, KernelFile(f"{base}/counters/{error}")) for error in self.ERRORS]
+        errors += [(error, KernelFile(f"{base}/hw_counters/{error}")) for error in self.HARDWARE]
+        interfaces = list_directory(device + "/device/net")
 
-        def slow() -> Json:
-            counts = {error: source.number() for error, source in errors}
-            return {"state": state.word(), "rate": rate.word(), "errors": counts, "gids": gids_of(base)}
+        def read_slow_fields() -> Json:
+            counts = {error: source.read_number() for error, source in errors}
+            return {"state": state.read_text(), "rate": rate.read_text(), "errors": counts, "gids": read_gids(base)}
 
         return {
             "name": name,
             "port": port,
             "interface": interfaces[0] if interfaces else None,
-            "receive": Source(base + "/counters/port_rcv_data"),
-            "send": Source(base + "/counters/port_xmit_data"),
-            "slow": slow,
+            "receive": KernelFile(base + "/counters/port_rcv_data"),
+            "send": KernelFile(base + "/counters/port_xmit_data"),
+            "slow": read_slow_fields,
         }
 
 
-def networks_of(route: bytes | None) -> dict[str, list[str]] | None:
+def parse_routes(route: bytes | None) -> dict[str, list[str]] | None:
     """Return the IPv4 networks that each interface reaches without a gateway, as 192.168.100.0/24."""
     if route is None:
         return None
@@ -655,20 +672,20 @@ def networks_of(route: bytes | None) -> dict[str, list[str]] | None:
     return found
 
 
-def gids_of(port: str) -> list[Json] | None:
+def read_gids(port: str) -> list[Json] | None:
     """Return the addresses that an RDMA port answers to, with their index and type. The kernel keeps them in memory."""
     found = []
-    for index in range(GIDS):
-        gid = text_once(f"{port}/gids/{index}")
+    for index in range(MAX_GIDS):
+        gid = read_text_file(f"{port}/gids/{index}")
         if gid is None and not index:
             return None
         if gid and gid.strip("0:"):
-            kind = text_once(f"{port}/gid_attrs/types/{index}")  # EINVAL, so None, for one that is not in use
-            found.append({"index": index, "type": kind, "address": address_of(gid)})
+            kind = read_text_file(f"{port}/gid_attrs/types/{index}")  # EINVAL, so None, for one that is not in use
+            found.append({"index": index, "type": kind, "address": format_gid_address(gid)})
     return found
 
 
-def address_of(gid: str) -> str:
+def format_gid_address(gid: str) -> str:
     """Return the IPv4 address in a GID, and one that holds none as it is."""
     words = gid.split(":")
     if len(words) != 8 or gid[:30] != "0000:0000:0000:0000:0000:ffff:":
@@ -681,16 +698,16 @@ def _is_hardware(base: str, name: str) -> bool:
     return os.path.exists(f"{base}/{name}/device") or re.match(r"(en|eth|wl)", name) is not None  # noqa: PTH110
 
 
-class Processes:
+class ProcessReader:
     """The processes of containers and of the GPU. A command line is never read: that can wait for a lock on its memory."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.containers: dict[int, str | None] = {}
-        self.checked_at = -RARELY
+        self.checked_at = -ABSENT_RETRY_SECONDS
         self.before: dict[int, tuple[float, float]] = {}
         self.tick = os.sysconf("SC_CLK_TCK")
-        self.psutil = Psutil()
+        self.psutil = PsutilModule()
 
     def read(self, gpu_pids: list[int]) -> list[Json]:
         """Return them, the largest first: those of the GPU whatever they hold on the CPU's side, and not too many others.
@@ -698,34 +715,34 @@ class Processes:
         Which container a process is in is asked again after a minute.
         """
         now = time.monotonic()
-        if now - self.checked_at >= RARELY:
+        if now - self.checked_at >= ABSENT_RETRY_SECONDS:
             self.checked_at, self.containers = now, {}
-        alive = {int(name) for name in names(self.root + "/proc") if name.isdigit()}
+        alive = {int(name) for name in list_directory(self.root + "/proc") if name.isdigit()}
         self.containers = {pid: known for pid, known in self.containers.items() if pid in alive}
         for pid in alive.difference(self.containers):
-            self.containers[pid] = container_of(self.root, pid)
+            self.containers[pid] = find_container_id(self.root, pid)
         wanted = [pid for pid, container in self.containers.items() if container or pid in gpu_pids]
-        found = [one for one in (self.one(pid, now) for pid in wanted) if one is not None]
+        found = [one for one in (self.read_process(pid, now) for pid in wanted) if one is not None]
         self.before = {pid: seen for pid, seen in self.before.items() if pid in alive}
         found.sort(key=lambda one: -(one["resident"] or 0))
         others = [one for one in found if one["pid"] not in gpu_pids]
-        left_out = {one["pid"] for one in others[max(0, PATH_LIMIT - len(found) + len(others)) :]}
+        left_out = {one["pid"] for one in others[max(0, MAX_LISTED_ITEMS - len(found) + len(others)) :]}
         return [one for one in found if one["pid"] not in left_out]
 
-    def one(self, pid: int, now: float) -> Json | None:
+    def read_process(self, pid: int, now: float) -> Json | None:
         """Return what one process holds and does; None if it has gone."""
-        stat = once(f"{self.root}/proc/{pid}/stat")
+        stat = read_file(f"{self.root}/proc/{pid}/stat")
         if not stat or b")" not in stat:
             return None
         words = stat[stat.rindex(b")") + 2 :].split()
         name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode("utf-8", "replace")
-        sizes = dict(STATUS.findall(once(f"{self.root}/proc/{pid}/status") or b""))
+        sizes = dict(PROCESS_STATUS_PATTERN.findall(read_file(f"{self.root}/proc/{pid}/status") or b""))
         anonymous = [int(sizes[name]) for name in (b"RssAnon", b"RssShmem") if name in sizes]
         if words[0] == b"Z":  # it holds nothing any more, and the kernel says nothing of it
             anonymous = [0]
         rss = int(sizes[b"VmRSS"]) * 1024 if b"VmRSS" in sizes else None
         used = (int(words[11]) + int(words[12])) / self.tick
-        said = self.psutil.ask(lambda module: _by_psutil(module, pid))
+        said = self.psutil.call_psutil(lambda module: _read_with_psutil(module, pid))
         if said is not None:
             used, rss = said
         when, before = self.before.get(pid, (now, used))
@@ -733,10 +750,12 @@ class Processes:
         return {
             "pid": pid,
             "parent": int(words[1]),
-            "parent_name": None if self.containers.get(pid) else text_once(f"{self.root}/proc/{int(words[1])}/comm"),
+            "parent_name": None
+            if self.containers.get(pid)
+            else read_text_file(f"{self.root}/proc/{int(words[1])}/comm"),
             "name": name,
             "container": self.containers.get(pid),
-            "unit": None if self.containers.get(pid) else unit_of(self.root, pid),
+            "unit": None if self.containers.get(pid) else find_systemd_unit(self.root, pid),
             "resident": sum(anonymous) * 1024 if anonymous else None,
             "rss": rss,
             "cpu": round((used - before) / (now - when), 3) if now > when else None,
@@ -744,22 +763,22 @@ class Processes:
         }
 
 
-def _by_psutil(module: Any, pid: int) -> tuple[float, int]:
+def _read_with_psutil(module: Any, pid: int) -> tuple[float, int]:
     """Return CPU seconds and resident bytes; not its name, for which psutil may read the command line."""
     process = module.Process(pid)
     times = process.cpu_times()
     return times.user + times.system, process.memory_info().rss
 
 
-def container_of(root: str, pid: int) -> str | None:
+def find_container_id(root: str, pid: int) -> str | None:
     """Return the id of the container that a process is in."""
-    match = CONTAINER.search(once(f"{root}/proc/{pid}/cgroup") or b"")
+    match = CONTAINER_ID_PATTERN.search(read_file(f"{root}/proc/{pid}/cgroup") or b"")
     return match.group().decode() if match else None
 
 
-def unit_of(root: str, pid: int) -> str | None:
+def find_systemd_unit(root: str, pid: int) -> str | None:
     """Return the systemd unit that a process is in: a service has somebody who looks after it, a session's scope has not."""
-    path = (once(f"{root}/proc/{pid}/cgroup") or b"").decode("utf-8", "replace").strip()
+    path = (read_file(f"{root}/proc/{pid}/cgroup") or b"").decode("utf-8", "replace").strip()
     units = [name for name in path.rpartition(":")[2].split("/") if name.endswith((".service", ".scope"))]
     return units[-1] if units else None
 
@@ -768,10 +787,10 @@ def unit_of(root: str, pid: int) -> str | None:
 
 
 # NVML's codes for: invalid argument, not supported, no permission, function not found, structure version, deprecated
-UNSUPPORTED = (2, 3, 4, 13, 25, 26)
+UNSUPPORTED_NVML_CODES = (2, 3, 4, 13, 25, 26)
 
 
-class Gpus:
+class GpuReader:
     """NVML through the pynvml that travelled with us, or the installed one. What is not supported is asked again rarely."""
 
     def __init__(self, source: bytes | None) -> None:
@@ -794,14 +813,14 @@ class Gpus:
                 self.nvml.nvmlInit()
                 self.begun = True
             count = self.nvml.nvmlDeviceGetCount()
-            found = [self.one(index, self.nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+            found = [self.read_gpu(index, self.nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
         except self.nvml.NVMLError as error:
-            self.trouble, self.retry_at = f"NVML: {error}", time.monotonic() + RARELY
+            self.trouble, self.retry_at = f"NVML: {error}", time.monotonic() + ABSENT_RETRY_SECONDS
             return {"gpus": None, "trouble": self.trouble}
         self.trouble = None
         return {"gpus": found, "trouble": None}
 
-    def ask(self, index: int, name: str, *words: object) -> Any:
+    def call_nvml(self, index: int, name: str, *words: object) -> Any:
         """Return what a call answers, None where it fails; what is not supported is left alone for some minutes."""
         if time.monotonic() < self.refused.get((name + str(words[1:]), index), 0):
             return None
@@ -812,12 +831,12 @@ class Gpus:
         except self.nvml.NVMLError as error:
             if error.value in (self.nvml.NVML_ERROR_GPU_IS_LOST, self.nvml.NVML_ERROR_UNINITIALIZED):
                 raise
-            if error.value not in UNSUPPORTED:
+            if error.value not in UNSUPPORTED_NVML_CODES:
                 return None  # the next reading may have it
-        self.refused[name + str(words[1:]), index] = time.monotonic() + 5 * RARELY
+        self.refused[name + str(words[1:]), index] = time.monotonic() + 5 * ABSENT_RETRY_SECONDS
         return None
 
-    def kept(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
+    def read_cached(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, at most so often: some calls take the driver milliseconds."""
         now = time.monotonic()
         when, value = self.held.get((index, name), (now - every, None))
@@ -826,52 +845,57 @@ class Gpus:
             self.held[index, name] = (now, value)
         return value
 
-    def one(self, index: int, handle: Any) -> Json:
+    def read_gpu(self, index: int, handle: Any) -> Json:
         """Return one GPU's reading."""
         nvml = self.nvml
-        use = self.ask(index, "nvmlDeviceGetUtilizationRates", handle)
-        memory = self.ask(index, "nvmlDeviceGetMemoryInfo", handle)
-        power = self.ask(index, "nvmlDeviceGetPowerUsage", handle)
-        reasons = self.ask(index, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+        use = self.call_nvml(index, "nvmlDeviceGetUtilizationRates", handle)
+        memory = self.call_nvml(index, "nvmlDeviceGetMemoryInfo", handle)
+        power = self.call_nvml(index, "nvmlDeviceGetPowerUsage", handle)
+        reasons = self.call_nvml(index, "nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:
-            reasons = self.ask(index, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        reading = dict(self.identity(index, handle))
+            reasons = self.call_nvml(index, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        reading = dict(self.read_gpu_identity(index, handle))
         reading.update(
             {
                 "busy": None if use is None else use.gpu / 100,
-                "sm_clock": self.ask(index, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-                "sm_clock_max": self.highest(index, handle, nvml.NVML_CLOCK_SM),
+                "sm_clock": self.call_nvml(index, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+                "sm_clock_max": self.read_max_clock(index, handle, nvml.NVML_CLOCK_SM),
                 "power": None if power is None else power / 1000,
-                "celsius": self.ask(index, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
-                "pstate": self.ask(index, "nvmlDeviceGetPerformanceState", handle),
+                "celsius": self.call_nvml(index, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+                "pstate": self.call_nvml(index, "nvmlDeviceGetPerformanceState", handle),
                 "reasons": reasons,
-                "events": self.kept(index, "events", 10, lambda: self.events(index, handle)),
+                "events": self.read_cached(index, "events", 10, lambda: self.read_slowdown_counters(index, handle)),
                 "memory_total": memory.total if memory else None,
                 "memory_used": memory.used if memory else None,
-                "processes": self.processes(index, handle),
+                "processes": self.read_gpu_processes(index, handle),
             }
         )
-        reading.update(self.bandwidth(index, handle))
+        reading.update(self.read_bandwidth(index, handle))
         return reading
 
-    def highest(self, index: int, handle: Any, clock: int) -> int | None:
+    def read_max_clock(self, index: int, handle: Any, clock: int) -> int | None:
         """Return the highest MHz of a clock, asked every ten minutes."""
         read = "nvmlDeviceGetMaxClockInfo"
-        known: int | None = self.kept(index, f"{read} {clock}", 600, lambda: self.ask(index, read, handle, clock))
+        known: int | None = self.read_cached(
+            index, f"{read} {clock}", 600, lambda: self.call_nvml(index, read, handle, clock)
+        )
         return known
 
-    def identity(self, index: int, handle: Any) -> Json:
+    def read_gpu_identity(self, index: int, handle: Any) -> Json:
         """Return what does not change, asked once."""
         if index not in self.known:
-            name, uuid = self.ask(index, "nvmlDeviceGetName", handle), self.ask(index, "nvmlDeviceGetUUID", handle)
+            name, uuid = (
+                self.call_nvml(index, "nvmlDeviceGetName", handle),
+                self.call_nvml(index, "nvmlDeviceGetUUID", handle),
+            )
             both = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in (name, uuid)]
             self.known[index] = {"index": index, "name": both[0], "uuid": both[1]}
         return self.known[index]
 
-    def processes(self, index: int, handle: Any) -> list[Json] | None:
+    def read_gpu_processes(self, index: int, handle: Any) -> list[Json] | None:
         """Return bytes by process. One that computes and draws is listed twice: its larger figure counts."""
         calls = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
-        lists = [self.ask(index, call, handle) for call in calls]
+        lists = [self.call_nvml(index, call, handle) for call in calls]
         if lists[0] is None:
             return None
         held: dict[int, int | None] = {}
@@ -881,10 +905,10 @@ class Gpus:
                 size = None  # 2^64 - 1 is "not available"
             before = held.get(process.pid, size)
             held[process.pid] = None if size is None or before is None else max(size, before)
-        shares = self.kept(index, "shares", 10, lambda: self.shares(index, handle))
+        shares = self.read_cached(index, "shares", 10, lambda: self.read_process_shares(index, handle))
         return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
 
-    def shares(self, index: int, handle: Any) -> dict[int, float]:
+    def read_process_shares(self, index: int, handle: Any) -> dict[int, float]:
         """Return the share of the SMs' time by process, where the driver tells it."""
         name, since = "nvmlDeviceGetProcessUtilization", self.utilisation_seen.get(index, 0)
         if time.monotonic() < self.refused.get((name, index), 0) or not hasattr(self.nvml, name):
@@ -892,38 +916,42 @@ class Gpus:
         try:
             found = self.nvml.nvmlDeviceGetProcessUtilization(handle, since)
         except self.nvml.NVMLError as error:
-            if error.value in UNSUPPORTED:  # NOT_FOUND says: no sample yet
-                self.refused[name, index] = time.monotonic() + 5 * RARELY
+            if error.value in UNSUPPORTED_NVML_CODES:  # NOT_FOUND says: no sample yet
+                self.refused[name, index] = time.monotonic() + 5 * ABSENT_RETRY_SECONDS
             return {}
         self.utilisation_seen[index] = max([since] + [sample.timeStamp for sample in found])
         return {sample.pid: sample.smUtil / 100 for sample in found}
 
-    def events(self, index: int, handle: Any) -> Json:
+    def read_slowdown_counters(self, index: int, handle: Any) -> Json:
         """Return the driver's counters of time spent slowed down, by reason, in its own unit."""
         wanted = {"power_cap": 74, "sw_thermal": 269, "hw_thermal": 270, "power_brake": 271}
-        values = self.ask(index, "nvmlDeviceGetFieldValues", handle, sorted(wanted.values()))
+        values = self.call_nvml(index, "nvmlDeviceGetFieldValues", handle, sorted(wanted.values()))
         by_id = {one.fieldId: one.value.ullVal for one in values or [] if one.nvmlReturn == 0}
         return {name: by_id.get(field) for name, field in wanted.items()}
 
-    def bandwidth(self, index: int, handle: Any) -> Json:
+    def read_bandwidth(self, index: int, handle: Any) -> Json:
         """Return the share of its memory bandwidth in use since the previous reading, where hardware counts it (GPM).
 
         The peak is 2 x memory clock x bus width / 8.
         """
         unknown = {"bandwidth_share": None, "bandwidth_peak": None}
         if index not in self.meters:
-            support = self.ask(index, "nvmlGpmQueryDeviceSupport", handle)
+            support = self.call_nvml(index, "nvmlGpmQueryDeviceSupport", handle)
             supported = bool(support and support.isSupportedDevice)
-            self.meters[index] = [self.ask(index, "nvmlGpmSampleAlloc") for _ in "ab"] + [None] if supported else []
+            self.meters[index] = (
+                [self.call_nvml(index, "nvmlGpmSampleAlloc") for _ in "ab"] + [None] if supported else []
+            )
         meter = self.meters[index]
         if not meter or None in meter[:2]:
             return unknown
-        clock = self.highest(index, handle, self.nvml.NVML_CLOCK_MEM)
-        width = self.kept(index, "width", 600, lambda: self.ask(index, "nvmlDeviceGetMemoryBusWidth", handle))
+        clock = self.read_max_clock(index, handle, self.nvml.NVML_CLOCK_MEM)
+        width = self.read_cached(
+            index, "width", 600, lambda: self.call_nvml(index, "nvmlDeviceGetMemoryBusWidth", handle)
+        )
         if clock and width:
             unknown["bandwidth_peak"] = 2 * clock * 1_000_000 * width // 8
         earlier, later, taken = meter
-        if self.ask(index, "nvmlGpmSampleGet", handle, later) is None:
+        if self.call_nvml(index, "nvmlGpmSampleGet", handle, later) is None:
             return unknown
         self.meters[index] = [later, earlier, True]
         if not taken:
@@ -932,7 +960,7 @@ class Gpus:
         question.version = self.nvml.NVML_GPM_METRICS_GET_VERSION
         question.numMetrics, question.sample1, question.sample2 = 1, earlier, later
         question.metrics[0].metricId = self.nvml.NVML_GPM_METRIC_DRAM_BW_UTIL
-        answer = self.ask(index, "nvmlGpmMetricsGet", question)
+        answer = self.call_nvml(index, "nvmlGpmMetricsGet", question)
         if answer is None or answer.metrics[0].nvmlReturn != 0:
             return unknown
         share = round(answer.metrics[0].value / 100, 4)
@@ -950,7 +978,7 @@ def load_module(name: str, source: bytes) -> Any:
 # -- parts that may keep us waiting answer over pipes
 
 
-class Part:
+class HelperChannel:
     """One that answers a request line with an answer line when it can. At most one question is open at a time."""
 
     def __init__(self, requests: int, answers: int) -> None:
@@ -961,7 +989,7 @@ class Part:
         self.ended = False
         self.buffer = b""
 
-    def ask(self, now: float, words: list[int]) -> bool:
+    def send_request(self, now: float, words: list[int]) -> bool:
         """Ask, unless the last question is still open; tell whether a new one was asked."""
         if self.asked_at is not None or self.ended:
             return False
@@ -973,27 +1001,27 @@ class Part:
         self.asked_at = now
         return True
 
-    def hear(self) -> None:
+    def receive_answer(self) -> None:
         """Take in what it says; call when its pipe has something."""
-        said = os.read(self.answers, CHUNK)
+        said = os.read(self.answers, CHUNK_BYTES)
         self.buffer += said
         if not said:
             self.ended, self.answer = True, {}
         elif self.buffer.endswith(b"\n"):
             self.answer, self.buffer, self.asked_at = json.loads(self.buffer), b"", None
 
-    def silent_for(self, now: float) -> float | None:
+    def get_silent_seconds(self, now: float) -> float | None:
         """Return how long it owes an answer, None while it is on time."""
-        if self.asked_at is None or now - self.asked_at < PATIENCE:
+        if self.asked_at is None or now - self.asked_at < DEVICE_WAIT_SECONDS:
             return None
         return round(now - self.asked_at, 1)
 
 
-def answer_all(requests: int, answers: int, reading: Callable[[list[int]], Json]) -> None:
+def serve_requests(requests: int, answers: int, reading: Callable[[list[int]], Json]) -> None:
     """Answer questions until the asker has gone."""
     buffer = b""
     while True:
-        said = os.read(requests, CHUNK)
+        said = os.read(requests, CHUNK_BYTES)
         if not said:
             return
         buffer += said
@@ -1004,7 +1032,7 @@ def answer_all(requests: int, answers: int, reading: Callable[[list[int]], Json]
                 line = line[os.write(answers, line) :]
 
 
-def tidy() -> None:
+def trim_memory() -> None:
     """Give back what compiling needed, some MiB; the rest is not looked through again, so a fork keeps sharing it."""
     gc.collect()
     gc.freeze()
@@ -1014,7 +1042,7 @@ def tidy() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def start_gpu_child(source: bytes | None) -> Part:
+def start_gpu_process(source: bytes | None) -> HelperChannel:
     """Fork the process that asks the driver. It goes when we go, and holds none of our streams.
 
     ``source`` is pynvml's, None for the installed one.
@@ -1023,7 +1051,7 @@ def start_gpu_child(source: bytes | None) -> Part:
     if os.fork():
         os.close(requests[0])
         os.close(answers[1])
-        return Part(requests[1], answers[0])
+        return HelperChannel(requests[1], answers[0])
     try:
         os.close(requests[1])
         os.close(answers[0])
@@ -1033,51 +1061,51 @@ def start_gpu_child(source: bytes | None) -> Part:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: a hung call ends with its asker, if anything ends it
-        reading = Gpus(source).read
-        tidy()
-        answer_all(requests[0], answers[1], reading)
+        reading = GpuReader(source).read
+        trim_memory()
+        serve_requests(requests[0], answers[1], reading)
     finally:
         os._exit(0)
 
 
-def start_thread(reading: Callable[[list[int]], Json]) -> Part:
+def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
     """Start a thread that answers with what ``reading`` returns, or with its ``devices_trouble``."""
 
-    def read(words: list[int]) -> Json:
+    def read_or_report(words: list[int]) -> Json:
         try:
             return reading(words)
         except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
             return {"devices_trouble": f"{type(error).__name__}: {error}"}
 
     requests, answers = os.pipe(), os.pipe()
-    threading.Thread(target=answer_all, args=(requests[0], answers[1], read), daemon=True).start()
-    return Part(requests[1], answers[0])
+    threading.Thread(target=serve_requests, args=(requests[0], answers[1], read_or_report), daemon=True).start()
+    return HelperChannel(requests[1], answers[0])
 
 
 # -- the loop
 
 
-class Probe:
+class NodeAgent:
     """Samples at its rate, for as long as it is fed; `Probe.run` waits for no device."""
 
     def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
         self.root = root
         self.every = every
         self.fed = fed
-        tidy()
+        trim_memory()
         self.gpu = (
-            start_gpu_child(nvml) if nvml != b"" else None
+            start_gpu_process(nvml) if nvml != b"" else None
         )  # before there is a thread: a fork takes only its own along
-        self.devices = start_thread(Devices(root, disks, psutil=not root).read)
+        self.devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]
-        self.meminfo = Source(root + "/proc/meminfo", pause=0.0)
-        self.vmstat = Source(root + "/proc/vmstat", long=True, pause=0.0)
-        self.pressure = Source(root + "/proc/pressure/memory", pause=0.0)
-        self.buddy = Source(root + "/proc/buddyinfo", long=True, pause=0.0)
-        self.stat = Source(root + "/proc/stat", long=True, pause=0.0)
-        self.load = Source(root + "/proc/loadavg", pause=0.0)
-        self.cores = Cores()
-        self.clusters = clusters_of(root)
+        self.meminfo = KernelFile(root + "/proc/meminfo", pause=0.0)
+        self.vmstat = KernelFile(root + "/proc/vmstat", long=True, pause=0.0)
+        self.pressure = KernelFile(root + "/proc/pressure/memory", pause=0.0)
+        self.buddy = KernelFile(root + "/proc/buddyinfo", long=True, pause=0.0)
+        self.stat = KernelFile(root + "/proc/stat", long=True, pause=0.0)
+        self.load = KernelFile(root + "/proc/loadavg", pause=0.0)
+        self.cores = CpuUsage()
+        self.clusters = list_cpu_clusters(root)
         self.names: dict[int, tuple[str | None, str | None]] = {}
         self.sequence = 0
         self.pending = b""
@@ -1086,7 +1114,7 @@ class Probe:
     def run(self) -> None:
         """Run until stdin ends, or until nobody has fed us for too long."""
         os.set_blocking(1, False)  # whoever does not read must not keep us from ending
-        self.say({"kind": "hello", "identity": identity_of(self.root)})
+        self.send_message({"kind": "hello", "identity": read_identity(self.root)})
         fed = due = time.monotonic()
         asked_at: float | None = None
         while True:
@@ -1094,43 +1122,43 @@ class Probe:
             if now - fed > self.fed and not is_readable(0):  # we may have been stopped while somebody fed us
                 return
             if asked_at is None and now >= due:
-                asked_at = self.ask(now)
-            if asked_at is not None and (now - asked_at >= PATIENCE or not self.awaited(asked_at)):
-                self.say(self.sample(now))
+                asked_at = self.request_readings(now)
+            if asked_at is not None and (now - asked_at >= DEVICE_WAIT_SECONDS or not self.is_answer_pending(asked_at)):
+                self.send_message(self.build_sample(now))
                 due, asked_at = max(due + self.every, now), None
                 continue
-            until = min(fed + self.fed, due if asked_at is None else asked_at + PATIENCE)
+            until = min(fed + self.fed, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
             open_parts = [part.answers for part in self.parts if not part.ended]
             ready, _, _ = select.select(
                 [0, *open_parts], [1] if self.pending else [], [], max(0.0, until - now) + 0.001
             )
             for part in self.parts:
                 if part.answers in ready:
-                    part.hear()
+                    part.receive_answer()
             if 0 in ready:
-                said = os.read(0, CHUNK)
+                said = os.read(0, CHUNK_BYTES)
                 if not said:
                     return
                 fed = time.monotonic()
                 before = self.every
-                self.obey(said)
+                self.handle_commands(said)
                 if self.every != before:
                     due = min(due, fed + self.every)
             self.flush()
 
-    def ask(self, now: float) -> float:
+    def request_readings(self, now: float) -> float:
         """Ask the parts for what the next sample shall have of them."""
         last = self.gpu.answer.get("gpus") if self.gpu else None  # however old: whose processes to look at
         pids = [process["pid"] for gpu in last or [] for process in gpu["processes"] or []]
         for part in self.parts:
-            part.ask(now, pids)
+            part.send_request(now, pids)
         return now
 
-    def awaited(self, since: float) -> bool:
+    def is_answer_pending(self, since: float) -> bool:
         """Tell whether a part that was asked just now may still answer; one that has been silent is not waited for."""
         return any(part.asked_at == since and not part.ended for part in self.parts)
 
-    def obey(self, said: bytes) -> None:
+    def handle_commands(self, said: bytes) -> None:
         """Take in command lines; what is none only feeds."""
         *lines, self.commands = (self.commands + said).split(b"\n")
         for line in lines:
@@ -1141,13 +1169,13 @@ class Probe:
                 except ValueError:
                     continue
 
-    def sample(self, now: float) -> Json:
+    def build_sample(self, now: float) -> Json:
         """Return everything as of now."""
         self.sequence += 1
-        memory, detail = memory_of(self.meminfo.read())
-        detail.update(counters_of(self.vmstat.read()))
-        detail["pressure"] = pressure_of(self.pressure.read())
-        detail["blocks"] = blocks_of(self.buddy.read())
+        memory, detail = parse_meminfo(self.meminfo.read())
+        detail.update(parse_vmstat(self.vmstat.read()))
+        detail["pressure"] = parse_pressure(self.pressure.read())
+        detail["blocks"] = parse_buddyinfo(self.buddy.read())
         spent = os.times()
         return {
             "kind": "sample",
@@ -1156,65 +1184,65 @@ class Probe:
             "uptime": round(now, 3),
             "memory": memory,
             "detail": detail,
-            "cpu": cpu_of(self.cores.shares(self.stat.read()), self.clusters, self.load.read()),
-            "gpus": self.gpus(),
-            "gpu_trouble": self.gpu_trouble(),
-            "gpu_silent_for": self.gpu.silent_for(now) if self.gpu else None,
-            "devices_silent_for": self.devices.silent_for(now),
+            "cpu": build_cpu_sample(self.cores.compute_shares(self.stat.read()), self.clusters, self.load.read()),
+            "gpus": self.get_gpus(),
+            "gpu_trouble": self.get_gpu_trouble(),
+            "gpu_silent_for": self.gpu.get_silent_seconds(now) if self.gpu else None,
+            "devices_silent_for": self.devices.get_silent_seconds(now),
             "spent": round(spent.user + spent.system, 3),
-            **self.seen(now),
-            "processes": self.processes(now),
+            **self.get_device_fields(now),
+            "processes": self.merge_processes(now),
         }
 
-    def seen(self, now: float) -> Json:
+    def get_device_fields(self, now: float) -> Json:
         """Return what the devices said last. While they owe an answer, only what is read so rarely anyway, and not for long."""
-        silent = self.devices.silent_for(now)
+        silent = self.devices.get_silent_seconds(now)
         if silent is None:
             return self.devices.answer
-        names = ("psutil", *SLOW) if silent < SLOWLY else ("psutil",)
+        names = ("psutil", *SLOW_READING_NAMES) if silent < SLOW_READ_SECONDS else ("psutil",)
         return {name: self.devices.answer.get(name) for name in names}
 
-    def gpus(self) -> list[Json] | None:
+    def get_gpus(self) -> list[Json] | None:
         """Return the GPUs as of their last answer; None while the driver owes one."""
         if self.gpu is None or self.gpu.ended or self.gpu.asked_at is not None:
             return None
         return self.gpu.answer.get("gpus")
 
-    def gpu_trouble(self) -> str | None:
+    def get_gpu_trouble(self) -> str | None:
         """Return why nothing is known of the GPUs, beside silence."""
         if self.gpu is None:
             return "no pynvml came along"
         return "the process that asks the driver has ended" if self.gpu.ended else self.gpu.answer.get("trouble")
 
-    def processes(self, now: float) -> list[Json] | None:
+    def merge_processes(self, now: float) -> list[Json] | None:
         """Return the processes, each with what it holds of the GPU; None while those of the CPU's side are not known."""
-        listed = self.seen(now).get("processes")
+        listed = self.get_device_fields(now).get("processes")
         held: dict[int, int | None] = {}
-        for gpu in self.gpus() or []:
+        for gpu in self.get_gpus() or []:
             for process in gpu["processes"] or []:
                 size, before = process["memory"], held.get(process["pid"], 0)
                 held[process["pid"]] = None if size is None or before is None else size + before
         if listed is None:
             return None
         found = [dict(process, gpu_memory=held.pop(process["pid"], None)) for process in listed or []]
-        found += [self.unlisted(pid, size) for pid, size in held.items()]
+        found += [self.read_unlisted_process(pid, size) for pid, size in held.items()]
         self.names = {pid: known for pid, known in self.names.items() if pid in held}
         return found
 
-    def unlisted(self, pid: int, size: int | None) -> Json:
+    def read_unlisted_process(self, pid: int, size: int | None) -> Json:
         """Return a process of the GPU that the list of processes does not have yet."""
         if pid not in self.names:
-            self.names[pid] = (text_once(f"{self.root}/proc/{pid}/comm"), container_of(self.root, pid))
+            self.names[pid] = (read_text_file(f"{self.root}/proc/{pid}/comm"), find_container_id(self.root, pid))
         name, container = self.names[pid]
-        sizes = STATUS.findall(once(f"{self.root}/proc/{pid}/status") or b"")
+        sizes = PROCESS_STATUS_PATTERN.findall(read_file(f"{self.root}/proc/{pid}/status") or b"")
         anonymous = [int(kib) * 1024 for kind, kib in sizes if kind != b"VmRSS"]
         resident = sum(anonymous) if anonymous else None
         return {"pid": pid, "name": name, "container": container, "resident": resident, "gpu_memory": size}
 
-    def say(self, message: Json) -> None:
+    def send_message(self, message: Json) -> None:
         """Send one line. While the last one is not through, new ones are left out: old samples are worth nothing."""
         if not self.pending:
-            line = json.dumps(dict({"probe": PROTOCOL}, **message), separators=(",", ":"))
+            line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
             self.pending = line.encode("ascii", "replace") + b"\n"
         self.flush()
 
@@ -1250,7 +1278,7 @@ def main(words: list[str]) -> None:
     root = options["--root"].rstrip("/")
     nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        Probe(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
+        NodeAgent(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
     os._exit(0)  # at once, whatever the thread is waiting for
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparkctl.model.json_lenient import decode_lenient
 from sparkctl.model.sample import Sample
 from sparkctl.model.sanitize import load_json
-from sparkctl.node.agent import PROTOCOL
+from sparkctl.node.agent import AGENT_PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def decode_agent_line(line: bytes) -> AgentHello | Sample:
         data = load_json(line)
     except (ValueError, RecursionError) as wrong:
         raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
-    if not isinstance(data, dict) or data.get("probe") != PROTOCOL:
-        raise ValueError(f"not protocol {PROTOCOL} of the probe: {line[:80]!r}")
+    if not isinstance(data, dict) or data.get("probe") != AGENT_PROTOCOL:
+        raise ValueError(f"not protocol {AGENT_PROTOCOL} of the probe: {line[:80]!r}")
     kind, hint = (data.get("kind"), {"hello": AgentHello, "sample": Sample}.get(str(data.get("kind"))))
     if hint is None:
         raise ValueError(f"the probe does not say such things: {kind!r}")

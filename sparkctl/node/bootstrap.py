@@ -13,7 +13,7 @@ from pathlib import Path
 
 KEEPALIVE_SECONDS = 10.0  # seconds without a word from us after which a probe ends itself
 # `python3 -` would wait for the end of stdin; so the interpreter is told how much of it is the program.
-BOOTSTRAP = """import os,sys
+BOOTSTRAP_SCRIPT = """import os,sys
 n=int(sys.argv[1]);s=b""
 while len(s)<n:
  d=os.read(0,n-len(s))
@@ -22,7 +22,7 @@ while len(s)<n:
 exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
 # Several modules, named with their lengths, each after those that it imports; the packages around them are empty. The
 # last one's main is the program.
-BOOT_GUARD = """import os,sys
+GUARD_BOOTSTRAP_SCRIPT = """import os,sys
 def take(n):
  s=b""
  while len(s)<n:
@@ -41,10 +41,10 @@ GUARD_MODULES = (
     "guard.guard_start", "guard.daemon",
 )  # fmt: skip
 
-WORD = re.compile(r"\w+")
-_PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
-_DEFINITION = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
-_NVML_NAME = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
+WORD_PATTERN = re.compile(r"\w+")
+_STATEMENT_PATTERN = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
+_DEFINITION_PATTERN = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
+_NVML_NAME_PATTERN = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RemoteProgram:
     stdin: bytes
 
 
-def agent_program(
+def build_agent_program(
     every: float,
     disks: Sequence[str] = (),
     *,
@@ -70,15 +70,19 @@ def agent_program(
     pynvml, ours if None, no GPU if empty.
     """
     agent = (Path(__file__).parent / "agent.py").read_bytes()
-    module = pynvml_source() if nvml is None else nvml
+    module = read_pynvml_source() if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
     words = ["--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
     for disk in disks:
         words += ["--disk", disk]
-    return RemoteProgram((python, "-ISu", "-c", BOOTSTRAP, str(len(agent)), str(len(packed)), *words), agent + packed)
+    return RemoteProgram(
+        (python, "-ISu", "-c", BOOTSTRAP_SCRIPT, str(len(agent)), str(len(packed)), *words), agent + packed
+    )
 
 
-def local_agent_program(every: float, disks: Sequence[str] = (), *, fed: float = KEEPALIVE_SECONDS) -> RemoteProgram:
+def build_local_agent_program(
+    every: float, disks: Sequence[str] = (), *, fed: float = KEEPALIVE_SECONDS
+) -> RemoteProgram:
     """Return how to start a probe on this machine: with our own pynvml and psutil, and nothing to send.
 
     -P keeps the directory that it is started in from being taken for ours.
@@ -91,7 +95,7 @@ def local_agent_program(every: float, disks: Sequence[str] = (), *, fed: float =
     return RemoteProgram((sys.executable, "-Pu", "-m", "sparkctl.node.agent", "0", "0", *words), b"")
 
 
-def guard_program(
+def build_guard_program(
     *,
     root: str = "/",
     nvml: bytes | None = None,
@@ -105,7 +109,7 @@ def guard_program(
     """
     sources = [(Path(__file__).parent / f"{name.replace('.', '/')}.py").read_bytes() for name in GUARD_MODULES]
     lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
-    module = pynvml_source() if nvml is None else nvml
+    module = read_pynvml_source() if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
     words = [
         ",".join(("sparkctl:0", "sparkctl.node:0", "sparkctl.node.guard:0", *lengths)),
@@ -114,17 +118,17 @@ def guard_program(
         root,
         *options,
     ]
-    return RemoteProgram((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
+    return RemoteProgram((python, "-ISu", "-c", GUARD_BOOTSTRAP_SCRIPT, *words), b"".join(sources) + packed)
 
 
 @cache
-def pynvml_source() -> bytes:
+def read_pynvml_source() -> bytes:
     """Return the part of our own pynvml that the probe uses, b"" where we have none."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
     agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
-    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
+    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(agent))).encode()
 
 
 def trim_module_source(module: str, wanted: set[str]) -> str:
@@ -132,29 +136,29 @@ def trim_module_source(module: str, wanted: set[str]) -> str:
 
     All of pynvml would cost a Spark 15 MiB. What it defines for itself (no NVML name) stays, and all the error codes.
     """
-    pieces = _PIECE.findall(module)
+    pieces = _STATEMENT_PATTERN.findall(module)
     defined: dict[str, list[int]] = {}
     for at, piece in enumerate(pieces):
-        match = _DEFINITION.search(piece)
+        match = _DEFINITION_PATTERN.search(piece)
         if match is not None:
             defined.setdefault(match[1], []).append(at)
-    optional = {name for name in defined if _NVML_NAME.match(name)}
+    optional = {name for name in defined if _NVML_NAME_PATTERN.match(name)}
     kept = set(range(len(pieces))) - {at for name in optional for at in defined[name]}
     queue = sorted(kept | {at for name in wanted & optional for at in defined[name]})
     kept = set(queue)
     while queue:
-        for name in set(WORD.findall(pieces[queue.pop()])) & optional:
+        for name in set(WORD_PATTERN.findall(pieces[queue.pop()])) & optional:
             fresh = [at for at in defined[name] if at not in kept]
             kept.update(fresh)
             queue += fresh
-    return _without_idle_imports("".join(piece for at, piece in enumerate(pieces) if at in kept))
+    return _remove_unused_imports("".join(piece for at, piece in enumerate(pieces) if at in kept))
 
 
-def _without_idle_imports(module: str) -> str:
+def _remove_unused_imports(module: str) -> str:
     """Return it without the names that it imports and nothing uses: ctypes.util alone would cost a Spark 2.5 MiB."""
 
-    def kept(line: re.Match[str]) -> str:
+    def keep_used_names(line: re.Match[str]) -> str:
         names = [name for name in line[2].split(", ") if len(re.findall(rf"\b{name}\b", module)) > 1]
         return f"from {line[1]} import {', '.join(names)}\n" if names else ""
 
-    return re.sub(r"^from ([\w.]+) import (\w+(?:, \w+)*)\n", kept, module, flags=re.MULTILINE)
+    return re.sub(r"^from ([\w.]+) import (\w+(?:, \w+)*)\n", keep_used_names, module, flags=re.MULTILINE)

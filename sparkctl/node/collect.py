@@ -24,52 +24,60 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-LIMIT = 256 * 1024  # bytes of one reading
-PIECE = 8000  # characters of a line: escaped they are still fewer than what a pipe's reader takes
-PATIENCE = 10.0  # seconds for a command
-LIFETIME = 100  # seconds after which it ends itself, whatever it is waiting for
-MANY = 400  # files that one pattern may find
+MAX_READING_BYTES = 256 * 1024  # bytes of one reading
+MAX_PIECE_CHARS = 8000  # characters of a line: escaped they are still fewer than what a pipe's reader takes
+ANSWER_TIMEOUT_SECONDS = 10.0  # seconds for a command
+LIFETIME_SECONDS = 100  # seconds after which it ends itself, whatever it is waiting for
+MAX_PATTERN_FILES = 400  # files that one pattern may find
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a table."""
     return text.split()
 
 
-def under(folder: str, names: str) -> list[str]:
+def expand_paths(folder: str, names: str) -> list[str]:
     """Return the paths of these names in a folder."""
-    return [f"{folder}/{name}" for name in words(names)]
+    return [f"{folder}/{name}" for name in split_words(names)]
 
 
-FILES = words("""
+FILE_PATHS = split_words("""
 /proc/meminfo /proc/vmstat /proc/buddyinfo /proc/pressure/memory /proc/pressure/cpu /proc/pressure/io /proc/loadavg
 /proc/uptime /proc/version /proc/cmdline /proc/swaps /proc/mounts /proc/stat /proc/zoneinfo /proc/net/dev
 /proc/sys/kernel/random/boot_id /proc/driver/nvidia/version /proc/driver/nvidia/params
 /etc/os-release /etc/dgx-release /etc/default/earlyoom /etc/docker/daemon.json /etc/sysctl.conf
 """)
-PATTERNS = {
-    "dmi": under("/sys/class/dmi/id", "product_name product_family board_name bios_version bios_date"),
-    "sysctl": words("/proc/sys/vm/* /proc/sys/kernel/numa_balancing /proc/sys/kernel/panic* /proc/sys/net/core/*mem*"),
+FILE_PATTERNS = {
+    "dmi": expand_paths("/sys/class/dmi/id", "product_name product_family board_name bios_version bios_date"),
+    "sysctl": split_words(
+        "/proc/sys/vm/* /proc/sys/kernel/numa_balancing /proc/sys/kernel/panic* /proc/sys/net/core/*mem*"
+    ),
     "sysctl.d": ["/etc/sysctl.d/*.conf"],
-    "thermal": under("/sys/class/thermal/thermal_zone*", "type temp")
-    + under("/sys/class/hwmon/hwmon*", "name temp*_label temp*_input temp*_crit power*_label power*_input fan*_input"),
-    "cpufreq": under("/sys/devices/system/cpu/cpu*/cpufreq", "scaling_cur_freq cpuinfo_max_freq scaling_governor"),
-    "net": under("/sys/class/net/*", "carrier operstate speed mtu duplex")
-    + under("/sys/class/net/*/statistics", "rx_bytes rx_packets rx_errors rx_dropped")
-    + under("/sys/class/net/*/statistics", "tx_bytes tx_packets tx_errors tx_dropped"),
+    "thermal": expand_paths("/sys/class/thermal/thermal_zone*", "type temp")
+    + expand_paths(
+        "/sys/class/hwmon/hwmon*", "name temp*_label temp*_input temp*_crit power*_label power*_input fan*_input"
+    ),
+    "cpufreq": expand_paths(
+        "/sys/devices/system/cpu/cpu*/cpufreq", "scaling_cur_freq cpuinfo_max_freq scaling_governor"
+    ),
+    "net": expand_paths("/sys/class/net/*", "carrier operstate speed mtu duplex")
+    + expand_paths("/sys/class/net/*/statistics", "rx_bytes rx_packets rx_errors rx_dropped")
+    + expand_paths("/sys/class/net/*/statistics", "tx_bytes tx_packets tx_errors tx_dropped"),
     # Named one by one: some counters of the directories are dear to read.
-    "rdma": under("/sys/class/infiniband/*", "fw_ver hca_type board_id")
-    + under("/sys/class/infiniband/*/ports/*", "state phys_state rate link_layer")
-    + under("/sys/class/infiniband/*/ports/*", "gids/[0-7] gid_attrs/types/[0-7] gid_attrs/ndevs/[0-7]")
-    + under(
+    "rdma": expand_paths("/sys/class/infiniband/*", "fw_ver hca_type board_id")
+    + expand_paths("/sys/class/infiniband/*/ports/*", "state phys_state rate link_layer")
+    + expand_paths("/sys/class/infiniband/*/ports/*", "gids/[0-7] gid_attrs/types/[0-7] gid_attrs/ndevs/[0-7]")
+    + expand_paths(
         "/sys/class/infiniband/*/ports/*/counters", "port_rcv_data port_xmit_data port_rcv_packets port_xmit_packets"
     )
-    + under(
+    + expand_paths(
         "/sys/class/infiniband/*/ports/*/counters", "port_rcv_errors port_xmit_discards port_xmit_wait symbol_error"
     )
-    + under("/sys/class/infiniband/*/ports/*/counters", "link_downed link_error_recovery")
-    + under("/sys/class/infiniband/*/ports/*/hw_counters", "out_of_sequence packet_seq_err local_ack_timeout_err")
-    + under("/sys/class/infiniband/*/ports/*/hw_counters", "rnr_nak_retry_err np_cnp_sent rp_cnp_handled"),
+    + expand_paths("/sys/class/infiniband/*/ports/*/counters", "link_downed link_error_recovery")
+    + expand_paths(
+        "/sys/class/infiniband/*/ports/*/hw_counters", "out_of_sequence packet_seq_err local_ack_timeout_err"
+    )
+    + expand_paths("/sys/class/infiniband/*/ports/*/hw_counters", "rnr_nak_retry_err np_cnp_sent rp_cnp_handled"),
 }
 COMMANDS = {
     "uname": "uname -a",
@@ -85,10 +93,15 @@ COMMANDS = {
     "nvidia-smi-q": "nvidia-smi -q",
     "ibdev2netdev": "ibdev2netdev",
 }
-LATEST = ("dmesg", "journal")  # of these the end matters
+TAIL_COMMANDS = ("dmesg", "journal")  # of these the end matters
 
-ASK = ["nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion", "nvmlDeviceGetCount"]
-ASK_DEVICE = words("""
+SYSTEM_CALLS = [
+    "nvmlSystemGetDriverVersion",
+    "nvmlSystemGetNVMLVersion",
+    "nvmlSystemGetCudaDriverVersion",
+    "nvmlDeviceGetCount",
+]
+DEVICE_CALLS = split_words("""
 nvmlDeviceGetName nvmlDeviceGetArchitecture nvmlDeviceGetCudaComputeCapability nvmlDeviceGetVbiosVersion
 nvmlDeviceGetNumGpuCores nvmlDeviceGetUtilizationRates nvmlDeviceGetMemoryInfo nvmlDeviceGetBAR1MemoryInfo
 nvmlDeviceGetMemoryBusWidth nvmlDeviceGetAddressingMode nvmlDeviceGetPowerUsage nvmlDeviceGetPowerManagementLimit
@@ -99,7 +112,7 @@ nvmlDeviceGetComputeMode nvmlDeviceGetEccMode nvmlDeviceGetMigMode nvmlDeviceGet
 nvmlDeviceGetCurrPcieLinkGeneration nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetEncoderUtilization
 nvmlGpmQueryDeviceSupport
 """)
-ASK_WITH = {
+DEVICE_CALL_ARGUMENTS = {
     "nvmlDeviceGetTemperature": (0,),
     "nvmlDeviceGetTemperatureThreshold": (0, 1, 2, 3),
     "nvmlDeviceGetClockInfo": (0, 1, 2, 3),
@@ -107,7 +120,7 @@ ASK_WITH = {
     "nvmlDeviceGetApplicationsClock": (0, 2),
     "nvmlDeviceGetProcessUtilization": (0,),
 }
-FIELDS = (74, 185, 186, 269, 270, 271)
+FIELD_IDS = (74, 185, 186, 269, 270, 271)
 
 
 def write_line(name: str, **more: object) -> None:
@@ -120,8 +133,8 @@ def write_line(name: str, **more: object) -> None:
 def write_reading(name: str, text: bytes, why: str | None = None, cut: bool = False) -> None:
     """Write one reading, whole."""
     words = text.decode("utf-8", "replace")
-    for at in range(0, len(words), PIECE):
-        write_line(name, text=words[at : at + PIECE])
+    for at in range(0, len(words), MAX_PIECE_CHARS):
+        write_line(name, text=words[at : at + MAX_PIECE_CHARS])
     write_line(name, end=True, why=why, cut=cut)
 
 
@@ -133,8 +146,8 @@ def read_file(path: str) -> tuple[bytes, str | None, bool]:
         return b"", error.strerror, False
     text = b""
     try:
-        while len(text) <= LIMIT:
-            more = os.read(fd, LIMIT + 1 - len(text))
+        while len(text) <= MAX_READING_BYTES:
+            more = os.read(fd, MAX_READING_BYTES + 1 - len(text))
             if not more:
                 break
             text += more
@@ -142,13 +155,13 @@ def read_file(path: str) -> tuple[bytes, str | None, bool]:
         return text, error.strerror, False
     finally:
         os.close(fd)
-    return text[:LIMIT], None, len(text) > LIMIT
+    return text[:MAX_READING_BYTES], None, len(text) > MAX_READING_BYTES
 
 
 def read_files(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
     """Yield a line for each file that the patterns find: its path, and what it holds or why it does not say."""
     for pattern in patterns:
-        for path in sorted(glob.glob(root + pattern))[:MANY]:  # noqa: PTH207  # pathlib is 3 MiB
+        for path in sorted(glob.glob(root + pattern))[:MAX_PATTERN_FILES]:  # noqa: PTH207  # pathlib is 3 MiB
             if not os.path.isdir(path):  # noqa: PTH112
                 text, why, _ = read_file(path)
                 said = b"(" + why.encode() + b")" if why else text[:4096].strip()
@@ -165,19 +178,19 @@ def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool
     except OSError as error:
         return b"", error.strerror, False
     assert child.stdout is not None
-    text, cut, until, fd = b"", False, time.monotonic() + PATIENCE, child.stdout.fileno()
+    text, cut, until, fd = b"", False, time.monotonic() + ANSWER_TIMEOUT_SECONDS, child.stdout.fileno()
     while True:
         left = until - time.monotonic()
         if left <= 0 or not select.select([fd], [], [], left)[0]:
             kill_command(child)
-            return text, f"did not end within {PATIENCE:.0f} s", cut
+            return text, f"did not end within {ANSWER_TIMEOUT_SECONDS:.0f} s", cut
         more = os.read(fd, 65536)
         if not more:
             break
         text += more
-        if len(text) > LIMIT:
+        if len(text) > MAX_READING_BYTES:
             cut = True
-            text = text[-LIMIT:] if latest else text[:LIMIT]
+            text = text[-MAX_READING_BYTES:] if latest else text[:MAX_READING_BYTES]
             if not latest:
                 kill_command(child)
                 return text, None, True
@@ -210,17 +223,19 @@ def summarize_cpus(root: str) -> bytes:
 
 def collect_readings(root: str, nvml: bytes) -> None:
     """Say everything, what is quick first."""
-    for path in FILES:
+    for path in FILE_PATHS:
         text, why, cut = read_file(root + path)
         write_reading(path[1:], text, why, cut)
     write_reading("proc/cpuinfo", summarize_cpus(root))
-    for name, patterns in PATTERNS.items():
+    for name, patterns in FILE_PATTERNS.items():
         text = b"".join(read_files(root, patterns))
-        write_reading(name, text[:LIMIT], None if text else "there is no such file", len(text) > LIMIT)
+        write_reading(
+            name, text[:MAX_READING_BYTES], None if text else "there is no such file", len(text) > MAX_READING_BYTES
+        )
     if root:
         return  # the rest would be about another machine
     for name, line in COMMANDS.items():
-        text, why, cut = run_command(line.split(), name in LATEST)
+        text, why, cut = run_command(line.split(), name in TAIL_COMMANDS)
         write_reading("commands/" + name, text, why, cut)
     query_nvml(nvml)
 
@@ -235,19 +250,19 @@ def query_nvml(source: bytes) -> None:
     if child == 0:
         os.close(answers)
         try:
-            for line in driver_answers(source):
+            for line in format_driver_answers(source):
                 os.write(questions, line.encode("utf-8", "replace"))
         finally:
             os._exit(0)
     os.close(questions)
-    text, why, until = b"", None, time.monotonic() + PATIENCE
+    text, why, until = b"", None, time.monotonic() + ANSWER_TIMEOUT_SECONDS
     while True:
         left = until - time.monotonic()
         if left <= 0 or not select.select([answers], [], [], left)[0]:
-            why = f"no answer within {PATIENCE:.0f} s"
+            why = f"no answer within {ANSWER_TIMEOUT_SECONDS:.0f} s"
             break
         more = os.read(answers, 65536)
-        if not more or len(text) > LIMIT:
+        if not more or len(text) > MAX_READING_BYTES:
             break
         text += more
     with contextlib.suppress(OSError):
@@ -255,7 +270,7 @@ def query_nvml(source: bytes) -> None:
     write_reading("nvml", text, why)
 
 
-def driver_answers(source: bytes) -> Iterator[str]:
+def format_driver_answers(source: bytes) -> Iterator[str]:
     """Yield each call, then its answer."""
     if not source:
         yield "no pynvml came along\n"
@@ -263,9 +278,9 @@ def driver_answers(source: bytes) -> Iterator[str]:
     nvml = type(sys)("pynvml")
     sys.modules["pynvml"] = nvml
     exec(compile(source, "pynvml.py", "exec", optimize=2), nvml.__dict__)  # noqa: S102  # our operator sent it
-    yield from answer(nvml, "nvmlInit")
-    for name in ASK:
-        yield from answer(nvml, name)
+    yield from call_nvml(nvml, "nvmlInit")
+    for name in SYSTEM_CALLS:
+        yield from call_nvml(nvml, name)
     try:
         count = nvml.nvmlDeviceGetCount()
     except Exception:  # noqa: BLE001  # told above, with its code
@@ -274,26 +289,28 @@ def driver_answers(source: bytes) -> Iterator[str]:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except Exception as error:  # noqa: BLE001  # whatever the library raises is what is asked for
-            yield f"nvmlDeviceGetHandleByIndex({index}): {described_error(error)}\n"
+            yield f"nvmlDeviceGetHandleByIndex({index}): {format_error(error)}\n"
             continue
-        for name in ASK_DEVICE:
-            yield from answer(nvml, name, handle, shown=f"gpu {index}")
-        for name, arguments in ASK_WITH.items():
+        for name in DEVICE_CALLS:
+            yield from call_nvml(nvml, name, handle, shown=f"gpu {index}")
+        for name, arguments in DEVICE_CALL_ARGUMENTS.items():
             for one in arguments:
-                yield from answer(nvml, name, handle, one, shown=f"gpu {index}, {one}")
-        yield from answer(nvml, "nvmlDeviceGetFieldValues", handle, list(FIELDS), shown=f"gpu {index}, {FIELDS}")
+                yield from call_nvml(nvml, name, handle, one, shown=f"gpu {index}, {one}")
+        yield from call_nvml(
+            nvml, "nvmlDeviceGetFieldValues", handle, list(FIELD_IDS), shown=f"gpu {index}, {FIELD_IDS}"
+        )
 
 
-def answer(nvml: Any, name: str, *arguments: Any, shown: str = "") -> Iterator[str]:
+def call_nvml(nvml: Any, name: str, *arguments: Any, shown: str = "") -> Iterator[str]:
     """Yield the call, then what it returns or its error."""
     yield f"{name}({shown}): "
     try:
         yield format_value(getattr(nvml, name)(*arguments)) + "\n"
     except Exception as error:  # noqa: BLE001  # whatever the library raises is what is asked for
-        yield described_error(error) + "\n"
+        yield format_error(error) + "\n"
 
 
-def described_error(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return an error with NVML's code where it has one."""
     code = getattr(error, "value", None)
     return f"error {code} ({error})" if isinstance(code, int) else f"{type(error).__name__}: {error}"
@@ -313,7 +330,7 @@ def format_value(value: Any, deep: int = 0) -> str:
 
 def main(words: list[str]) -> None:
     """Run: LENGTH of pynvml on stdin, and where the node's /proc and /sys are."""
-    signal.alarm(LIFETIME)
+    signal.alarm(LIFETIME_SECONDS)
     length, packed = int(words[0]), b""
     while len(packed) < length:
         more = os.read(0, length - len(packed))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.model.sanitize import load_json
-from sparkctl.node.bootstrap import BOOTSTRAP, WORD, RemoteProgram, trim_module_source
+from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, WORD_PATTERN, RemoteProgram, trim_module_source
 
-END = "end"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
-_LONGEST = 200
-_READINGS = 500
-_SIZE = 1 << 20  # characters of one reading
+END_NAME = "end"
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
+_MAX_NAME_CHARS = 200
+_MAX_READINGS = 500
+_MAX_READING_CHARS = 1 << 20  # characters of one reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +28,26 @@ class CollectedReading:
     cut: bool = False
 
 
-def start(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
+def build_collect_program(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
     """Return how to start it. ``root``: where the node's /proc and /sys are; ``nvml``: as for the probe."""
     program = (Path(__file__).parent / "collect.py").read_bytes()
-    module = _pynvml(program) if nvml is None else nvml
+    module = _trim_pynvml_source(program) if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
-    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-collect")
+    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-collect")
     return RemoteProgram((python, "-ISu", "-c", boot, str(len(program)), str(len(packed)), root), program + packed)
 
 
-def _pynvml(program: bytes) -> bytes:
+def _trim_pynvml_source(program: bytes) -> bytes:
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
     return trim_module_source(
-        Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(program.decode()))
+        Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(program.decode()))
     ).encode()
 
 
 @dataclass(slots=True)
-class CollectedReadings:
+class ReadingCollector:
     """Gathers lines. ``whole`` once it was said that there is no more."""
 
     whole: bool = False
@@ -61,20 +61,20 @@ class CollectedReadings:
         except (ValueError, RecursionError):
             return
         name = said.get("name") if isinstance(said, dict) else None
-        if not isinstance(name, str) or len(name) > _LONGEST or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS or not _NAME_PATTERN.fullmatch(name):
             return
-        if name == END:
+        if name == END_NAME:
             self.whole = True
-        elif name in self._pieces or len(self._pieces) < _READINGS:
+        elif name in self._pieces or len(self._pieces) < _MAX_READINGS:
             pieces = self._pieces.setdefault(name, [])
             text = said.get("text")
-            if isinstance(text, str) and sum(map(len, pieces)) + len(text) <= _SIZE:
+            if isinstance(text, str) and sum(map(len, pieces)) + len(text) <= _MAX_READING_CHARS:
                 pieces.append(text)
             if said.get("end") is True:
                 why = said.get("why")
                 self._ended[name] = (why if isinstance(why, str) else None, said.get("cut") is True)
 
-    def readings(self) -> tuple[CollectedReading, ...]:
+    def list_readings(self) -> tuple[CollectedReading, ...]:
         """Return what there is; one whose end did not come says so."""
         unfinished = ("the node went silent in the middle of it", False)
         return tuple(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 
 PARTIAL_SUFFIX = ".sparkctl-part"  # the end of a name whose file is not whole yet
 MAX_ENTRIES = 50_000  # entries of one place
-_LEFT_OUT = (".incomplete", ".lock", PARTIAL_SUFFIX)
-_SPLIT = re.compile(r"^(.*)-\d{5}-of-(\d{5}\.gguf)$")
+_SKIPPED_SUFFIXES = (".incomplete", ".lock", PARTIAL_SUFFIX)
+_GGUF_PART_PATTERN = re.compile(r"^(.*)-\d{5}-of-(\d{5}\.gguf)$")
 
 
 def list_place(place: str) -> dict[str, Any]:
@@ -39,11 +39,11 @@ def list_place(place: str) -> dict[str, Any]:
     elif found["kind"] == "file" or place.endswith(".gguf"):
         found["base"] = os.path.dirname(place)
         _add_gguf_parts(place, found)
-    found.update(disk_space(found["base"]))
+    found.update(read_disk_space(found["base"]))
     return found
 
 
-def disk_space(path: str) -> dict[str, Any]:
+def read_disk_space(path: str) -> dict[str, Any]:
     """Return the free bytes for ``path``, its filesystem's number, and whether we may write: of what exists of it."""
     there = path or "/"
     while not os.path.lexists(there) and there != "/":
@@ -66,13 +66,15 @@ def disk_space(path: str) -> dict[str, Any]:
 def _add_gguf_parts(place: str, found: dict[str, Any]) -> None:
     """A GGUF file in parts is all of its parts."""
     base, own = os.path.split(place)
-    split = _SPLIT.match(own)
+    split = _GGUF_PART_PATTERN.match(own)
     try:
         names = sorted(os.listdir(base))
     except OSError:
         return
     for name in names:
-        if name == own or (split and _SPLIT.match(name) and _SPLIT.sub(r"\1\2", name) == split[1] + split[2]):
+        if name == own or (
+            split and _GGUF_PART_PATTERN.match(name) and _GGUF_PART_PATTERN.sub(r"\1\2", name) == split[1] + split[2]
+        ):
             _add_file(os.path.join(base, name), name, found)
         elif name.endswith(PARTIAL_SUFFIX):
             _add_partial(os.path.join(base, name), name, found)
@@ -94,7 +96,7 @@ def _add_directory(directory: str, root: str, below: str, seen: set[str], found:
         name = os.path.join(below, entry.name)
         if entry.name.endswith(PARTIAL_SUFFIX):
             _add_partial(entry.path, name, found)
-        elif entry.name.endswith(_LEFT_OUT) or entry.name == ".locks":
+        elif entry.name.endswith(_SKIPPED_SUFFIXES) or entry.name == ".locks":
             continue
         elif entry.is_symlink():
             target = os.path.realpath(entry.path)
@@ -133,7 +135,7 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
     answer = {
         "places": [list_place(one) for one in request["places"]],
-        "rooms": [disk_space(one) for one in request["rooms"]],
+        "rooms": [read_disk_space(one) for one in request["rooms"]],
     }
     sys.stdout.write("@@ survey " + json.dumps(answer) + "\n")
 

@@ -19,24 +19,24 @@ from sparkctl.model.guard_state import (
 )
 from sparkctl.model.json_lenient import decode_lenient
 from sparkctl.model.sanitize import load_json
-from sparkctl.node.agent import PROTOCOL
+from sparkctl.node.agent import AGENT_PROTOCOL
 
 GUARD_PROTOCOL = 1
-LINE_LIMIT = 1 << 20  # bytes: a receipt has some hundred readings, never this many
-_ID = re.compile(r"[0-9a-f]{64}")
-_SHORT_ID = re.compile(r"[0-9a-f]{12}")
-_PLACE = re.compile(r"/[\w./-]{1,100}")  # a socket's path: the kernel's own limit is 108 bytes
-_KEPT = 64  # events and receipts: the guard keeps fewer
-_SAMPLES = 4096
+MAX_LINE_BYTES = 1 << 20  # bytes: a receipt has some hundred readings, never this many
+_CONTAINER_ID_PATTERN = re.compile(r"[0-9a-f]{64}")
+_SHORT_ID_PATTERN = re.compile(r"[0-9a-f]{12}")
+_SOCKET_PATH_PATTERN = re.compile(r"/[\w./-]{1,100}")  # a socket's path: the kernel's own limit is 108 bytes
+_MAX_EVENTS = 64  # events and receipts: the guard keeps fewer
+_MAX_SAMPLES = 4096
 
 
 def decode_guard_start(line: bytes) -> GuardProcess | GuardRefusal:
     """Return what the start of a guard printed. Raises ValueError for what is no such line."""
-    data = _object(line, "probe", PROTOCOL)
+    data = _decode_object(line, "probe", AGENT_PROTOCOL)
     if data.get("kind") == "refused":
-        return _refused(data)
+        return _decode_refusal(data)
     started = decode_lenient(GuardProcess, data) if data.get("kind") == "guard" else None
-    if not isinstance(started, GuardProcess) or not _PLACE.fullmatch(started.socket):
+    if not isinstance(started, GuardProcess) or not _SOCKET_PATH_PATTERN.fullmatch(started.socket):
         raise ValueError(f"not the start of a guard: {line[:80]!r}")
     return started
 
@@ -46,26 +46,26 @@ def decode_guard_line(line: bytes) -> GuardState | GuardEvent | GuardReceipt | G
 
     Raises ValueError for what is no line of this protocol.
     """
-    data = _object(line, "guard", GUARD_PROTOCOL)
+    data = _decode_object(line, "guard", GUARD_PROTOCOL)
     kind = data.get("kind")
     if kind == "refused":
-        return _refused(data)
+        return _decode_refusal(data)
     if kind == "receipt" and data.get("receipt") is None:
         return None
     found: object = None
     if kind == "state":
-        found = _state(decode_lenient(GuardState, data))
+        found = _limit_state(decode_lenient(GuardState, data))
     elif kind == "event":
         found = decode_lenient(GuardEvent, data.get("event"))
     elif kind == "receipt":
-        found = _receipt(data.get("receipt"))
+        found = _decode_receipt(data.get("receipt"))
     if not isinstance(found, GuardState | GuardEvent | GuardReceipt):
         raise ValueError(f"not a whole {kind} of the guard: {line[:80]!r}")
     return found
 
 
-def _object(line: bytes, name: str, protocol: int) -> dict[str, object]:
-    if len(line) > LINE_LIMIT:
+def _decode_object(line: bytes, name: str, protocol: int) -> dict[str, object]:
+    if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"a line of {len(line)} bytes: the guard says nothing that long")
     try:
         data = load_json(line)
@@ -76,30 +76,30 @@ def _object(line: bytes, name: str, protocol: int) -> dict[str, object]:
     return data
 
 
-def _refused(data: dict[str, object]) -> GuardRefusal:
+def _decode_refusal(data: dict[str, object]) -> GuardRefusal:
     refused = decode_lenient(GuardRefusal, data)
     return refused if isinstance(refused, GuardRefusal) else GuardRefusal("the guard refused, and did not say why")
 
 
-def _state(found: object) -> GuardState | None:
+def _limit_state(found: object) -> GuardState | None:
     if not isinstance(found, GuardState):
         return None
     return replace(
         found,
-        watches=tuple(watch for watch in found.watches if _ID.fullmatch(watch.container)),
-        events=found.events[-_KEPT:],
-        receipts=tuple(one for one in found.receipts if _SHORT_ID.fullmatch(one))[:_KEPT],
+        watches=tuple(watch for watch in found.watches if _CONTAINER_ID_PATTERN.fullmatch(watch.container)),
+        events=found.events[-_MAX_EVENTS:],
+        receipts=tuple(one for one in found.receipts if _SHORT_ID_PATTERN.fullmatch(one))[:_MAX_EVENTS],
     )
 
 
-def _receipt(data: object) -> GuardReceipt | None:
+def _decode_receipt(data: object) -> GuardReceipt | None:
     """Readings come as rows, in the order of `GuardReading`."""
     rows = data.get("samples") if isinstance(data, dict) else None
     names = [field.name for field in fields(GuardMemoryReading)]
     named = [
         dict(zip(names, row, strict=False)) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list)
     ]
-    found = decode_lenient(GuardReceipt, {**data, "samples": named[-_SAMPLES:]}) if isinstance(data, dict) else None
-    if not isinstance(found, GuardReceipt) or not _ID.fullmatch(found.container):
+    found = decode_lenient(GuardReceipt, {**data, "samples": named[-_MAX_SAMPLES:]}) if isinstance(data, dict) else None
+    if not isinstance(found, GuardReceipt) or not _CONTAINER_ID_PATTERN.fullmatch(found.container):
         return None
-    return replace(found, events=found.events[-_KEPT:])
+    return replace(found, events=found.events[-_MAX_EVENTS:])

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from sparkctl.model.units import KIB
 
-_TICKS = 100  # a second, in /proc/PID/stat of every Linux: USER_HZ
-_STAT = re.compile(r"^(\d+) \((.*)\) (\S) (\d+) (?:\S+ ){17}(\d+)", re.MULTILINE)  # pid, name, state, parent, start
-_WORD = re.compile(r"^/proc/(\d+)/cmdline:(.*)$", re.MULTILINE)
-_BLOCK = 512
+_TICKS_PER_SECOND = 100  # a second, in /proc/PID/stat of every Linux: USER_HZ
+_STAT_PATTERN = re.compile(
+    r"^(\d+) \((.*)\) (\S) (\d+) (?:\S+ ){17}(\d+)", re.MULTILINE
+)  # pid, name, state, parent, start
+_CMDLINE_PATTERN = re.compile(r"^/proc/(\d+)/cmdline:(.*)$", re.MULTILINE)
+_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def parse_processes(body: str | None, commands: str | None, resident: str | None
     if body is None:
         return None
     words: dict[int, list[str]] = {}
-    for pid, word in _WORD.findall(commands or ""):
+    for pid, word in _CMDLINE_PATTERN.findall(commands or ""):
         words.setdefault(int(pid), []).append(word.strip())
     boot = re.search(r"^btime (\d+)$", body, re.MULTILINE)
     own = {} if resident is None else parse_anonymous_memory(resident)
@@ -59,10 +61,10 @@ def parse_processes(body: str | None, commands: str | None, resident: str | None
             name=name,
             is_alive=state not in "ZXx",  # a zombie holds nothing any more
             words=tuple(filter(None, words.get(int(pid), ()))),
-            born=int(boot[1]) + int(start) / _TICKS if boot else None,
+            born=int(boot[1]) + int(start) / _TICKS_PER_SECOND if boot else None,
             resident=own.get(int(pid)),
         )
-        for pid, name, state, parent, start in _STAT.findall(body)
+        for pid, name, state, parent, start in _STAT_PATTERN.findall(body)
     )
 
 
@@ -89,5 +91,5 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
         inode, born = (int(one[0]), int(one[1])), one[4]
         since = float(born) if born.isdigit() and int(born) else None  # stat says 0 or - where it does not know
         users_ = frozenset(users.get(inode, ()))
-        found.append(SharedMemoryFile(one[5], inode, int(one[2]), int(one[3]) * _BLOCK, since, users_))
+        found.append(SharedMemoryFile(one[5], inode, int(one[2]), int(one[3]) * _BLOCK_BYTES, since, users_))
     return tuple(found)

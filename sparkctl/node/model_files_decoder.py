@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.model.sanitize import load_json, sanitize_line
-from sparkctl.node.bootstrap import BOOTSTRAP, RemoteProgram
-from sparkctl.node.transfer import PART, is_safe_link, is_safe_name
+from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, RemoteProgram
+from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name
 
-_HEADER = b"@@ survey "
+_LISTING_HEADER = b"@@ survey "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class FileListing:
     unsafe: tuple[str, ...] = ()
 
 
-def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
+def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
     """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
     program = (Path(__file__).parent / "file_listing.py").read_bytes()
-    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-survey")
+    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-survey")
     request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
     return RemoteProgram((python, "-ISu", "-c", boot, str(len(program))), program + request)
 
 
-def carry(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
+def build_transfer_program(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
     """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
     program = (Path(__file__).parent / "transfer.py").read_bytes()
-    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-carry")
+    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-carry")
     return RemoteProgram(
         (python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n"
     )
@@ -71,35 +71,48 @@ def carry(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
 
 def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:
     """Return the places and rooms in their order. Raises ValueError for anything else than a whole answer."""
-    line = next((one for one in answer.split(b"\n") if one.startswith(_HEADER)), None)
+    line = next((one for one in answer.split(b"\n") if one.startswith(_LISTING_HEADER)), None)
     if line is None:
         raise ValueError("the answer was cut short")
     try:
-        said = json.loads(line[len(_HEADER) :].decode("utf-8", "surrogateescape"))
-        return tuple(_place(one) for one in said["places"]), tuple(_room(one) for one in said["rooms"])
+        said = json.loads(line[len(_LISTING_HEADER) :].decode("utf-8", "surrogateescape"))
+        return tuple(_decode_place(one) for one in said["places"]), tuple(
+            _decode_free_space(one) for one in said["rooms"]
+        )
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the answer is not what was asked for ({error})") from error
 
 
-def _place(said: dict[str, Any]) -> FileListing:
+def _decode_place(said: dict[str, Any]) -> FileListing:
     found = {
         str(name): ModelFile(
-            str(name), _whole(size), _whole(mtime), _whole(mode) & 0o777, None if kind == "f" else str(link)
+            str(name),
+            _check_whole_number(size),
+            _check_whole_number(mtime),
+            _check_whole_number(mode) & 0o777,
+            None if kind == "f" else str(link),
         )
         for name, kind, size, mtime, mode, link in said["entries"]
     }
     entries = tuple(entry for entry in found.values() if _is_safe(entry))
     unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
-    parts = {str(name): _whole(size) for name, size in said["parts"].items()}
+    parts = {str(name): _check_whole_number(size) for name, size in said["parts"].items()}
     denied = tuple(map(str, said["denied"]))
     return FileListing(
-        str(said["place"]), str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe
+        str(said["place"]),
+        str(said["kind"]),
+        str(said["base"]),
+        entries,
+        denied,
+        parts,
+        _decode_free_space(said),
+        unsafe,
     )
 
 
 def _is_safe(entry: ModelFile) -> bool:
     """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
-    if entry.name.endswith(PART) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
+    if entry.name.endswith(PART_SUFFIX) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
         return False
     return is_safe_name(entry.name) if entry.link is None else is_safe_link(entry.name, entry.link)
 
@@ -113,18 +126,18 @@ def _is_encodable(name: str) -> bool:
     return True
 
 
-def _room(said: dict[str, Any]) -> FreeSpace:
+def _decode_free_space(said: dict[str, Any]) -> FreeSpace:
     free, device = said["free"], said["device"]
     return FreeSpace(
         str(said["room"]),
         str(said["there"]),
-        None if free is None else _whole(free),
-        None if device is None else _whole(device),
+        None if free is None else _check_whole_number(free),
+        None if device is None else _check_whole_number(device),
         None if said["writable"] is None else bool(said["writable"]),
     )
 
 
-def _whole(value: Any) -> int:
+def _check_whole_number(value: Any) -> int:
     """Return a number that a filesystem can have. Raises ValueError or TypeError."""
     if type(value) is not int:
         raise TypeError("no whole number")
@@ -133,10 +146,10 @@ def _whole(value: Any) -> int:
     return value
 
 
-TIMEOUT = 60.0  # seconds: a hundred headers of a disk at work
-_MARK = b"@@ "
-_LONGEST = 300
-_MOST = 20  # faults of one place
+WEIGHTS_CHECK_TIMEOUT_SECONDS = 60.0  # seconds: a hundred headers of a disk at work
+_WEIGHTS_CHECK_MARK = b"@@ "
+_MAX_FAULT_CHARS = 300
+_MAX_FAULTS = 20  # faults of one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +166,7 @@ class WeightsCheck:
     unread: tuple[str, ...] = ()
 
 
-def weights_check_command(places: Sequence[str]) -> list[str]:
+def build_weights_check_command(places: Sequence[str]) -> list[str]:
     """Return the argv that reads the headers in these places: nothing is changed, and no weights are read."""
     program = (Path(__file__).parent / "weights_check.py").read_text(encoding="utf-8")
     return ["python3", "-IS", "-c", program, *places]
@@ -163,14 +176,15 @@ def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
     """Return what was found in each place. Raises ValueError where the program did not get to its end."""
     found, is_whole = [], False
     for line in answer.splitlines():
-        if not line.startswith(_MARK):
+        if not line.startswith(_WEIGHTS_CHECK_MARK):
             continue
-        said = load_json(line.removeprefix(_MARK))
+        said = load_json(line.removeprefix(_WEIGHTS_CHECK_MARK))
         if said == "end":
             is_whole = True
             continue
         faults, unread = (
-            tuple(sanitize_line(str(one))[:_LONGEST] for one in said[key][:_MOST]) for key in ("faults", "unread")
+            tuple(sanitize_line(str(one))[:_MAX_FAULT_CHARS] for one in said[key][:_MAX_FAULTS])
+            for key in ("faults", "unread")
         )
         found.append(WeightsCheck(str(said["place"]), int(said["files"]), faults, unread))
     if not is_whole:

@@ -9,16 +9,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.units import KIB, MIB
 from sparkctl.node import leftovers
 from sparkctl.node.leftovers import ProcessInfo, SharedMemoryFile
 
-_LARGEST = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
-_HEADER = "@@ "
-_MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
+_MAX_NUMBER = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
+_SECTION_HEADER = "@@ "
+_MEMINFO_PATTERN = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class DockerAccess:
 class LaneReadings:
     """The interfaces with a carrier and an IPv4 address; ``has_devices``: /dev/infiniband is there."""
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[FabricLane, ...]
     has_devices: bool
 
 
@@ -116,7 +116,7 @@ class NodeInspection:
     shm: tuple[SharedMemoryFile, ...] | None = None
     journal: JournalFile | None = None
 
-    def container_memory(self, container_id: str) -> int | None:
+    def get_container_memory(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
         cpu = None if self.resident is None else self.resident.get(container_id)
         if self.gpu is None or self.pids is None:
@@ -125,12 +125,12 @@ class NodeInspection:
         return gpu + (cpu or 0) if gpu or cpu is not None else None
 
 
-def script() -> bytes:
+def read_inspection_script() -> bytes:
     """Return the look's source, for the stdin of ``sh -s -- SECTION...``."""
     return (Path(__file__).parent / "node_inspection.sh").read_bytes()
 
 
-def command(*sections: str) -> list[str]:
+def build_inspection_command(*sections: str) -> list[str]:
     """Return the argv that runs the script for these sections."""
     return ["sh", "-s", "--", *sections]
 
@@ -146,55 +146,55 @@ def decode_inspection(answer: bytes) -> NodeInspection:
     body: list[str] = []
     complete = False
     for line in text.split("\n"):
-        if not line.startswith(_HEADER):
+        if not line.startswith(_SECTION_HEADER):
             body.append(line)
             continue
         if name is not None:
-            _keep(name, "\n".join(body), sections, disks, paths, models)
-        name, body = line[len(_HEADER) :], []
+            _store_section(name, "\n".join(body), sections, disks, paths, models)
+        name, body = line[len(_SECTION_HEADER) :], []
         complete = name == "end"
     if not complete:
         raise ValueError("the look was cut short")
     return NodeInspection(
-        identity=_identity(sections.get("identity")),
+        identity=_parse_identity(sections.get("identity")),
         memory=parse_meminfo(sections["memory"]) if "memory" in sections else None,
-        drops=_drops(sections.get("memory")),
-        resident=_resident(sections.get("cgroups"), sections.get("resident")),
-        pids=_pids(sections["cgroups"]) if "cgroups" in sections else None,
-        gpu=_gpu(sections.get("gpu")),
-        listening=_listening(sections.get("listen")),
+        drops=_parse_drop_count(sections.get("memory")),
+        resident=_sum_container_memory(sections.get("cgroups"), sections.get("resident")),
+        pids=_parse_container_pids(sections["cgroups"]) if "cgroups" in sections else None,
+        gpu=_parse_gpu_memory(sections.get("gpu")),
+        listening=_parse_listening_ports(sections.get("listen")),
         disks=tuple(disks),
         paths=tuple(paths),
-        docker=_docker(sections.get("docker")),
-        drop_right=_words(sections["sudo"]).get("drop") if "sudo" in sections else None,
-        habits=_habits(sections.get("health")),
+        docker=_parse_docker_access(sections.get("docker")),
+        drop_right=_parse_word_pairs(sections["sudo"]).get("drop") if "sudo" in sections else None,
+        habits=_parse_kernel_settings(sections.get("health")),
         models=tuple(models),
-        lanes=_lanes(sections.get("fabric")),
-        everybody=_everybody(sections.get("resident"), sections.get("gpu")),
+        lanes=_parse_lanes(sections.get("fabric")),
+        everybody=_sum_process_memory(sections.get("resident"), sections.get("gpu")),
         procs=leftovers.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
         shm=leftovers.parse_shared_memory(sections.get("shm")),
-        journal=_journal(sections.get("journal")),
+        journal=_parse_journal_file(sections.get("journal")),
     )
 
 
-def _keep(
+def _store_section(
     name: str, body: str, sections: dict[str, str], disks: list[NodeDisk], paths: list[tuple[str, bool | None]],
     models: list[CheckpointFiles],
 ) -> None:  # fmt: skip
     kind, _, argument = name.partition(" ")
     if kind == "disk":
-        disks.append(_disk(argument, body))
+        disks.append(_parse_disk(argument, body))
     elif kind == "path":
         paths.append((argument, {"exists": True, "missing": False}.get(body.strip())))
     elif kind == "model":
-        models.append(_checkpoint(argument, body))
+        models.append(_parse_checkpoint(argument, body))
     else:
         sections[kind] = body
 
 
 def parse_meminfo(meminfo: str) -> MemoryReading | None:
     """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
-    field = {name: _count(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
+    field = {name: _parse_count(value) * KIB for name, value in _MEMINFO_PATTERN.findall(meminfo)}
     if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
         return None
     cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
@@ -208,15 +208,15 @@ def parse_meminfo(meminfo: str) -> MemoryReading | None:
     )
 
 
-def _words(body: str) -> dict[str, str]:
+def _parse_word_pairs(body: str) -> dict[str, str]:
     pairs = (line.partition(" ") for line in body.splitlines() if line.strip())
     return {key: value.strip() for key, _, value in pairs}
 
 
-def _identity(body: str | None) -> NodeIdentity | None:
+def _parse_identity(body: str | None) -> NodeIdentity | None:
     if body is None:
         return None
-    word = _words(body)
+    word = _parse_word_pairs(body)
     clock = word.get("time", "")
     return NodeIdentity(
         user=word.get("user", ""),
@@ -229,24 +229,24 @@ def _identity(body: str | None) -> NodeIdentity | None:
         product=word.get("product", ""),
         driver=word.get("driver", ""),
         os=word.get("os", ""),
-        clock=float(_count(clock)) if clock.isdigit() else None,
+        clock=float(_parse_count(clock)) if clock.isdigit() else None,
     )
 
 
-def _drops(body: str | None) -> int | None:
+def _parse_drop_count(body: str | None) -> int | None:
     match = re.search(r"^drop_pagecache (\d+)", body or "", re.MULTILINE)
-    return _count(match[1]) if match else None
+    return _parse_count(match[1]) if match else None
 
 
-def _pids(body: str) -> dict[int, str]:
+def _parse_container_pids(body: str) -> dict[int, str]:
     return {int(pid): container for pid, container in re.findall(r"/proc/(\d+)/cgroup:([0-9a-f]{64})", body)}
 
 
-def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | None:
+def _sum_container_memory(cgroups: str | None, resident: str | None) -> dict[str, int] | None:
     """Anonymous memory adds up over a container's processes; its shared memory is counted once, by the largest user."""
     if cgroups is None or resident is None:
         return None
-    pids = _pids(cgroups)
+    pids = _parse_container_pids(cgroups)
     anonymous: dict[str, int] = dict.fromkeys(pids.values(), 0)
     shared: dict[str, int] = dict.fromkeys(pids.values(), 0)
     for pid, kind, kib in re.findall(r"/proc/(\d+)/status:Rss(Anon|Shmem):\s+(\d+)", resident):
@@ -254,70 +254,70 @@ def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | Non
         if container is None:
             continue
         if kind == "Anon":
-            anonymous[container] += _count(kib) * KIB
+            anonymous[container] += _parse_count(kib) * KIB
         else:
-            shared[container] = max(shared[container], _count(kib) * KIB)
+            shared[container] = max(shared[container], _parse_count(kib) * KIB)
     return {container: anonymous[container] + shared[container] for container in anonymous}
 
 
-def _everybody(resident: str | None, gpu: str | None) -> int | None:
+def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
     """Return what all processes hold, None where only a part of it would be known."""
-    on_gpu = _gpu(gpu)
+    on_gpu = _parse_gpu_memory(gpu)
     if resident is None or on_gpu is None:
         return None
     return sum(leftovers.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
 
 
-def _gpu(body: str | None) -> dict[int, int] | None:
+def _parse_gpu_memory(body: str | None) -> dict[int, int] | None:
     """Compute processes; one pid listed twice keeps its larger figure, "[N/A]" is no figure."""
     if body is None or "status 0" not in body:
         return None
     found: dict[int, int] = {}
     for pid, mib in re.findall(r"^(\d+), *(\d+)\s*$", body, re.MULTILINE):
-        found[int(pid)] = max(found.get(int(pid), 0), _count(mib) * MIB)
+        found[int(pid)] = max(found.get(int(pid), 0), _parse_count(mib) * MIB)
     return found
 
 
-def _listening(body: str | None) -> frozenset[int] | None:
+def _parse_listening_ports(body: str | None) -> frozenset[int] | None:
     if body is None:
         return None
     return frozenset(int(port, 16) for port in re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE))
 
 
-def _disk(path: str, body: str) -> NodeDisk:
+def _parse_disk(path: str, body: str) -> NodeDisk:
     match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
     if match is None:
         return NodeDisk(path, None, None)
-    return NodeDisk(path, _count(match[1]) * KIB, max(0, _count(match[2])) * KIB)
+    return NodeDisk(path, _parse_count(match[1]) * KIB, max(0, _parse_count(match[2])) * KIB)
 
 
-def _count(digits: str) -> int:
+def _parse_count(digits: str) -> int:
     """Return a number of a node. Raises ValueError for one that nothing on a node can have: no unit could be made of it."""
     number = int(digits)
-    if abs(number) > _LARGEST:
+    if abs(number) > _MAX_NUMBER:
         raise ValueError("a number out of all range")
     return number
 
 
-def _checkpoint(place: str, body: str) -> CheckpointFiles:
-    word = _words(body)
+def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
+    word = _parse_word_pairs(body)
     files = re.findall(r"^file (\d{1,16}) (?:.*/)?([^/\n]+)$", body, re.MULTILINE)
     total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
     unfinished = word.get("unfinished", "")
     return CheckpointFiles(
         place,
         is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
-        files=tuple((name, _count(size)) for size, name in files),
-        index_total=_count(total[1]) if total else None,
-        unfinished=_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
+        files=tuple((name, _parse_count(size)) for size, name in files),
+        index_total=_parse_count(total[1]) if total else None,
+        unfinished=_parse_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
         config=word.get("config") or None,
     )
 
 
-def _docker(body: str | None) -> DockerAccess | None:
+def _parse_docker_access(body: str | None) -> DockerAccess | None:
     if body is None:
         return None
-    word = _words(body)
+    word = _parse_word_pairs(body)
     return DockerAccess(
         socket=word.get("socket") == "yes",
         access=word.get("access") == "yes",
@@ -328,27 +328,27 @@ def _docker(body: str | None) -> DockerAccess | None:
     )
 
 
-def _journal(body: str | None) -> JournalFile | None:
+def _parse_journal_file(body: str | None) -> JournalFile | None:
     if body is None:
         return None
-    word = _words(body)
+    word = _parse_word_pairs(body)
     return JournalFile(word.get("file") or "foreign", word.get("text", ""), word.get("held") == "yes")
 
 
-def _habits(body: str | None) -> KernelSettings | None:
+def _parse_kernel_settings(body: str | None) -> KernelSettings | None:
     if body is None:
         return None
-    word = _words(body)
+    word = _parse_word_pairs(body)
 
-    def number(key: str) -> int | None:
-        return _count(word[key]) if word.get(key, "").isdigit() else None
+    def parse_setting(key: str) -> int | None:
+        return _parse_count(word[key]) if word.get(key, "").isdigit() else None
 
     return KernelSettings(
-        word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes")
+        word.get("python", ""), word.get("earlyoom", ""), parse_setting("swappiness"), parse_setting("min_free_kbytes")
     )
 
 
-def _lanes(body: str | None) -> LaneReadings | None:
+def _parse_lanes(body: str | None) -> LaneReadings | None:
     """Return the interfaces that carry; one with several addresses is a lane for each network."""
     if body is None:
         return None
@@ -357,7 +357,9 @@ def _lanes(body: str | None) -> LaneReadings | None:
     rows = [line.split() for line in body.splitlines() if line.strip()]
     links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}
     device_of = {row[2]: row[1] for row in rows if row[0] == "device" and len(row) == 3}
-    index_of = {(row[1], _ipv4(row[3])): _count(row[2]) for row in rows if row[0] == "gid" and len(row) == 4}
+    index_of = {
+        (row[1], _parse_gid_ipv4(row[3])): _parse_count(row[2]) for row in rows if row[0] == "gid" and len(row) == 4
+    }
     lanes = []
     for row in rows:
         if row[0] != "address" or len(row) != 3 or row[1] not in links or row[1] == "lo":
@@ -366,14 +368,14 @@ def _lanes(body: str | None) -> LaneReadings | None:
             own = IPv4Interface(row[2])
         except ValueError:
             continue
-        mtu, speed = (_count(word) if word.isdigit() else None for word in links[row[1]])
+        mtu, speed = (_parse_count(word) if word.isdigit() else None for word in links[row[1]])
         device = device_of.get(row[1])
         index = None if device is None else index_of.get((device, str(own.ip)))
-        lanes.append(Lane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
+        lanes.append(FabricLane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
     return LaneReadings(tuple(lanes), has_devices="devices yes" in body.splitlines())
 
 
-def _ipv4(gid: str) -> str | None:
+def _parse_gid_ipv4(gid: str) -> str | None:
     """Return the IPv4 address in a GID (0000:...:ffff:c0a8:640a), None where it holds none."""
     from ipaddress import IPv6Address
 

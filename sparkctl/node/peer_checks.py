@@ -9,11 +9,11 @@ from pathlib import Path
 
 from sparkctl.model.sanitize import sanitize_line
 
-TIMEOUT = 8.0  # seconds; the script itself ends within 5
-_HEADER = "@@ "
-_COUNT = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
-_REACHED = ("OK", "ECONNREFUSED")  # a refusal comes from the other end, too
-_NO_ROUTE = {
+PING_TIMEOUT_SECONDS = 8.0  # seconds; the script itself ends within 5
+_SECTION_HEADER = "@@ "
+_PACKET_COUNT_PATTERN = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
+_REACHED_CODES = ("OK", "ECONNREFUSED")  # a refusal comes from the other end, too
+_UNREACHABLE_REASONS = {
     "EHOSTUNREACH": "nobody there answers to that address",
     "ENETUNREACH": "no route",
     "EAGAIN": "no answer on TCP either",
@@ -32,7 +32,7 @@ class PingTarget:
     device: str | None = None
 
     @property
-    def argument(self) -> str:
+    def script_argument(self) -> str:
         """The script's word for it."""
         return f"{self.interface} {self.own} {self.peer} {self.size} {self.device or '-'}"
 
@@ -56,14 +56,14 @@ class PingReport:
     rdma: dict[str, str] = field(default_factory=dict)
 
 
-def ping_script() -> bytes:
+def read_ping_script() -> bytes:
     """Return the script, for the stdin of ``sh -s -- LANE...``."""
     return (Path(__file__).parent / "peer_ping.sh").read_bytes()
 
 
-def ping_command(targets: Sequence[PingTarget]) -> list[str]:
+def build_ping_command(targets: Sequence[PingTarget]) -> list[str]:
     """Return the argv that asks for these."""
-    return ["sh", "-s", "--", *(target.argument for target in targets)]
+    return ["sh", "-s", "--", *(target.script_argument for target in targets)]
 
 
 def decode_ping_report(answer: bytes) -> PingReport:
@@ -71,10 +71,10 @@ def decode_ping_report(answer: bytes) -> PingReport:
     found = PingReport()
     tcp: dict[tuple[str, str], str] = {}
     complete = False
-    for words, body in _parts(answer.decode("utf-8", "replace")):
+    for words, body in _split_sections(answer.decode("utf-8", "replace")):
         match words:
             case ["ping", interface, peer, size]:
-                (found.reached if size == "0" else found.large)[interface, peer] = _heard(body)
+                (found.reached if size == "0" else found.large)[interface, peer] = _parse_ping_output(body)
             case ["tcp", interface, peer]:
                 tcp[interface, peer] = body
             case ["link", interface, ("0" | "1") as carrier]:
@@ -90,45 +90,48 @@ def decode_ping_report(answer: bytes) -> PingReport:
     return found
 
 
-def _parts(text: str) -> Iterator[tuple[list[str], str]]:
+def _split_sections(text: str) -> Iterator[tuple[list[str], str]]:
     """Yield each header's words with what stands below it; what a login shell prints before the first is nobody's."""
-    for part in re.split(rf"^{_HEADER}", text, flags=re.MULTILINE)[1:]:
+    for part in re.split(rf"^{_SECTION_HEADER}", text, flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
         yield sanitize_line(head).split(), body.strip()
 
 
-def _heard(said: str) -> PingReply:
+def _parse_ping_output(said: str) -> PingReply:
     last = sanitize_line(said.splitlines()[-1].strip()) if said else ""
     if "essage too long" in said:
         return PingReply(False, "its own interface takes no packet of that size")
     if "nreachable" in said and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", said):
         return PingReply(False, "unreachable" if "ost" in said else "no route")
-    if count := _COUNT.search(said):
+    if count := _PACKET_COUNT_PATTERN.search(said):
         return PingReply(True, to_ping=True) if int(count[2]) else PingReply(False, "no answer to ping")
     return PingReply(None, last or "no ping command")
 
 
 def _combine_with_tcp(ping: PingReply, word: str) -> PingReply:
     """Return what ping and a TCP connection tell together: one answer of either is enough."""
-    if word in _REACHED:
+    if word in _REACHED_CODES:
         return PingReply(True)
-    if word in _NO_ROUTE:
-        return PingReply(False, _NO_ROUTE[word] if ping.answered is None else f"{ping.words}, {_NO_ROUTE[word]}")
+    if word in _UNREACHABLE_REASONS:
+        return PingReply(
+            False,
+            _UNREACHABLE_REASONS[word] if ping.answered is None else f"{ping.words}, {_UNREACHABLE_REASONS[word]}",
+        )
     return ping
 
 
-FIRST_LINE = "# sparkctl login 1"
-COMMAND = ("sh", "-s", "--")
+LOGIN_SCRIPT_MARKER = "# sparkctl login 1"
+LOGIN_SCRIPT_COMMAND = ("sh", "-s", "--")
 LOGIN_SCRIPT = f"""\
-{FIRST_LINE}
+{LOGIN_SCRIPT_MARKER}
 echo "@@ login"
 id -un
 echo "${{SSH_CONNECTION##* }}"
 [ -f ~/.ssh/authorized_keys ] && echo listed
 echo "@@ end"
 """.encode()
-_USUAL = "22"
-_SSH = (
+_DEFAULT_SSH_PORT = "22"
+_SSH_COMMAND = (
     *("env", "-u", "SSH_AUTH_SOCK", "ssh", "-n", "-T", "-a", "-x"),
     *("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
     *("-o", "LogLevel=ERROR", "-o", "ConnectTimeout=8", "-o", "ControlPath=none", "-o", "ProxyCommand=none"),
@@ -152,10 +155,10 @@ def decode_login_target(answer: bytes) -> SshLoginTarget:
     lines = lines[: lines.index("@@ end")]
     if len(lines) < 2:
         raise ValueError("the answer is not whole")
-    return SshLoginTarget(lines[0], lines[1] if lines[1].isdigit() else _USUAL, "listed" in lines[2:])
+    return SshLoginTarget(lines[0], lines[1] if lines[1].isdigit() else _DEFAULT_SSH_PORT, "listed" in lines[2:])
 
 
-def login_test_command(entry: SshLoginTarget, address: str) -> tuple[str, ...]:
+def build_login_test_command(entry: SshLoginTarget, address: str) -> tuple[str, ...]:
     """Return the command that logs in there and does nothing. As in a container of ours no agent helps it, and a host that was
     never seen is taken; what the node knows of hosts is left as it is."""
-    return (*_SSH, "-p", entry.port, "-l", entry.user, address, "true")
+    return (*_SSH_COMMAND, "-p", entry.port, "-l", entry.user, address, "true")

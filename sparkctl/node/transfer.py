@@ -33,42 +33,44 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 
     Job = dict[str, Any]
 
-PART = ".sparkctl-part"
-CHUNK = 1 << 20
-PIECE = 1 << 18  # bytes that have to go within PATIENCE
-FLUSH = 256 << 20  # bytes after which what was written goes to the disk, and out of the page cache
-PATIENCE = 20.0  # seconds without a byte after which a stream is broken
-SUMMING = 3600.0  # seconds that the other end may take to go through what it has of a file
-BUSY = 5.0  # seconds after which it is told that this goes on
-MEETING = 20.0  # seconds within which the other end has to come
-HANDSHAKE = 10.0  # seconds for a whole handshake
-HANDSHAKES = 32  # at a time; one more, and the oldest is ended
-LOADING = 900.0  # seconds that Docker may take for an image that has come, after the operator is gone
-_TOLD = threading.Lock()
+PART_SUFFIX = ".sparkctl-part"
+CHUNK_BYTES = 1 << 20
+SEND_PIECE_BYTES = 1 << 18  # bytes that have to go within PATIENCE
+FLUSH_BYTES = 256 << 20  # bytes after which what was written goes to the disk, and out of the page cache
+SILENCE_TIMEOUT_SECONDS = 20.0  # seconds without a byte after which a stream is broken
+HASH_TIMEOUT_SECONDS = 3600.0  # seconds that the other end may take to go through what it has of a file
+BUSY_REPORT_SECONDS = 5.0  # seconds after which it is told that this goes on
+PEER_WAIT_SECONDS = 20.0  # seconds within which the other end has to come
+HANDSHAKE_TIMEOUT_SECONDS = 10.0  # seconds for a whole handshake
+MAX_HANDSHAKES = 32  # at a time; one more, and the oldest is ended
+IMAGE_LOAD_TIMEOUT_SECONDS = (
+    900.0  # seconds that Docker may take for an image that has come, after the operator is gone
+)
+_STDOUT_LOCK = threading.Lock()
 _children: list[subprocess.Popen[bytes]] = []
-_loads: list[ImageLoad] = []
+_image_loads: list[ImageLoad] = []
 
 
-class PeerLost(Exception):
+class TransferError(Exception):
     """A stream cannot go on. ``errno`` as of an OSError, where there is one that says as much."""
 
     errno: int | None = None
     kind = "broken"
 
 
-class Lost(PeerLost):
+class PeerDisconnected(TransferError):
     """The other end is gone; it knows better why."""
 
     kind = "lost"
 
 
-class Tampered(PeerLost):
+class PeerTampered(TransferError):
     """What came is not from the other end, or was changed on its way."""
 
     kind = "tampered"
 
 
-class Unsafe(PeerLost):
+class UnsafePath(TransferError):
     """Something lies in the way that nothing is written through."""
 
     errno = errno.ELOOP
@@ -77,20 +79,20 @@ class Unsafe(PeerLost):
 def write_message(**words: Any) -> None:
     """Print one line for the operator."""
     line = json.dumps(words).encode() + b"\n"
-    with _TOLD:
+    with _STDOUT_LOCK:
         while line:
             line = line[os.write(1, line) :]  # what a pipe takes at once stays one line beside those of other processes
 
 
-def tell_error(error: PeerLost | OSError) -> None:
+def report_error(error: TransferError | OSError) -> None:
     """Print what went wrong."""
     write_message(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
-def leave(status: int) -> None:
+def exit_program(status: int) -> None:
     """End, with whatever we started; what Docker has made of an image is looked at before."""
-    for load in _loads:
-        load.leave()
+    for load in _image_loads:
+        load.finish_before_exit()
     for child in _children:
         with contextlib.suppress(OSError):
             child.kill()
@@ -100,13 +102,13 @@ def leave(status: int) -> None:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-class Stream:
+class PeerStream:
     """A connection to the other end: every byte is its own and as it was sent, or `Tampered` is raised. `Lost` where it
     is gone."""
 
     def __init__(self, link: ssl.SSLSocket) -> None:
         self.link = link
-        self.wait(PATIENCE)
+        self.set_timeout(SILENCE_TIMEOUT_SECONDS)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # while an end computes checksums it sends nothing
         with contextlib.suppress(AttributeError, OSError):
@@ -114,36 +116,36 @@ class Stream:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
-    def wait(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """Let silence last so long."""
         self.link.settimeout(seconds)
 
     def send(self, data: bytes) -> None:
         """Send all of it."""
         view = memoryview(data)
-        with stream_errors():
-            for at in range(0, len(view), PIECE):
-                self.link.sendall(view[at : at + PIECE])
+        with translate_stream_errors():
+            for at in range(0, len(view), SEND_PIECE_BYTES):
+                self.link.sendall(view[at : at + SEND_PIECE_BYTES])
 
-    def fill(self, buffer: memoryview) -> None:
+    def receive_into(self, buffer: memoryview) -> None:
         """Receive as many bytes as there is room for."""
         at = 0
-        with stream_errors():
+        with translate_stream_errors():
             while at < len(buffer):
                 count = self.link.recv_into(buffer[at:])
                 if not count:
-                    raise Lost("the other end has gone")
+                    raise PeerDisconnected("the other end has gone")
                 at += count
 
-    def take(self, count: int) -> bytes:
+    def receive_exactly(self, count: int) -> bytes:
         """Return exactly so many bytes."""
         data = bytearray(count)
-        self.fill(memoryview(data))
+        self.receive_into(memoryview(data))
         return bytes(data)
 
-    def strip(self) -> socket.socket:
+    def unwrap_tls(self) -> socket.socket:
         """Return the bare connection, for bytes of no meaning whose speed is measured; both ends have to ask for it."""
-        with stream_errors():
+        with translate_stream_errors():
             return self.link.unwrap()
 
     def close(self) -> None:
@@ -152,26 +154,26 @@ class Stream:
 
 
 @contextlib.contextmanager
-def stream_errors() -> Iterator[None]:
+def translate_stream_errors() -> Iterator[None]:
     """Raise what goes wrong with a connection as `Lost` or `Tampered`."""
     import ssl
 
     try:
         yield
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-        raise Lost("the other end has gone") from error
+        raise PeerDisconnected("the other end has gone") from error
     except ssl.SSLError as error:
         if error.reason == "UNEXPECTED_EOF_WHILE_READING":  # before Python 3.10
-            raise Lost("the other end has gone") from error
+            raise PeerDisconnected("the other end has gone") from error
         if isinstance(error, ssl.SSLCertVerificationError):
-            raise Tampered(f"somebody else answers in place of the other end ({error.verify_message})") from error
-        raise Tampered(f"what came is not as the other end sent it ({error.reason or error})") from error
+            raise PeerTampered(f"somebody else answers in place of the other end ({error.verify_message})") from error
+        raise PeerTampered(f"what came is not as the other end sent it ({error.reason or error})") from error
     except OSError as error:
-        raise Lost(f"nothing goes over the connection any more ({error})") from error
+        raise PeerDisconnected(f"nothing goes over the connection any more ({error})") from error
 
 
 @contextlib.contextmanager
-def file_in_memory(text: str) -> Iterator[str]:
+def open_memory_file(text: str) -> Iterator[str]:
     """Yield the path of a file that lies on no disk and that nobody else can open: the ssl module takes a key from a file only."""
     file: Any
     try:
@@ -188,7 +190,7 @@ def file_in_memory(text: str) -> Iterator[str]:
         yield path
 
 
-class Handshake:
+class TlsHandshake:
     """Makes streams of connections: with our own certificate, to whoever holds the key of the other's."""
 
     def __init__(self, tls: dict[str, str], is_sender: bool) -> None:
@@ -203,48 +205,48 @@ class Handshake:
         self.context.load_verify_locations(cadata=tls["peer"])
         if not is_sender:
             self.context.num_tickets = 0
-        with file_in_memory(tls["certificate"] + tls["key"]) as path:
+        with open_memory_file(tls["certificate"] + tls["key"]) as path:
             self.context.load_cert_chain(path)
 
-    def wrap(self, link: socket.socket) -> ssl.SSLSocket:
+    def wrap_socket(self, link: socket.socket) -> ssl.SSLSocket:
         """Return a connection of which nothing is known yet. Raises OSError."""
         return self.context.wrap_socket(link, server_side=not self.is_sender, do_handshake_on_connect=False)
 
-    def greet(self, link: ssl.SSLSocket) -> Stream:
+    def authenticate(self, link: ssl.SSLSocket) -> PeerStream:
         """Return a stream once the other end has proved who it is. Raises `Tampered` for another one, else `Lost`."""
-        link.settimeout(HANDSHAKE)  # for all of it
-        with stream_errors():
+        link.settimeout(HANDSHAKE_TIMEOUT_SECONDS)  # for all of it
+        with translate_stream_errors():
             link.do_handshake()
         if link.getpeercert(binary_form=True) != self.peer:
-            raise Tampered("somebody else answers in place of the other end (another certificate)")
-        return Stream(link)
+            raise PeerTampered("somebody else answers in place of the other end (another certificate)")
+        return PeerStream(link)
 
 
-class Listener:
+class PeerListener:
     """Accepts one stream on a port, from one of the addresses ``peers``.
 
     Strangers keep nobody waiting: each has a thread and one time limit, there are only so many of them, and the oldest
     makes room.
     """
 
-    def __init__(self, server: socket.socket, peers: list[str], handshake: Handshake) -> None:
+    def __init__(self, server: socket.socket, peers: list[str], handshake: TlsHandshake) -> None:
         self.server, self.peers, self.handshake = server, set(peers), handshake
-        self.found: queue.Queue[Stream] = queue.Queue()
+        self.found: queue.Queue[PeerStream] = queue.Queue()
         self.has_found = threading.Event()
         self.greeting: list[ssl.SSLSocket] = []
         self.lock = threading.Lock()
 
-    def accept(self, within: float) -> Stream:
+    def accept_peer(self, within: float) -> PeerStream:
         """Return the stream and close the port. Raises `Lost` where the other end does not come in time."""
-        threading.Thread(target=self.attend, daemon=True).start()
+        threading.Thread(target=self.accept_connections, daemon=True).start()
         try:
             return self.found.get(timeout=within)
         except queue.Empty:
-            raise Lost("the other end did not come") from None
+            raise PeerDisconnected("the other end did not come") from None
         finally:
             self.has_found.set()
 
-    def attend(self) -> None:
+    def accept_connections(self) -> None:
         """Let connections in until the right one is there."""
         self.server.settimeout(0.25)
         with self.server:
@@ -259,33 +261,33 @@ class Listener:
                 try:
                     if host not in self.peers:
                         raise OSError("a stranger")
-                    self.admit(self.handshake.wrap(link))
+                    self.start_handshake(self.handshake.wrap_socket(link))
                 except OSError:
                     link.close()
 
-    def admit(self, link: ssl.SSLSocket) -> None:
+    def start_handshake(self, link: ssl.SSLSocket) -> None:
         """Begin a handshake; end the oldest where there are too many."""
         with self.lock:
             self.greeting.append(link)
-            oldest = self.greeting.pop(0) if len(self.greeting) > HANDSHAKES else None
+            oldest = self.greeting.pop(0) if len(self.greeting) > MAX_HANDSHAKES else None
         if oldest is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its own thread closes it
         try:
-            threading.Thread(target=self.greet, args=(link,), daemon=True).start()
+            threading.Thread(target=self.finish_handshake, args=(link,), daemon=True).start()
         except RuntimeError:  # there is no room for one more thread
-            self.forget(link)
+            self.remove_handshake(link)
             link.close()
 
-    def greet(self, link: ssl.SSLSocket) -> None:
+    def finish_handshake(self, link: ssl.SSLSocket) -> None:
         """Take whoever proves to be the other end."""
         try:
-            stream = self.handshake.greet(link)
-        except (PeerLost, OSError):
+            stream = self.handshake.authenticate(link)
+        except (TransferError, OSError):
             link.close()
             return
         finally:
-            self.forget(link)
+            self.remove_handshake(link)
         with self.lock:
             is_first = not self.has_found.is_set()
             self.has_found.set()
@@ -294,22 +296,22 @@ class Listener:
         else:
             stream.close()
 
-    def forget(self, link: ssl.SSLSocket) -> None:
+    def remove_handshake(self, link: ssl.SSLSocket) -> None:
         """A handshake is over."""
         with self.lock, contextlib.suppress(ValueError):
             self.greeting.remove(link)
 
 
-def open_port(address: str) -> socket.socket:
+def open_listening_socket(address: str) -> socket.socket:
     """Return a listening socket."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((address, 0))
-    server.listen(2 * HANDSHAKES)
+    server.listen(2 * MAX_HANDSHAKES)
     return server
 
 
-def connect_streams(way: list[Any], handshake: Handshake) -> Stream:
+def connect_stream(way: list[Any], handshake: TlsHandshake) -> PeerStream:
     """Connect by a way [own address, address, port, own interface]. Raises `Tampered`; where nobody is reached, it tells
     and ends."""
     own, address, port, interface = way
@@ -320,12 +322,12 @@ def connect_streams(way: list[Any], handshake: Handshake) -> Stream:
         with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
             link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
         link.connect((address, port))
-        return handshake.greet(handshake.wrap(link))
-    except Tampered as error:
-        raise Tampered(f"{own} to {address}:{port}: {error}") from error
-    except (Lost, OSError) as error:
+        return handshake.authenticate(handshake.wrap_socket(link))
+    except PeerTampered as error:
+        raise PeerTampered(f"{own} to {address}:{port}: {error}") from error
+    except (PeerDisconnected, OSError) as error:
         write_message(unreachable=f"{own} to {address}:{port}: {error}")
-        leave(3)
+        exit_program(3)
         raise
 
 
@@ -357,7 +359,7 @@ def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
     """
     base, name = job["base"], job["name"]
     if not is_safe_name(name):
-        raise Unsafe(f"{name} leads out of {base}")
+        raise UnsafePath(f"{name} leads out of {base}")
     if create:
         os.makedirs(base, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY
@@ -373,7 +375,7 @@ def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
                 below = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=at)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                    raise Unsafe(f"{path} is a link or a file, and nothing is written through it") from error
+                    raise UnsafePath(f"{path} is a link or a file, and nothing is written through it") from error
                 raise
             os.close(at)
             at = below
@@ -382,42 +384,42 @@ def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
         os.close(at)
 
 
-def open_plain(name: str, flags: int, folder: int | None = None) -> int:
+def open_regular_file(name: str, flags: int, folder: int | None = None) -> int:
     """Open what has to be a plain file, in a directory without following a link. Raises `Unsafe`, or OSError."""
     flags |= os.O_NONBLOCK | (0 if folder is None else os.O_NOFOLLOW)
     try:
         number = os.open(name, flags, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise Unsafe(f"{name} is no plain file") from error
+            raise UnsafePath(f"{name} is no plain file") from error
         raise
     about = os.fstat(number)
     is_shared = folder is not None and flags & os.O_RDWR and about.st_nlink > 1
     if is_shared or not stat.S_ISREG(about.st_mode):
         os.close(number)
-        raise Unsafe(f"{name} is {'a second name of another file' if is_shared else 'no plain file'}")
+        raise UnsafePath(f"{name} is {'a second name of another file' if is_shared else 'no plain file'}")
     return number
 
 
-def part_name(job: Job) -> str:
+def get_part_name(job: Job) -> str:
     """Return the name that a file has until it is whole: it tells of which state of the source it is a part."""
-    return f".{job['name'].rpartition('/')[2]}.{job['size']}-{job['mtime'] // 10**9}{PART}"
+    return f".{job['name'].rpartition('/')[2]}.{job['size']}-{job['mtime'] // 10**9}{PART_SUFFIX}"
 
 
-def measure_part(job: Job) -> int:
+def get_part_size(job: Job) -> int:
     """Return the bytes that there are of a file, as far as they count."""
     try:
         with open_parent(job) as (folder, _):
-            about = os.stat(part_name(job), dir_fd=folder, follow_symlinks=False)
-    except (Unsafe, OSError):
+            about = os.stat(get_part_name(job), dir_fd=folder, follow_symlinks=False)
+    except (UnsafePath, OSError):
         return 0
     return about.st_size if stat.S_ISREG(about.st_mode) and about.st_size <= job["size"] else 0
 
 
 def remove_stale_parts(folder: int, job: Job) -> None:
     """Remove the parts of other states of a file."""
-    own = part_name(job)
-    stale = re.compile(re.escape(f".{job['name'].rpartition('/')[2]}.") + r"\d+--?\d+" + re.escape(PART))
+    own = get_part_name(job)
+    stale = re.compile(re.escape(f".{job['name'].rpartition('/')[2]}.") + r"\d+--?\d+" + re.escape(PART_SUFFIX))
     for name in os.listdir(folder):
         if name != own and stale.fullmatch(name):
             os.unlink(name, dir_fd=folder)
@@ -436,18 +438,18 @@ def hash_prefix(file: Any, upto: int, sha: Any) -> None:
     """Take the first ``upto`` bytes into a sum."""
     at, told = 0, time.monotonic()
     while at < upto:
-        data = file.read(min(CHUNK, upto - at))
+        data = file.read(min(CHUNK_BYTES, upto - at))
         if not data:
-            raise PeerLost("a file became shorter while it was read")
+            raise TransferError("a file became shorter while it was read")
         sha.update(data)
         drop_page_cache(file, at, len(data))
         at += len(data)
-        if time.monotonic() - told > BUSY:
+        if time.monotonic() - told > BUSY_REPORT_SECONDS:
             told = time.monotonic()
             write_message(busy=at)
 
 
-class Sender:
+class TransferSender:
     """Sends what it has: each stream takes the next number from a pipe, until none is left."""
 
     def __init__(self, jobs: list[Job]) -> None:
@@ -460,7 +462,7 @@ class Sender:
             for number in self.jobs:
                 feed.write(struct.pack(">i", number))
 
-    def serve(self, stream: Stream, _number: int) -> None:
+    def serve(self, stream: PeerStream, _number: int) -> None:
         while True:
             word = os.read(self.numbers, 4)
             if not word:
@@ -468,56 +470,56 @@ class Sender:
             job = self.jobs[struct.unpack(">i", word)[0]]
             stream.send(struct.pack(">i", job["n"]))
             if "image" in job:
-                self._image(stream, job)
+                self._send_image(stream, job)
             elif "seconds" in job:
-                return self._measure_bandwidth(stream.strip(), job)
+                return self._measure_bandwidth(stream.unwrap_tls(), job)
             elif "echoes" in job:
-                return self._measure_latency(stream.strip(), job)
+                return self._measure_latency(stream.unwrap_tls(), job)
             else:
-                self._file(stream, job)
+                self._send_file(stream, job)
 
     def _measure_latency(self, link: socket.socket, job: Job) -> None:
         """Tell the median time that a byte takes there and back."""
         took = []
         for _ in range(job["echoes"]):
             began = time.perf_counter()
-            with stream_errors():
+            with translate_stream_errors():
                 link.sendall(b".")
                 if not link.recv(1):
-                    raise Lost("the other end has gone")
+                    raise PeerDisconnected("the other end has gone")
             took.append(time.perf_counter() - began)
         write_message(sent=job["n"], median=sorted(took)[len(took) // 2])
 
-    def _file(self, stream: Stream, job: Job) -> None:
-        (offset,) = struct.unpack(">q", stream.take(8))
+    def _send_file(self, stream: PeerStream, job: Job) -> None:
+        (offset,) = struct.unpack(">q", stream.receive_exactly(8))
         if not 0 <= offset <= job["size"]:
-            raise PeerLost("the other end asks for what a file does not have")
+            raise TransferError("the other end asks for what a file does not have")
         sha = hashlib.sha256()
-        with open(open_plain(job["path"], os.O_RDONLY), "rb") as file:
+        with open(open_regular_file(job["path"], os.O_RDONLY), "rb") as file:
             about = os.fstat(file.fileno())
             if (about.st_size, about.st_mtime_ns) != (job["size"], job["mtime"]):
-                raise PeerLost(f"{job['path']} has changed since it was looked at")
+                raise TransferError(f"{job['path']} has changed since it was looked at")
             hash_prefix(file, offset, sha)
-            stream.wait(SUMMING)
-            stream.take(1)  # the other end has gone through what it has, too
-            stream.wait(PATIENCE)
+            stream.set_timeout(HASH_TIMEOUT_SECONDS)
+            stream.receive_exactly(1)  # the other end has gone through what it has, too
+            stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             at = offset
             while at < job["size"]:
-                data = file.read(min(CHUNK, job["size"] - at))
+                data = file.read(min(CHUNK_BYTES, job["size"] - at))
                 if not data:
-                    raise PeerLost(f"{job['path']} became shorter while it was read")
+                    raise TransferError(f"{job['path']} became shorter while it was read")
                 stream.send(data)
                 sha.update(data)
                 drop_page_cache(file, at, len(data))
                 at += len(data)
         write_message(sent=job["n"], sum=sha.hexdigest())
 
-    def _image(self, stream: Stream, job: Job) -> None:
+    def _send_image(self, stream: PeerStream, job: Job) -> None:
         child = subprocess.Popen(["docker", "save", job["image"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         _children.append(child)
         assert child.stdout is not None
         assert child.stderr is not None
-        while data := os.read(child.stdout.fileno(), CHUNK):
+        while data := os.read(child.stdout.fileno(), CHUNK_BYTES):
             stream.send(struct.pack(">i", len(data)))
             stream.send(data)
         said = child.stderr.read().decode("utf-8", "replace")[-400:].strip()
@@ -530,7 +532,7 @@ class Sender:
         data, sent = bytes(1 << 20), 0
         end = time.monotonic() + job["seconds"]
         began = time.monotonic()
-        with stream_errors():
+        with translate_stream_errors():
             while time.monotonic() < end and sent < job["most"]:
                 link.sendall(data)
                 sent += len(data)
@@ -538,57 +540,57 @@ class Sender:
         write_message(sent=job["n"], bytes=sent, took=time.monotonic() - began)
 
 
-class Receiver:
+class TransferReceiver:
     """Writes what comes to where the operator has said: the other end names jobs by number, and no paths."""
 
     def __init__(self, jobs: list[Job], streams: int) -> None:
         self.jobs = {job["n"]: job for job in jobs}
         self.begun: set[int] = set()
-        self.before = sum(measure_part(job) for job in jobs if "base" in job)
+        self.before = sum(get_part_size(job) for job in jobs if "base" in job)
         self.counts = memoryview(mmap.mmap(-1, 8 * streams)).cast("q")  # of all processes
         self.number = 0
 
     @property
-    def bytes(self) -> int:
+    def received_bytes(self) -> int:
         return self.before + sum(self.counts)
 
-    def seen(self, count: int) -> None:
+    def count_received(self, count: int) -> None:
         self.counts[self.number] += count
 
-    def serve(self, stream: Stream, number: int) -> None:
+    def serve(self, stream: PeerStream, number: int) -> None:
         self.number = number
         while True:
-            (wanted,) = struct.unpack(">i", stream.take(4))
+            (wanted,) = struct.unpack(">i", stream.receive_exactly(4))
             if wanted == -1:
                 return None
             job = self.jobs.get(wanted)
             if job is None or wanted in self.begun:
-                raise PeerLost("the other end sends what nobody asked for")
+                raise TransferError("the other end sends what nobody asked for")
             self.begun.add(wanted)
             if "image" in job:
-                self._image(stream, job)
+                self._receive_image(stream, job)
             elif "seconds" in job:
-                return self._measure_bandwidth(stream.strip(), job)
+                return self._measure_bandwidth(stream.unwrap_tls(), job)
             elif "echoes" in job:
-                return self._echo(stream.strip())
+                return self._echo_bytes(stream.unwrap_tls())
             else:
-                self._file(stream, job)
+                self._receive_file(stream, job)
 
-    def _echo(self, link: socket.socket) -> None:
-        with stream_errors():
+    def _echo_bytes(self, link: socket.socket) -> None:
+        with translate_stream_errors():
             while data := link.recv(1):
                 link.sendall(data)
 
-    def _file(self, stream: Stream, job: Job) -> None:
+    def _receive_file(self, stream: PeerStream, job: Job) -> None:
         with open_parent(job, create=True) as (folder, _):
             remove_stale_parts(folder, job)
-            number = open_plain(part_name(job), os.O_RDWR | os.O_CREAT, folder)
+            number = open_regular_file(get_part_name(job), os.O_RDWR | os.O_CREAT, folder)
         sha = hashlib.sha256()
         with open(number, "r+b", buffering=0) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise PeerLost("the other end sends a file twice at a time") from None
+                raise TransferError("the other end sends a file twice at a time") from None
             have = os.fstat(file.fileno()).st_size
             if have > job["size"]:
                 file.truncate(0)
@@ -596,76 +598,76 @@ class Receiver:
             stream.send(struct.pack(">q", have))
             hash_prefix(file, have, sha)
             stream.send(b"g")
-            stream.wait(SUMMING)  # until the other end has gone through as much
-            self._fill(stream, file, have, job["size"], sha)
-            stream.wait(PATIENCE)
+            stream.set_timeout(HASH_TIMEOUT_SECONDS)  # until the other end has gone through as much
+            self._receive_file_data(stream, file, have, job["size"], sha)
+            stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             os.fsync(file.fileno())
             drop_page_cache(file, 0, 0)
         write_message(got=job["n"], sum=sha.hexdigest())
 
-    def _fill(self, stream: Stream, file: Any, at: int, size: int, sha: Any) -> None:
-        buffer = memoryview(bytearray(CHUNK))
+    def _receive_file_data(self, stream: PeerStream, file: Any, at: int, size: int, sha: Any) -> None:
+        buffer = memoryview(bytearray(CHUNK_BYTES))
         flushed = at
         while at < size:
-            data = buffer[: min(CHUNK, size - at)]
-            stream.fill(data)
-            stream.wait(PATIENCE)
+            data = buffer[: min(CHUNK_BYTES, size - at)]
+            stream.receive_into(data)
+            stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             done = 0
             while done < len(data):
                 done += file.write(data[done:])
             sha.update(data)
             at += len(data)
-            self.seen(len(data))
-            if at - flushed >= FLUSH:
+            self.count_received(len(data))
+            if at - flushed >= FLUSH_BYTES:
                 os.fdatasync(file.fileno())
                 drop_page_cache(file, flushed, at - flushed)
                 flushed = at
 
-    def _image(self, stream: Stream, job: Job) -> None:
+    def _receive_image(self, stream: PeerStream, job: Job) -> None:
         load = ImageLoad(job["image"])
-        buffer = memoryview(bytearray(CHUNK))
+        buffer = memoryview(bytearray(CHUNK_BYTES))
         length = 1
         try:
             while True:
-                (length,) = struct.unpack(">i", stream.take(4))
+                (length,) = struct.unpack(">i", stream.receive_exactly(4))
                 if length <= 0:
                     break
-                for at in range(0, length, CHUNK):
-                    data = buffer[: min(CHUNK, length - at)]
-                    stream.fill(data)
+                for at in range(0, length, CHUNK_BYTES):
+                    data = buffer[: min(CHUNK_BYTES, length - at)]
+                    stream.receive_into(data)
                     load.write(data)
-                    self.seen(len(data))
+                    self.count_received(len(data))
         except BrokenPipeError:
             pass  # docker load has ended, and says why
-        except PeerLost:
-            load.end(is_refused=True)
+        except TransferError:
+            load.finish(is_refused=True)
             raise
-        status, words, refused = load.end(is_refused=length < 0)
+        status, words, refused = load.finish(is_refused=length < 0)
         write_message(got=job["n"], status=status if length >= 0 else -1, said=words, refused=refused)
 
     def _measure_bandwidth(self, link: socket.socket, job: Job) -> None:
-        buffer = bytearray(CHUNK)
+        buffer = bytearray(CHUNK_BYTES)
         count, began = 0, time.monotonic()
-        with stream_errors():
+        with translate_stream_errors():
             while got := link.recv_into(buffer):
                 count += got
-                self.seen(got)
+                self.count_received(got)
         write_message(got=job["n"], bytes=count, took=time.monotonic() - began)
 
-    def finish_files(self, words: dict[str, Any]) -> None:
+    def apply_decision(self, words: dict[str, Any]) -> None:
         """Do what the operator decides about what has come."""
         if "keep" in words:
             job = self.jobs[words["keep"]]
             with open_parent(job) as (folder, leaf):
-                with open(open_plain(part_name(job), os.O_RDWR, folder), "rb") as part:
+                with open(open_regular_file(get_part_name(job), os.O_RDWR, folder), "rb") as part:
                     os.fchmod(part.fileno(), job["mode"] | 0o600)
                     os.utime(part.fileno(), ns=(job["mtime"], job["mtime"]))
-                os.replace(part_name(job), leaf, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(get_part_name(job), leaf, src_dir_fd=folder, dst_dir_fd=folder)
             write_message(kept=words["keep"])
         elif "drop" in words:
             job = self.jobs[words["drop"]]
             with open_parent(job) as (folder, _):
-                os.unlink(part_name(job), dir_fd=folder)
+                os.unlink(get_part_name(job), dir_fd=folder)
             write_message(dropped=words["drop"])
         elif "touch" in words:
             for each in words["touch"]:
@@ -681,9 +683,9 @@ class Receiver:
 def make_link(link: Job) -> None:
     """Make a link in place of what has its name. Raises `Unsafe` for one that leads out of the base."""
     if not is_safe_link(link["name"], link["target"]):
-        raise Unsafe(f"the link {link['name']} leads out of {link['base']} ({link['target']})")
+        raise UnsafePath(f"the link {link['name']} leads out of {link['base']} ({link['target']})")
     with open_parent(link, create=True) as (folder, leaf):
-        made = f".{leaf}.link{PART}"
+        made = f".{leaf}.link{PART_SUFFIX}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made, dir_fd=folder)
         os.symlink(link["target"], made, dir_fd=folder)
@@ -708,13 +710,13 @@ def ask_docker(*words: str) -> str:
     try:
         done = subprocess.run(["docker", *words], capture_output=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerLost(f"docker {words[0]}: {error}") from error
+        raise TransferError(f"docker {words[0]}: {error}") from error
     if done.returncode:
-        raise PeerLost(f"docker {words[0]}: {done.stderr.decode('utf-8', 'replace')[-400:].strip()}")
+        raise TransferError(f"docker {words[0]}: {done.stderr.decode('utf-8', 'replace')[-400:].strip()}")
     return done.stdout.decode("utf-8", "replace")
 
 
-def list_names_of_others(since: float) -> set[str]:
+def list_foreign_image_names(since: float) -> set[str]:
     """Return the names that somebody else has pulled, tagged or imported since then: `docker load` is none of these."""
     names = set()
     window = ("--since", f"{since:.3f}", "--until", f"{time.time():.3f}")
@@ -726,7 +728,7 @@ def list_names_of_others(since: float) -> set[str]:
     return names
 
 
-def familiar_name(image: str) -> str:
+def shorten_image_name(image: str) -> str:
     """Return the name by which `docker images` lists an image."""
     for prefix in ("index.docker.io/", "docker.io/"):
         if image.startswith(prefix):
@@ -744,21 +746,21 @@ class ImageLoad:
     """
 
     def __init__(self, image: str) -> None:
-        self.wanted = familiar_name(image)
+        self.wanted = shorten_image_name(image)
         self.began = time.time()
         self.before = list_image_names()
         self.child = subprocess.Popen(
             ["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         self.said: list[bytes] = []
-        self.listening = threading.Thread(target=self._listen, daemon=True)
+        self.listening = threading.Thread(target=self._read_output, daemon=True)
         self.listening.start()
         self.is_ending = False
         self._lock = threading.Lock()
         self._result: tuple[int, str, list[str]] | None = None
-        _loads.append(self)
+        _image_loads.append(self)
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         assert self.child.stdout is not None
         self.said.append(self.child.stdout.read())
 
@@ -767,7 +769,7 @@ class ImageLoad:
         assert self.child.stdin is not None
         self.child.stdin.write(data)
 
-    def end(self, is_refused: bool) -> tuple[int, str, list[str]]:
+    def finish(self, is_refused: bool) -> tuple[int, str, list[str]]:
         """Let Docker finish, or give up, and return its exit status, its words, and the names that were put back."""
         self.is_ending = True
         with self._lock:
@@ -787,22 +789,22 @@ class ImageLoad:
         """Undo what the archive did to names, if it had another than the wanted one; return the others."""
         after = list_image_names()
         changed = {name for name in after if after[name] != self.before.get(name)}
-        changed -= list_names_of_others(self.began) - set(re.findall(r"^Loaded image: *(\S+)", words, re.MULTILINE))
+        changed -= list_foreign_image_names(self.began) - set(re.findall(r"^Loaded image: *(\S+)", words, re.MULTILINE))
         others = sorted(changed - {self.wanted})
         for name in sorted(changed) if others else ():
             before = self.before.get(name)
             ask_docker(*(("tag", before, name) if before else ("rmi", "--force", name)))
         return others
 
-    def leave(self) -> None:
+    def finish_before_exit(self) -> None:
         """See to the names before we end: an archive that has come whole is loaded whether we wait or not."""
-        worker = threading.Thread(target=self._end_quietly, daemon=True)
+        worker = threading.Thread(target=self._finish_quietly, daemon=True)
         worker.start()
-        worker.join(LOADING)
+        worker.join(IMAGE_LOAD_TIMEOUT_SECONDS)
 
-    def _end_quietly(self) -> None:
-        with contextlib.suppress(PeerLost, OSError, ValueError):
-            self.end(is_refused=not self.is_ending)
+    def _finish_quietly(self) -> None:
+        with contextlib.suppress(TransferError, OSError, ValueError):
+            self.finish(is_refused=not self.is_ending)
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------
@@ -812,10 +814,10 @@ class ImageLoad:
 def open_file(job: Job) -> Iterator[Any]:
     """Yield a file for reading: one of the source by its path, one of the receiver below its base."""
     if "path" in job:
-        number = open_plain(job["path"], os.O_RDONLY)
+        number = open_regular_file(job["path"], os.O_RDONLY)
     else:
         with open_parent(job) as (folder, leaf):
-            number = open_plain(leaf, os.O_RDONLY, folder)
+            number = open_regular_file(leaf, os.O_RDONLY, folder)
     with open(number, "rb") as file:
         yield file
 
@@ -826,7 +828,7 @@ def hash_files(files: list[Job]) -> None:
     for number in range(len(files)):
         work.put(number)
 
-    def go() -> None:
+    def hash_next_files() -> None:
         while True:
             try:
                 number = work.get_nowait()
@@ -837,10 +839,10 @@ def hash_files(files: list[Job]) -> None:
                 with open_file(files[number]) as file:
                     hash_prefix(file, os.fstat(file.fileno()).st_size, sha)
                 write_message(summed=number, sum=sha.hexdigest())
-            except (OSError, PeerLost):
+            except (OSError, TransferError):
                 write_message(summed=number, sum=None)
 
-    threads = [threading.Thread(target=go, daemon=True) for _ in range(2)]
+    threads = [threading.Thread(target=hash_next_files, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -863,49 +865,51 @@ def hold_receiver_lock(name: str | None) -> Any:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         write_message(taken=True)
-        leave(4)
+        exit_program(4)
     return lock
 
 
-def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
+def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Be one end until all is done and settled."""
     is_sender, count = request["role"] == "send", request["streams"]
     held = hold_receiver_lock(request.get("lock"))
-    end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"], count)
-    handshake = Handshake(request["tls"], is_sender)
-    servers = [open_port(address) for address in request.get("listen", ())]
+    end: Any = TransferSender(request["jobs"]) if is_sender else TransferReceiver(request["jobs"], count)
+    handshake = TlsHandshake(request["tls"], is_sender)
+    servers = [open_listening_socket(address) for address in request.get("listen", ())]
     if servers:
         write_message(ports=[server.getsockname()[1] for server in servers])
 
-    def work(number: int) -> None:
+    def run_stream(number: int) -> None:
         """Be one stream, from its first byte to its last."""
         try:
             if servers:
-                stream = Listener(servers[number], request["peers"], handshake).accept(request.get("meeting", MEETING))
+                stream = PeerListener(servers[number], request["peers"], handshake).accept_peer(
+                    request.get("meeting", PEER_WAIT_SECONDS)
+                )
             else:
-                stream = connect_streams(request["dial"][number], handshake)
+                stream = connect_stream(request["dial"][number], handshake)
             try:
                 end.serve(stream, number)
             finally:
                 stream.close()
-        except (PeerLost, OSError) as error:
-            tell_error(error)
-            leave(5)
+        except (TransferError, OSError) as error:
+            report_error(error)
+            exit_program(5)
 
     if count == 1:
-        workers = [threading.Thread(target=work, args=(0,), daemon=True)]
+        workers = [threading.Thread(target=run_stream, args=(0,), daemon=True)]
     else:
-        pids = fork_workers(count, work, servers, [end.feed] if is_sender else [])
+        pids = fork_workers(count, run_stream, servers, [end.feed] if is_sender else [])
         workers = [threading.Thread(target=await_worker, args=(pid,), daemon=True) for pid in pids]
     for worker in workers:
         worker.start()
-    threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+    threading.Thread(target=forward_commands, args=(other_words,), daemon=True).start()
     if is_sender:
         end.distribute()
         for worker in workers:
             worker.join()
     else:
-        _receive(end, workers, other_words)
+        _run_receiver(end, workers, other_words)
     write_message(done=True)
     del held
 
@@ -939,19 +943,21 @@ def fork_workers(count: int, work: Any, servers: list[socket.socket], others: li
 def exit_with_parent(alive: int) -> None:
     """End when the process that has started us does, however it ends."""
     os.read(alive, 1)
-    leave(6)
+    exit_program(6)
 
 
 def await_worker(pid: int) -> None:
     """Return when a stream is done; where it was not, end as it did: it has told why, if it could."""
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 7:
-        tell_error(PeerLost(f"one of its processes was ended (status {status})"))
+        report_error(TransferError(f"one of its processes was ended (status {status})"))
     if status:
-        leave(5)
+        exit_program(5)
 
 
-def _receive(end: Receiver, threads: list[threading.Thread], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _run_receiver(
+    end: TransferReceiver, threads: list[threading.Thread], other_words: queue.SimpleQueue[dict[str, Any]]
+) -> None:
     told = -1
     while True:
         try:
@@ -961,25 +967,25 @@ def _receive(end: Receiver, threads: list[threading.Thread], other_words: queue.
         if "end" in words:
             break
         if words:
-            end.finish_files(words)
-        if end.bytes != told and (not words or end.bytes - told > 64 << 20):
-            told = end.bytes
+            end.apply_decision(words)
+        if end.received_bytes != told and (not words or end.received_bytes - told > 64 << 20):
+            told = end.received_bytes
             write_message(at=told)
     for thread in threads:
         thread.join()
 
 
-def hear(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
+def forward_commands(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Pass on what the operator says; end when he is gone."""
     for line in sys.stdin.buffer:
         other_words.put(json.loads(line))
-    leave(6)
+    exit_program(6)
 
 
 def report_thread_failure(failure: Any) -> None:
     """Say what nobody expected, and end: a thread that dies alone would leave the other end waiting."""
     write_message(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
-    leave(7)
+    exit_program(7)
 
 
 def main() -> None:
@@ -989,14 +995,14 @@ def main() -> None:
     other_words: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     try:
         if request["role"] == "sum":
-            threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+            threading.Thread(target=forward_commands, args=(other_words,), daemon=True).start()
             hash_files(request["files"])
         else:
-            run(request, other_words)
-    except (PeerLost, OSError) as error:
-        tell_error(error)
-        leave(5)
-    leave(0)
+            run_transfer(request, other_words)
+    except (TransferError, OSError) as error:
+        report_error(error)
+        exit_program(5)
+    exit_program(0)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import struct
 import sys
 from pathlib import Path
 
-_LARGEST_HEADER = 100 << 20  # bytes; safetensors' own limit
-_MOST = 1000  # files
+_MAX_HEADER_BYTES = 100 << 20  # bytes; safetensors' own limit
+_MAX_FILES = 1000  # files
 
 
-def model_directory(place: Path) -> Path:
+def find_model_directory(place: Path) -> Path:
     """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot. Raises PermissionError."""
     snapshots = place / "snapshots"
     if not snapshots.is_dir():
@@ -35,7 +35,7 @@ def find_file_fault(path: Path) -> str | None:
         if len(head) < 8:
             return f"it holds {size} bytes: not even a header"
         (length,) = struct.unpack("<Q", head)
-        if length > min(size - 8, _LARGEST_HEADER):
+        if length > min(size - 8, _MAX_HEADER_BYTES):
             return f"its header is to be {length} bytes long, the file has {size}"
         try:
             tensors = json.loads(file.read(length))
@@ -66,12 +66,12 @@ def check_place(place: str) -> dict[str, object]:
     unread: list[str] = []
     there: list[Path] = []
     try:
-        base = model_directory(Path(place))
+        base = find_model_directory(Path(place))
         there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
     except PermissionError:
         unread.append(".")
     names = {one.name for one in there}
-    paths = [one for one in there if one.suffix in (".safetensors", ".gguf")][:_MOST]
+    paths = [one for one in there if one.suffix in (".safetensors", ".gguf")][:_MAX_FILES]
     for path in [one for one in there if one.name.endswith(".safetensors.index.json")] + paths:
         try:
             if path.suffix == ".json":

@@ -47,20 +47,20 @@ DOCKER_OPTIONS: dict[str, DockerOptionKind] = {
     "workdir": DockerOptionKind.TEXT,
 }
 
-_SIZE = r"-1|[0-9]{1,15}(\.[0-9]{1,6})?\s*[kmgtKMGT]?([iI]?[bB])?"
-_ADDRESS = r"\[[0-9a-fA-F:]+\]|[0-9.]+"
+_SIZE_PATTERN = r"-1|[0-9]{1,15}(\.[0-9]{1,6})?\s*[kmgtKMGT]?([iI]?[bB])?"
+_ADDRESS_PATTERN = r"\[[0-9a-fA-F:]+\]|[0-9.]+"
 
 # Values that Docker's API takes as numbers or in parts: what they look like, and an example.
 VALUE_PATTERNS: dict[str, tuple[re.Pattern[str], str]] = {
     "add-host": (re.compile(r"[^\s:=]+[:=]\S+"), "spark2:10.0.0.2"),
     "cpus": (re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?"), "4 or 1.5"),
     "log-opt": (re.compile(r"[^\s=]+=.*", re.DOTALL), "max-size=50m"),
-    "memory": (re.compile(_SIZE), "96g"),
-    "memory-swap": (re.compile(_SIZE), "96g, or -1"),
+    "memory": (re.compile(_SIZE_PATTERN), "96g"),
+    "memory-swap": (re.compile(_SIZE_PATTERN), "96g, or -1"),
     "oom-score-adj": (re.compile(r"-?[0-9]{1,4}"), "500"),
     "pids-limit": (re.compile(r"-1|[0-9]{1,9}"), "4096"),
     "publish": (
-        re.compile(rf"((({_ADDRESS}):)?[0-9]{{1,5}}:|({_ADDRESS})::)?[0-9]{{1,5}}(/(tcp|udp|sctp))?"),
+        re.compile(rf"((({_ADDRESS_PATTERN}):)?[0-9]{{1,5}}:|({_ADDRESS_PATTERN})::)?[0-9]{{1,5}}(/(tcp|udp|sctp))?"),
         "8000:80 or 127.0.0.1:8000:80",
     ),
     "tmpfs": (re.compile(r"/[^:]*(:.+)?"), "/scratch:size=1g"),

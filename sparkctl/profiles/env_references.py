@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # In a shell's or compose's text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}.
-_SHELL = re.compile(
+_SHELL_VARIABLE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?:(?P<how>:?[-?+=])(?P<words>[^{}]*))?\})"
 )
@@ -23,14 +23,14 @@ def resolve_defaults(text: str) -> str | None:
     """Return the text for a field that knows no references: defaults stand in, None where one has no default."""
     missing = False
 
-    def value(match: re.Match[str]) -> str:
+    def replace_reference(match: re.Match[str]) -> str:
         nonlocal missing
         if match["name"] is None:
             return "${"
         missing = missing or match["default"] is None
         return match["default"] or ""
 
-    found = REFERENCE_PATTERN.sub(value, text)
+    found = REFERENCE_PATTERN.sub(replace_reference, text)
     return None if missing else found
 
 
@@ -39,7 +39,7 @@ def has_references(text: str) -> bool:
     return any(match["name"] is not None for match in REFERENCE_PATTERN.finditer(text))
 
 
-def referenced_names(text: str) -> tuple[str, ...]:
+def list_referenced_names(text: str) -> tuple[str, ...]:
     """Return the variables a text asks for."""
     return tuple(match["name"] for match in REFERENCE_PATTERN.finditer(text) if match["name"] is not None)
 
@@ -55,7 +55,7 @@ def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str
     ``dollar``: what stands for a dollar sign itself (``$$`` in compose).
     """
     out, end = "", 0
-    for match in _pieces(text, dollar):
+    for match in _find_variables(text, dollar):
         out += escape_references(text[end : match.start()])
         end = match.end()
         if dollar and match[0].startswith(dollar):
@@ -65,8 +65,8 @@ def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str
     return out + escape_references(text[end:])
 
 
-def _pieces(text: str, dollar: str) -> list[re.Match[str]]:
-    pattern = re.compile(rf"{re.escape(dollar)}\{{?|{_SHELL.pattern}") if dollar else _SHELL
+def _find_variables(text: str, dollar: str) -> list[re.Match[str]]:
+    pattern = re.compile(rf"{re.escape(dollar)}\{{?|{_SHELL_VARIABLE.pattern}") if dollar else _SHELL_VARIABLE
     return list(pattern.finditer(text))
 
 
@@ -81,4 +81,4 @@ def _convert_variable(match: re.Match[str], known: Mapping[str, str]) -> str:
 
 def is_variable_name(text: str) -> bool:
     """Tell whether a variable may be called so."""
-    return _NAME.fullmatch(text) is not None
+    return _VARIABLE_NAME.fullmatch(text) is not None

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_regular
+from sparkctl.files import open_regular_file
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.secrets import is_secret_name
 from sparkctl.profiles.field_types import VARIABLE_PATTERN
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
 
-MAX_BYTES = 64 * 1024
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MAX_ENV_FILE_BYTES = 64 * 1024
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -22,10 +22,10 @@ def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tu
 
     Raises `InvalidFile` with every variable that is not set and every broken line of the file.
     """
-    values = dict(_file_pairs(profile))
+    values = dict(_read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
-        values[name] = _expanded(text, environ, missing.setdefault(name, []))
+        values[name] = _expand_references(text, environ, missing.setdefault(name, []))
     _refuse_missing(profile, "env", missing)
     return tuple(values.items())
 
@@ -34,16 +34,18 @@ def resolve_engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[t
     """Return the profile's ``args`` with real values. Raises `InvalidFile` with every variable that is not set."""
     missing: dict[str, list[str]] = {}
 
-    def filled(name: str, value: ArgValue) -> ArgValue:
+    def fill_value(name: str, value: ArgValue) -> ArgValue:
         if isinstance(value, str):
-            return _expanded(value, environ, missing.setdefault(name, []))
+            return _expand_references(value, environ, missing.setdefault(name, []))
         if isinstance(value, tuple):
-            return tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value)
+            return tuple(_expand_references(text, environ, missing.setdefault(name, [])) for text in value)
         if isinstance(value, FlagValues):
-            return FlagValues(tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value.words))
+            return FlagValues(
+                tuple(_expand_references(text, environ, missing.setdefault(name, [])) for text in value.words)
+            )
         return value
 
-    values = tuple((name, filled(name, value)) for name, value in profile.args)
+    values = tuple((name, fill_value(name, value)) for name, value in profile.args)
     _refuse_missing(profile, "args", missing)
     return values
 
@@ -52,14 +54,14 @@ def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[s
     """Return what ``${VAR}`` in ``env`` and ``args`` stands for wherever the variable is named like a secret."""
     found = {
         environ.get(match["name"]) or match["default"] or ""
-        for text in _texts(profile)
+        for text in _iter_reference_texts(profile)
         for match in VARIABLE_PATTERN.finditer(text)
         if match["name"] is not None and is_secret_name(match["name"])
     }
     return tuple(sorted(found - {""}))
 
 
-def _texts(profile: Profile) -> Iterator[str]:
+def _iter_reference_texts(profile: Profile) -> Iterator[str]:
     yield from (text for _, text in profile.env)
     for _, value in profile.args:
         if isinstance(value, str):
@@ -74,7 +76,10 @@ def _texts(profile: Profile) -> Iterator[str]:
 
 def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[str]]) -> None:
     faults = [
-        FileIssue(_place(profile, section, name), f"{section}.{name}: ${{{variable}}} is not set in your environment")
+        FileIssue(
+            _find_variable_position(profile, section, name),
+            f"{section}.{name}: ${{{variable}}} is not set in your environment",
+        )
         for name, variables in missing.items()
         for variable in variables
     ]
@@ -87,7 +92,7 @@ def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
     """Return a sentence where others on this machine can read the profile's env_file."""
     if profile.env_file is None:
         return ()
-    path = _env_path(profile, profile.env_file)
+    path = _resolve_env_file(profile, profile.env_file)
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -95,8 +100,8 @@ def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
     return (f"{path} can be read by others (mode {mode & 0o777:03o}): chmod 600 {path}",) if mode & 0o077 else ()
 
 
-def _expanded(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
-    def value(match: re.Match[str]) -> str:
+def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
+    def expand_match(match: re.Match[str]) -> str:
         name = match["name"]
         if name is None:
             return "${"
@@ -107,10 +112,10 @@ def _expanded(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
             missing.append(name)
         return own or ""
 
-    return VARIABLE_PATTERN.sub(value, text)
+    return VARIABLE_PATTERN.sub(expand_match, text)
 
 
-def _place(profile: Profile, section: str, name: str) -> FilePosition:
+def _find_variable_position(profile: Profile, section: str, name: str) -> FilePosition:
     """Return where the profile sets the variable; its file as a whole where a base or a flag does."""
     from sparkctl.profiles.yaml_reader import find_value, read_yaml
 
@@ -122,22 +127,22 @@ def _place(profile: Profile, section: str, name: str) -> FilePosition:
     return item.place if item else FilePosition(profile.origin)
 
 
-def _env_path(profile: Profile, text: str) -> Path:
+def _resolve_env_file(profile: Profile, text: str) -> Path:
     """Return the env_file's path; a relative one is beside the profile."""
     return Path(profile.origin).parent / Path(text).expanduser()
 
 
-def _file_pairs(profile: Profile) -> list[tuple[str, str]]:
+def _read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
     if profile.env_file is None:
         return []
-    path = _env_path(profile, profile.env_file)
+    path = _resolve_env_file(profile, profile.env_file)
     try:
-        with open_regular(path) as file:
-            raw = file.read(MAX_BYTES + 1)
+        with open_regular_file(path) as file:
+            raw = file.read(MAX_ENV_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"{path}: the env_file of {profile.name} cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES:
-        raise InvalidInput(f"{path}: the env_file of {profile.name} is larger than {MAX_BYTES // 1024} KiB")
+    if len(raw) > MAX_ENV_FILE_BYTES:
+        raise InvalidInput(f"{path}: the env_file of {profile.name} is larger than {MAX_ENV_FILE_BYTES // 1024} KiB")
     return parse_env_file(raw, str(path))
 
 
@@ -157,7 +162,7 @@ def parse_env_file(raw: bytes, file: str) -> list[tuple[str, str]]:
             continue
         if not equals:
             faults.append(FileIssue(FilePosition(file, number, 1), "write KEY=VALUE"))
-        elif not _NAME.fullmatch(name.strip()):
+        elif not _VARIABLE_NAME.fullmatch(name.strip()):
             faults.append(
                 FileIssue(FilePosition(file, number, 1), f"{quote_source(name.strip())} is not a variable's name")
             )

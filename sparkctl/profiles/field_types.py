@@ -9,34 +9,34 @@ import csv
 import re
 
 from sparkctl.logs.bounded_pattern import compile_bounded
-from sparkctl.model.node_paths import misleading_part
+from sparkctl.model.node_paths import find_misleading_part
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.model.units import MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, FIELDS_INSTEAD_OF_OPTIONS, VALUE_PATTERNS, DockerOptionKind
 from sparkctl.profiles.file_issues import quote_source
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
-_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
-_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:{_DOMAIN}/)?{_WORD}(?:/{_WORD})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
+_REGISTRY_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
+_IMAGE_NAME_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE_REFERENCE = re.compile(
+    rf"(?:{_REGISTRY_DOMAIN}/)?{_IMAGE_NAME_PART}(?:/{_IMAGE_NAME_PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
 )
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ARG = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
-_COUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[KMBT]?)", re.IGNORECASE)
+_FLAG_KEY = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_PARAMETER_COUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[KMBT]?)", re.IGNORECASE)
 _MODEL_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?:(?P<unit>[KMGT])(?P<binary>i)?B)?", re.IGNORECASE)
-_POWERS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-_ULIMITS = (
+_COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_ULIMIT_NAMES = (
     "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
     "rttime", "sigpending", "stack",
 )  # fmt: skip
-_ULIMIT = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
-_CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+_ULIMIT_VALUE = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
+_CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
 VARIABLE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 
 
-def parse_name(text: str) -> str:
+def check_name(text: str) -> str:
     """A profile's or container's name, by Docker's rule."""
     if not CONTAINER_NAME.fullmatch(text) or len(text) > 64:
         raise ValueError(
@@ -46,28 +46,28 @@ def parse_name(text: str) -> str:
     return text
 
 
-def parse_image(text: str) -> str:
+def check_image(text: str) -> str:
     """An image reference, ``registry/name:tag``."""
-    if len(text) > 400 or not _IMAGE.fullmatch(text):
+    if len(text) > 400 or not _IMAGE_REFERENCE.fullmatch(text):
         raise ValueError(f"{quote_source(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
     return text
 
 
 def parse_engine_size(text: str) -> int:
     """Bytes of a model or an engine: a number without its unit is a slip, not 96 bytes."""
-    return _large(text, "96GiB")
+    return _parse_large_size(text, "96GiB")
 
 
 def parse_guard_floor(text: str) -> int:
     """Bytes under which the guard acts."""
     if text.strip() == "0":
         raise ValueError("`0` is no floor; write for example 512MiB, or guard: off in place of the map")
-    return _large(text, "512MiB")
+    return _parse_large_size(text, "512MiB")
 
 
-def _large(text: str, example: str) -> int:
+def _parse_large_size(text: str, example: str) -> int:
     try:
-        found = size(text)
+        found = parse_docker_size(text)
     except ValueError:
         raise ValueError(f"{quote_source(text)} is not a size; write for example {example}") from None
     if found < MIB:
@@ -87,9 +87,9 @@ def parse_weights_size(text: str) -> int:
     return found
 
 
-def small_size(text: str) -> int:
+def parse_nonzero_size(text: str) -> int:
     """Bytes, not none."""
-    found = size(text)
+    found = parse_docker_size(text)
     if found < 1:
         raise ValueError(f"{quote_source(text)} is nothing; write for example 64KiB, or leave it out")
     return found
@@ -102,20 +102,20 @@ def parse_positive_count(text: str) -> int:
     return int(text)
 
 
-def size(text: str) -> int:
+def parse_docker_size(text: str) -> int:
     """Bytes."""
     if len(text) > 40:
         raise ValueError(f"{quote_source(text)} is not a size; write for example 16g, 512m or 4096")
     return parse_size(text)
 
 
-def shm_size(text: str) -> str:
+def check_shm_size(text: str) -> str:
     """A size, left as it is written: the docker run line shows it so."""
-    size(text)
+    parse_docker_size(text)
     return text
 
 
-def seconds(text: str) -> float:
+def parse_duration_field(text: str) -> float:
     """A duration."""
     if len(text) > 40:
         raise ValueError(f"{quote_source(text)} is not a duration; write for example 90s, 20m or 1h30m")
@@ -124,7 +124,7 @@ def seconds(text: str) -> float:
 
 def parse_time_limit(text: str) -> float:
     """A duration that is none of zero, with its unit: 45 may be meant as minutes."""
-    found = seconds(text)
+    found = parse_duration_field(text)
     if text.strip().replace(".", "", 1).isdigit() and found > 0:
         raise ValueError(f"{quote_source(text)} has no unit; write {text.strip()}s or {text.strip()}m")
     if found <= 0:
@@ -134,13 +134,13 @@ def parse_time_limit(text: str) -> float:
 
 def parse_parameter_count(text: str) -> int:
     """A number of parameters: ``27B``, ``350M`` or all its digits."""
-    match = _COUNT.fullmatch(text.strip()) if len(text) <= 40 else None
+    match = _PARAMETER_COUNT.fullmatch(text.strip()) if len(text) <= 40 else None
     if match is None:
         raise ValueError(f"{quote_source(text)} is not a count; write for example 27B or 350M")
-    return round(float(match["number"]) * _POWERS[match["unit"].lower()])
+    return round(float(match["number"]) * _COUNT_UNITS[match["unit"].lower()])
 
 
-def parse_mount(text: str) -> str:
+def check_mount(text: str) -> str:
     """``source:target`` or ``source:target:ro``; the source is absolute, begins with ``~``, or is a volume's name."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(parts):
@@ -162,18 +162,18 @@ def parse_mount(text: str) -> str:
 def _refuse_misleading(text: str, *paths: str) -> None:
     """Refuse paths that lead elsewhere than they read."""
     for path in paths:
-        if (part := misleading_part(path)) is not None:
+        if (part := find_misleading_part(path)) is not None:
             raise ValueError(f"{quote_source(text)}: write the path that is meant, without `{part}` in it")
 
 
-def version(text: str) -> str:
+def normalize_version(text: str) -> str:
     """The version of an engine, as its flags go by."""
     if not re.fullmatch(r"v?[0-9]{1,4}(\.[0-9]{1,4}){1,2}[A-Za-z0-9.+-]{0,40}", text):
         raise ValueError(f"{quote_source(text)} is not a version; write it as in 0.5.12")
     return text.removeprefix("v")
 
 
-def parse_ready_regex(text: str) -> str:
+def check_ready_regex(text: str) -> str:
     """A regular expression that Python's ``re`` knows, or ``none``."""
     try:
         compile_bounded(text)
@@ -182,23 +182,23 @@ def parse_ready_regex(text: str) -> str:
     return text
 
 
-def http_path(text: str) -> str:
+def check_http_path(text: str) -> str:
     """A path on the engine's port, or ``none``."""
     if text != "none" and not re.fullmatch(r"/[!-~]*", text):
         raise ValueError(f"{quote_source(text)} is not a path; begin it with /, or write none")
     return text
 
 
-def device(text: str) -> str:
+def check_device(text: str) -> str:
     """A device's path on the node, or its CDI name."""
-    if not text.startswith("/") and not _CDI.fullmatch(text):
+    if not text.startswith("/") and not _CDI_DEVICE.fullmatch(text):
         raise ValueError(f"{quote_source(text)} is not a device; write for example /dev/infiniband")
     if text.startswith("/"):
         _refuse_misleading(text, *text.split(":"))
     return text
 
 
-def env_pair(key: str, value: str) -> str:
+def check_env_value(key: str, value: str) -> str:
     """The value of an environment variable; every ``${`` in it closes."""
     if not _ENV_NAME.fullmatch(key):
         raise ValueError(f"{quote_source(key)} is not a variable's name")
@@ -207,23 +207,23 @@ def env_pair(key: str, value: str) -> str:
     return value
 
 
-def arg_name(key: str) -> str:
+def check_arg_key(key: str) -> str:
     """An engine flag, with or without its dashes."""
-    if not _ARG.fullmatch(key):
+    if not _FLAG_KEY.fullmatch(key):
         raise ValueError(f"{quote_source(key)} is not a flag; write it as in mem-fraction-static")
     return key
 
 
-def parse_ulimit(key: str, value: str) -> str:
+def check_ulimit(key: str, value: str) -> str:
     """``-1``, ``1024`` or ``1024:2048``."""
-    if key not in _ULIMITS:
-        raise ValueError(f"{quote_source(key)} is not a ulimit{format_did_you_mean(key, _ULIMITS)}")
-    if not _ULIMIT.fullmatch(value):
+    if key not in _ULIMIT_NAMES:
+        raise ValueError(f"{quote_source(key)} is not a ulimit{format_did_you_mean(key, _ULIMIT_NAMES)}")
+    if not _ULIMIT_VALUE.fullmatch(value):
         raise ValueError(f"{quote_source(value)} is not a limit; write -1, 1024 or 1024:2048 (soft:hard)")
     return value
 
 
-def docker_option(key: str) -> DockerOptionKind:
+def find_docker_option_kind(key: str) -> DockerOptionKind:
     """How a further docker run flag takes its value."""
     if kind := DOCKER_OPTIONS.get(key):
         return kind
@@ -235,14 +235,14 @@ def docker_option(key: str) -> DockerOptionKind:
     )
 
 
-def option_value(key: str, value: str) -> str:
+def check_docker_option_value(key: str, value: str) -> str:
     """The value of a further docker run flag."""
     if (wanted := VALUE_PATTERNS.get(key)) and not wanted[0].fullmatch(value):
         raise ValueError(f"{quote_source(value)} cannot be; write for example {wanted[1]}")
     return value
 
 
-def parse_gpus(text: str) -> str:
+def check_gpus(text: str) -> str:
     """``all``, ``none``, a number, or docker's own ``"device=0,1",capabilities=utility``."""
     if text == "none":
         return text

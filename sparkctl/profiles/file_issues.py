@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_regular
+from sparkctl.files import open_regular_file
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.secrets import is_secret_name, redact
 
-_MOST = 1 << 20  # bytes of a file that are read for showing a line of it
-_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_MAX_BYTES = 1 << 20  # bytes of a file that are read for showing a line of it
+_NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,12 +67,12 @@ def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]
             continue
         if place.file not in files:
             try:
-                with open_regular(place.file) as file:
-                    files[place.file] = file.read(_MOST).decode("utf-8", "replace").splitlines()
+                with open_regular_file(place.file) as file:
+                    files[place.file] = file.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
             except OSError:
                 files[place.file] = []
         lines = files[place.file]
-        if place.line <= len(lines) and not any(map(is_secret_name, _WORDS.findall(lines[place.line - 1]))):
+        if place.line <= len(lines) and not any(map(is_secret_name, _NAME_WORD.findall(lines[place.line - 1]))):
             found[place] = sanitize_line(redact(lines[place.line - 1].replace("\t", " ")))
     return found
 

@@ -8,17 +8,20 @@ from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
 from sparkctl.engines import decode_step_estimate
-from sparkctl.engines.base import Engine, Rank
+from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
-from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, node_port
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
 
-SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
-_INFINIBAND = "/dev/infiniband"
-NONE = "none"  # written in a profile where the engine's own default is not wanted
+API_KEY_VARIABLES = (
+    "VLLM_API_KEY",
+    "LLAMA_API_KEY",
+)  # environment entries by which a server demands a key of its clients
+_INFINIBAND_DEVICE = "/dev/infiniband"
+EXPLICIT_NONE = "none"  # written in a profile where the engine's own default is not wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class RankPlacement:
     """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
     RDMA can be given to its container. ``nodes``: where all of them stand, the head first; ``run``: a name for this start."""
 
-    rank: Rank
+    rank: EngineRank
     nodes: tuple[NodeName, ...]
     run: str
     env: tuple[tuple[str, str], ...] = ()
@@ -57,19 +60,19 @@ def build_launch_plan(
     secrets = find_engine_secrets(profile, environ)
     profile = replace(profile, args=resolve_engine_args(profile, environ))
     ready = build_readiness_rule(profile, engine)
-    network = box.network or default_network(port, box.options)
+    network = box.network or choose_default_network(port, box.options)
     command = engine.build_command(profile)
-    step = decode_step_estimate.encode_label(
+    step = decode_step_estimate.format_decode_step_label(
         decode_step_estimate.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
     )
     made = LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
-        container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
+        container_name=choose_container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
         mounts=tuple(resolve_mount(text, home) for text in profile.mounts), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
         shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
-        labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
+        labels=_build_labels(profile, instance, operator, resolve_node_port(port, network, box.options), ready, step),
         port=port, served_model=profile.model.served_name or profile.model.path,
-        api_key=engine.api_key(profile) or next((value for name, value in env if name in SERVER_KEYS), None),
+        api_key=engine.find_api_key(profile) or next((value for name, value in env if name in API_KEY_VARIABLES), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=build_guard_rule(profile),
         secrets=secrets, engine_version=profile.engine_version,
@@ -88,13 +91,13 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
             "set container.network: host, or leave it out",
         )
     rank, own = place.rank, {name for name, _ in made.env}
-    devices = (_INFINIBAND,) if place.has_devices and _INFINIBAND not in made.devices else ()
+    devices = (_INFINIBAND_DEVICE,) if place.has_devices and _INFINIBAND_DEVICE not in made.devices else ()
     memlock = () if any(name == "memlock" for name, _ in made.ulimits) else (("memlock", "-1"),)
     placed = replace(
         made,
         command=engine.build_rank_command(made.command, rank),
         env=(*((name, value) for name, value in place.env if name not in own), *made.env),
-        mounts=(*made.mounts, *(resolve_mount(text, home) for text in engine.ssh_key_mounts(rank))),
+        mounts=(*made.mounts, *(resolve_mount(text, home) for text in engine.list_ssh_key_mounts(rank))),
         devices=(*made.devices, *devices),
         ulimits=(*made.ulimits, *memlock),
         ipc=made.ipc or "host",
@@ -111,7 +114,10 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
     if rank.is_head:
         return placed
     silent = ReadinessRule(None, None, "none")
-    labels = tuple((name, _rule(silent) if name == ContainerLabel.READY else value) for name, value in placed.labels)
+    labels = tuple(
+        (name, _encode_readiness_rule(silent) if name == ContainerLabel.READY else value)
+        for name, value in placed.labels
+    )
     return replace(
         placed,
         port=None,
@@ -120,7 +126,7 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
     )
 
 
-def container_name(profile: Profile) -> str:
+def choose_container_name(profile: Profile) -> str:
     """Return the container's name: ``<engine>-<profile>`` unless the profile names it."""
     return profile.container.name or f"{profile.engine}-{profile.name}"
 
@@ -160,7 +166,7 @@ def resolve_mount(text: str, home: str) -> Mount:
     return Mount(source, target, read_only=mode == ["ro"])
 
 
-def default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
+def choose_default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
     """A server that publishes nothing is meant to be reached: it gets the host's network, as every Spark recipe does."""
     published = any(name == "publish" for name, _ in options)
     return "host" if port is not None and not published else None
@@ -169,10 +175,10 @@ def default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> s
 def choose_or_default(own: str | None, default: str | None) -> str | None:
     """Return the profile's own choice, else the default; ``none`` is a choice."""
     chosen = default if own is None else own
-    return None if chosen == NONE else chosen
+    return None if chosen == EXPLICIT_NONE else chosen
 
 
-def _labels(
+def _build_labels(
     profile: Profile, instance: str, operator: str, port: int | None, ready: ReadinessRule, step: str | None
 ) -> tuple[tuple[str, str], ...]:
     labels = [
@@ -181,7 +187,7 @@ def _labels(
         (ContainerLabel.INSTANCE, instance),
         (ContainerLabel.ENGINE, profile.engine),
         (ContainerLabel.OPERATOR, operator),
-        (ContainerLabel.READY, _rule(ready)),
+        (ContainerLabel.READY, _encode_readiness_rule(ready)),
         (ContainerLabel.GRACE, f"{profile.stop_grace:g}"),
         (ContainerLabel.VERSION, __version__),
     ]
@@ -198,5 +204,5 @@ def _labels(
     return tuple(labels)
 
 
-def _rule(ready: ReadinessRule) -> str:
+def _encode_readiness_rule(ready: ReadinessRule) -> str:
     return json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))

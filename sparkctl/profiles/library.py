@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl import paths
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.files import irregular_kind, read_regular
+from sparkctl.files import describe_irregular_file, read_regular_file
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import format_did_you_mean
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import YamlValue
 
 MAX_BASES = 8
-_SUFFIXES = (".yaml", ".yml")
+_PROFILE_SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class ProfileLibrary:
         """The directories in which a name is looked for, in that order."""
         return tuple(one for one in (self.user, self.beneath, self.shipped) if one is not None)
 
-    def names(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """Return all names, sorted. Cheap enough for shell completion."""
-        return tuple(sorted({name for directory in self.directories for name in _files(directory)}))
+        return tuple(sorted({name for directory in self.directories for name in _list_profile_files(directory)}))
 
     def find_directory_fault(self) -> str | None:
         """Return why a directory of profiles cannot be read, None where all can. A missing one is fine."""
@@ -74,54 +74,54 @@ class ProfileLibrary:
             except OSError as error:
                 return f"{directory} cannot be read: {error.strerror}"
             if not stat.S_ISDIR(state.st_mode):
-                return f"{directory} is not a directory, but {irregular_kind(state) or 'a file'}"
+                return f"{directory} is not a directory, but {describe_irregular_file(state) or 'a file'}"
         return None
 
-    def list(self) -> tuple[ProfileSummary, ...]:
+    def list_summaries(self) -> tuple[ProfileSummary, ...]:
         """Return every profile, the broken ones with their faults."""
-        return tuple(entry.summary for entry in self.entries())
+        return tuple(entry.summary for entry in self.load_all_entries())
 
-    def entries(self) -> tuple[ProfileEntry, ...]:
+    def load_all_entries(self) -> tuple[ProfileEntry, ...]:
         """Return every profile whole, the broken ones by their summary alone."""
-        return tuple(self.load_entry(name) for name in self.names())
+        return tuple(self.load_entry(name) for name in self.list_names())
 
     def list_variants(self, name: str) -> tuple[str, ...]:
         """Return the profiles that say that they extend this one. Reads every file; one that cannot be read says nothing."""
         from sparkctl.profiles.yaml_reader import read_yaml
 
         found = []
-        for one in self.names():
+        for one in self.list_names():
             with suppress(InvalidInput):
-                base = read_yaml(self.find(one)).root.entries.get("extends")
+                base = read_yaml(self.find_profile_file(one)).root.entries.get("extends")
                 if one != name and base is not None and base.item.raw == name:
                     found.append(one)
         return tuple(found)
 
-    def load(self, name: str, overrides: Sequence[str] = ()) -> Profile:
+    def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path where the text is one (``./mine.yaml``).
 
         ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for
         a name there is not.
         """
-        path = Path(name).expanduser() if _is_path(name) else self.find(name)
-        return self._load(path, overrides)
+        path = Path(name).expanduser() if _is_path(name) else self.find_profile_file(name)
+        return self._load_path(path, overrides)
 
     def find_issues(self, path: Path) -> tuple[FileIssue, ...]:
         """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
         from sparkctl.profiles.file_issues import InvalidFile
 
         try:
-            self._load(path, ())
+            self._load_path(path, ())
         except InvalidFile as error:
             return error.faults
         return ()
 
-    def find(self, name: str) -> Path:
+    def find_profile_file(self, name: str) -> Path:
         """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for a name there is not."""
         for directory in self.directories:
-            if path := _files(directory).get(name):
+            if path := _list_profile_files(directory).get(name):
                 return path
-        near = format_did_you_mean(name, self.names())
+        near = format_did_you_mean(name, self.list_names())
         from sparkctl.profiles.file_issues import quote_source
 
         trouble = self.find_directory_fault()
@@ -132,7 +132,7 @@ class ProfileLibrary:
         """Return what changes when a file of the library does: each with its time of change."""
         found = []
         for directory in self.directories:
-            for path in _files(directory).values():
+            for path in _list_profile_files(directory).values():
                 with suppress(OSError):  # gone just now
                     found.append((str(path), path.stat().st_mtime_ns))
         return tuple(found)
@@ -142,24 +142,24 @@ class ProfileLibrary:
 
         Raises `InvalidInput` for a name there is not, OSError where no file can be written.
         """
-        path = self.find(name)
+        path = self.find_profile_file(name)
         if self.is_writable(path):
             return path, False
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
         with mine.open("xb") as file:
-            file.write(read_regular(path, 1 << 20))
+            file.write(read_regular_file(path, 1 << 20))
         return mine, True
 
     def load_entry(self, name: str) -> ProfileEntry:
         """Return one profile whole. Raises `InvalidInput` for a name there is not."""
         from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile
 
-        path = self.find(name)
+        path = self.find_profile_file(name)
         shipped = self.is_shipped(path)
-        overrides = not shipped and name in _files(self.shipped)
+        overrides = not shipped and name in _list_profile_files(self.shipped)
         try:
-            profile = self._load(path, ())
+            profile = self._load_path(path, ())
         except InvalidFile as error:
             return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, error.faults), None)
         except InvalidInput as error:
@@ -167,7 +167,7 @@ class ProfileLibrary:
             return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, (fault,)), None)
         return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
 
-    def _load(self, path: Path, overrides: Sequence[str]) -> Profile:
+    def _load_path(self, path: Path, overrides: Sequence[str]) -> Profile:
         return self.load_with_positions(path, overrides)[0]
 
     def load_with_positions(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, YamlValue]:
@@ -179,9 +179,9 @@ class ProfileLibrary:
         from sparkctl.profiles.overlays import find_token_issues, merge_profile_trees, parse_setting, strip_base_fields
         from sparkctl.profiles.validation import validate_profile
 
-        chain = self._chain(path)
+        chain = self._load_base_chain(path)
         faults = [fault for _, tree in chain for fault in find_token_issues(tree)]
-        faults += self._misnamed(chain[0])
+        faults += self._check_file_name(chain[0])
         tree = chain[-1][1]
         for _, above in reversed(chain[:-1]):
             tree = merge_profile_trees(strip_base_fields(tree), above)
@@ -200,7 +200,7 @@ class ProfileLibrary:
             raise InvalidFile(faults)
         return profile, tree
 
-    def _chain(self, path: Path) -> Sequence[tuple[Path, YamlValue]]:
+    def _load_base_chain(self, path: Path) -> Sequence[tuple[Path, YamlValue]]:
         """Return the file and the files it extends, the nearest first."""
         from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
         from sparkctl.profiles.yaml_reader import read_yaml
@@ -208,7 +208,7 @@ class ProfileLibrary:
         chain = [(path, read_yaml(path).root)]
         seen = {path.resolve()}
         while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
-            base = self._base(chain[-1][0], entry.item)
+            base = self._find_base_file(chain[-1][0], entry.item)
             if base.resolve() in seen:
                 raise InvalidFile(
                     [FileIssue(entry.item.place, f"extends: {quote_source(entry.item.raw)} leads back to here")]
@@ -219,25 +219,27 @@ class ProfileLibrary:
             chain.append((base, read_yaml(base).root))
         return chain
 
-    def _base(self, path: Path, item: YamlValue) -> Path:
+    def _find_base_file(self, path: Path, item: YamlValue) -> Path:
         """Return the file that ``extends`` means; a profile that extends its own name means the shipped one."""
         from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
 
         name = item.raw or ""
-        files = [file for directory in self.directories if (file := _files(directory).get(name)) is not None]
+        files = [
+            file for directory in self.directories if (file := _list_profile_files(directory).get(name)) is not None
+        ]
         others = [file for file in files if file.resolve() != path.resolve()]
         # One that extends its own name means what it stands over.
-        below = [file for file in others if files.index(file) > _place(files, path)]
+        below = [file for file in others if files.index(file) > _index_of_file(files, path)]
         if below:
             return below[0]
         if files and not others:
             raise InvalidFile([FileIssue(item.place, f"extends: {quote_source(name)} is this profile itself")])
         if others:
             return others[0]
-        near = format_did_you_mean(name, self.names())
+        near = format_did_you_mean(name, self.list_names())
         raise InvalidFile([FileIssue(item.place, f"extends: no profile is called {quote_source(name)}{near}")])
 
-    def _misnamed(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
+    def _check_file_name(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
         """Return a fault where a profile in the library is called otherwise than its file."""
         from sparkctl.profiles.file_issues import FileIssue, quote_source
 
@@ -266,22 +268,24 @@ def profile_json_schema() -> dict[str, Any]:
     return build_json_schema()
 
 
-def _files(directory: Path) -> dict[str, Path]:
+def _list_profile_files(directory: Path) -> dict[str, Path]:
     """Return the profiles of a directory by name; a directory that is not there has none."""
     try:
         entries: Iterable[Path] = sorted(directory.iterdir(), key=lambda path: (path.suffix != ".yml", path.name))
     except OSError:
         return {}
-    return {path.stem: path for path in entries if path.suffix in _SUFFIXES and not path.name.startswith((".", "_"))}
+    return {
+        path.stem: path for path in entries if path.suffix in _PROFILE_SUFFIXES and not path.name.startswith((".", "_"))
+    }
 
 
-def _place(files: Sequence[Path], path: Path) -> int:
+def _index_of_file(files: Sequence[Path], path: Path) -> int:
     """Return where a file stands among others, -1 where it is none of them."""
     return next((at for at, file in enumerate(files) if file.resolve() == path.resolve()), -1)
 
 
 def _is_path(text: str) -> bool:
-    return "/" in text or text.endswith(_SUFFIXES)
+    return "/" in text or text.endswith(_PROFILE_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +301,13 @@ def list_startable_profiles(recent: Sequence[str]) -> list[ProfileOffer]:
     """Read every profile there is; ``recent`` are the names of what was started last, the latest first."""
     library = ProfileLibrary()
 
-    def offer(name: str) -> ProfileOffer:
+    def load_offer(name: str) -> ProfileOffer:
         try:
-            return ProfileOffer(name, library.load(name))
+            return ProfileOffer(name, library.load_profile(name))
         except SparkctlError as error:
             return ProfileOffer(name, None, error.message.splitlines()[0])
 
-    def rank(one: ProfileOffer) -> tuple[bool, int, str]:
+    def offer_sort_key(one: ProfileOffer) -> tuple[bool, int, str]:
         return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
 
-    return sorted(map(offer, library.names()), key=rank)
+    return sorted(map(load_offer, library.list_names()), key=offer_sort_key)

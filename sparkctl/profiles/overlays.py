@@ -65,13 +65,13 @@ def parse_setting(text: str) -> YamlValue:
         )
     if steps[0] == "env" and len(steps) > 2:
         steps = ["env", ".".join(steps[1:])]
-    item = _value(value, place, is_text=steps[0] == "env")
+    item = _parse_setting_value(value, place, is_text=steps[0] == "env")
     for step in reversed(steps):
         item = YamlValue(place, {step: YamlEntry(place, item)})
     return item
 
 
-def _value(text: str, place: FilePosition, *, is_text: bool) -> YamlValue:
+def _parse_setting_value(text: str, place: FilePosition, *, is_text: bool) -> YamlValue:
     """Return an override's value: a scalar as YAML means it, or a list or map in brackets."""
     if is_text:
         return YamlValue(place, text, text)
@@ -79,15 +79,17 @@ def _value(text: str, place: FilePosition, *, is_text: bool) -> YamlValue:
     if not stripped.startswith(("[", "{", '"', "'")):
         return YamlValue(place, resolve_scalar(stripped), stripped)
     try:
-        return _placed(parse_yaml(stripped.encode("utf-8", "replace"), place.file).root, place)
+        return _with_single_position(parse_yaml(stripped.encode("utf-8", "replace"), place.file).root, place)
     except InvalidFile as error:
         raise InvalidFile(FileIssue(place, fault.message) for fault in error.faults) from None
 
 
-def _placed(item: YamlValue, place: FilePosition) -> YamlValue:
+def _with_single_position(item: YamlValue, place: FilePosition) -> YamlValue:
     """Return the same tree with one place for all of it: inside a flag, lines and columns say nothing."""
     if isinstance(item.value, dict):
-        return YamlValue(place, {k: YamlEntry(place, _placed(entry.item, place)) for k, entry in item.value.items()})
+        return YamlValue(
+            place, {k: YamlEntry(place, _with_single_position(entry.item, place)) for k, entry in item.value.items()}
+        )
     if isinstance(item.value, tuple):
-        return YamlValue(place, tuple(_placed(each, place) for each in item.value))
+        return YamlValue(place, tuple(_with_single_position(each, place) for each in item.value))
     return YamlValue(place, item.value, item.raw)

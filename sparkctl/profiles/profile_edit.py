@@ -15,16 +15,16 @@ from typing import Any
 
 from sparkctl.engines.lint.model import LintFix, LintFixKind
 from sparkctl.errors import InvalidInput
-from sparkctl.files import read_regular
+from sparkctl.files import read_regular_file
 from sparkctl.profiles.file_issues import FilePosition, InvalidFile
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.profiles.overlays import parse_setting
-from sparkctl.profiles.profile_lint import Diagnostic
+from sparkctl.profiles.profile_lint import LintDiagnostic
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, parse_yaml
 
 _LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # as YAML counts lines
-_MARK = b"\xef\xbb\xbf"
-_LARGEST = 1 << 20  # bytes
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_FILE_BYTES = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class TextEdit:
 def read_source(path: Path) -> tuple[bytes, str]:
     """Return a file's byte order mark, where it has one, and its text. Raises `InvalidInput` where it cannot be read."""
     try:
-        raw = read_regular(path, _LARGEST)
+        raw = read_regular_file(path, _MAX_FILE_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
-    mark = _MARK if raw.startswith(_MARK) else b""
+    mark = _BYTE_ORDER_MARK if raw.startswith(_BYTE_ORDER_MARK) else b""
     return mark, raw[len(mark) :].decode("utf-8")
 
 
@@ -77,7 +77,7 @@ def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | Non
         return None
     result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :]
     try:
-        means = parse_yaml(result.encode("utf-8"), "").root.data()
+        means = parse_yaml(result.encode("utf-8"), "").root.to_plain_data()
     except InvalidFile:
         return None
     return result if means == intended else None
@@ -92,9 +92,9 @@ def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str
         entry = section.entries[rest.pop(0)]
         section = entry.item
     if entry is None:
-        return _at_the_end(text, steps, value)
+        return _plan_appended_section(text, steps, value)
     if not rest:
-        return _in_place(text, entry.item, value)
+        return _plan_scalar_edit(text, entry.item, value)
     first = next(iter(section.entries.values()), None)
     if len(rest) > 1 or first is None or first.place.line is None or entry.place.line is None:
         return None
@@ -104,7 +104,7 @@ def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str
     # Behind the section's own line: a comment above its first entry stays with that.
     start = position_to_offset(text, FilePosition(first.place.file, entry.place.line + 1, 1))
     indent = " " * ((first.place.column or 1) - 1)
-    return None if start is None else TextEdit(start, "", f"{indent}{rest[0]}: {value}{_end(text)}")
+    return None if start is None else TextEdit(start, "", f"{indent}{rest[0]}: {value}{_detect_line_ending(text)}")
 
 
 def plan_replacement(text: str, place: FilePosition, old: str, new: str) -> TextEdit | None:
@@ -116,22 +116,22 @@ def plan_replacement(text: str, place: FilePosition, old: str, new: str) -> Text
     return TextEdit(start, f"{quote}{old}{quote}", new)
 
 
-def _in_place(text: str, item: YamlValue, value: str) -> TextEdit | None:
+def _plan_scalar_edit(text: str, item: YamlValue, value: str) -> TextEdit | None:
     edit = None if item.raw is None else plan_replacement(text, item.place, item.raw, value)
     if edit is None or edit.old or text[edit.start - 1 : edit.start] != ":":
         return edit
     return TextEdit(edit.start, "", f" {value}")  # nothing stood there, not even a space
 
 
-def _at_the_end(text: str, steps: Sequence[str], value: str) -> TextEdit:
-    end, lines = _end(text), []
+def _plan_appended_section(text: str, steps: Sequence[str], value: str) -> TextEdit:
+    end, lines = _detect_line_ending(text), []
     for depth, step in enumerate(steps):
         lines.append(f"{'  ' * depth}{step}:" + (f" {value}" if depth == len(steps) - 1 else ""))
     gap = "" if not text or text.endswith("\n") else end
     return TextEdit(len(text), "", gap + "".join(f"{line}{end}" for line in lines))
 
 
-def _end(text: str) -> str:
+def _detect_line_ending(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -141,7 +141,7 @@ def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path
 
     Raises `InvalidInput` where the profile does not take it or the file cannot be changed for certain, OSError.
     """
-    library.load(name, [setting])
+    library.load_profile(name, [setting])
     path, copied = library.get_or_copy_user_file(name)
     try:
         mark, before = read_source(path)
@@ -155,16 +155,16 @@ def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path
 
 def set_field_in_text(text: str, setting: str, file: str) -> str:
     """Return the text with one field set. Raises `InvalidInput` where it cannot be done for certain."""
-    steps, wanted = _steps(parse_setting(setting))
+    steps, wanted = _split_setting_tree(parse_setting(setting))
     tree = parse_yaml(text.encode("utf-8"), file).root
-    edit = plan_value_edit(text, tree, steps, _spelt(wanted))
-    result = None if edit is None else apply_checked_edit(text, edit, _intended(tree, steps, wanted))
+    edit = plan_value_edit(text, tree, steps, _format_setting_value(wanted))
+    result = None if edit is None else apply_checked_edit(text, edit, _compute_intended_data(tree, steps, wanted))
     if result is None:
         raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be changed there for certain", "e edits the file")
     return result
 
 
-def _steps(item: YamlValue) -> tuple[list[str], YamlValue]:
+def _split_setting_tree(item: YamlValue) -> tuple[list[str], YamlValue]:
     """Return the keys that lead to the one value of an override, and the value."""
     steps: list[str] = []
     while len(item.entries) == 1 and item.raw is None:
@@ -174,40 +174,40 @@ def _steps(item: YamlValue) -> tuple[list[str], YamlValue]:
     return steps, item
 
 
-def _spelt(item: YamlValue) -> str:
+def _format_setting_value(item: YamlValue) -> str:
     """Return a value as YAML has it: as it was typed where that means the same."""
     if item.raw is not None:
         try:
-            if parse_yaml(f"x: {item.raw}\n".encode(), "").root.data() == {"x": item.value}:
+            if parse_yaml(f"x: {item.raw}\n".encode(), "").root.to_plain_data() == {"x": item.value}:
                 return item.raw
         except InvalidFile:
             pass
-    return item.json()  # JSON is YAML
+    return item.to_json_text()  # JSON is YAML
 
 
-def _intended(tree: YamlValue, steps: list[str], wanted: YamlValue) -> Any:
+def _compute_intended_data(tree: YamlValue, steps: list[str], wanted: YamlValue) -> Any:
     """Return what the file should mean: what it did, with the one value changed."""
-    intended: Any = tree.data()
+    intended: Any = tree.to_plain_data()
     at = intended
     for step in steps[:-1]:
         at = at.setdefault(step, {})
-    at[steps[-1]] = wanted.data()
+    at[steps[-1]] = wanted.to_plain_data()
     return intended
 
 
-def apply_lint_fixes(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+def apply_lint_fixes(path: Path, diagnostics: Sequence[LintDiagnostic]) -> tuple[LintDiagnostic, ...]:
     """Mend what can be mended safely in one file, and return what was.
 
     What stands in a file that it extends is left alone. Raises `InvalidInput` where the file cannot be read or written.
     """
     mark, before = read_source(path)
     text = before
-    done: list[Diagnostic] = []
+    done: list[LintDiagnostic] = []
     # From the end to the beginning: the places before an edit stay where they were.
     for one in sorted(diagnostics, key=lambda one: (one.place.line or 0, one.place.column or 0), reverse=True):
         if one.change is None or (one.place.file != str(path) and one.change.kind is not LintFixKind.ADD):
             continue
-        edited = _edited(text, one.place, one.change, path)
+        edited = _apply_lint_fix(text, one.place, one.change, path)
         if edited is not None:
             text = edited
             done.append(one)
@@ -216,7 +216,7 @@ def apply_lint_fixes(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Dia
     return tuple(reversed(done))
 
 
-def _edited(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
+def _apply_lint_fix(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
     """Return the text with one change made, None where it cannot be made for certain."""
     tree = parse_yaml(text.encode("utf-8"), str(path)).root
     section = tree.entries.get(str(change.where[0]))
@@ -227,7 +227,7 @@ def _edited(text: str, place: FilePosition, change: LintFix, path: Path) -> str 
     else:
         old = None if entry is None else str(change.where[1]) if change.kind is LintFixKind.RENAME else entry.item.raw
         edit = None if old is None else plan_replacement(text, place, old, change.text)
-    return None if edit is None else apply_checked_edit(text, edit, _apply_lint_change(tree.data(), change))
+    return None if edit is None else apply_checked_edit(text, edit, _apply_lint_change(tree.to_plain_data(), change))
 
 
 def _apply_lint_change(data: Any, change: LintFix) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class LintDiagnostic:
     """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
 
     place: FilePosition
@@ -58,10 +58,10 @@ class LintResult:
     """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
 
     path: Path
-    diagnostics: tuple[Diagnostic, ...]
+    diagnostics: tuple[LintDiagnostic, ...]
     held: CatalogueChoice | None = None
 
-    def of(self, level: LintSeverity) -> tuple[Diagnostic, ...]:
+    def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
         """Return those of one level."""
         return tuple(one for one in self.diagnostics if one.level is level)
 
@@ -77,13 +77,13 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     try:
         profile, tree = library.load_with_positions(path)
     except InvalidFile as error:
-        return LintResult(path, tuple(_faulty(fault) for fault in error.faults))
+        return LintResult(path, tuple(_issue_to_diagnostic(fault) for fault in error.faults))
     chosen = flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
-    secrets = _secrets(profile)
-    found = [_placed(one, tree, secrets) for one in lint_profile(profile, chosen)]
+    secrets = _find_lint_secrets(profile)
+    found = [_build_diagnostic(one, tree, secrets) for one in lint_profile(profile, chosen)]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
-        found.append(_placed(_inexact(profile, chosen), tree, secrets))
-    return LintResult(path, _in_order(found), chosen)
+        found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
+    return LintResult(path, _sort_diagnostics(found), chosen)
 
 
 def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
@@ -108,10 +108,10 @@ def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None)
 
     ``library``: where to look for variants of the profile that have no such trap.
     """
-    secrets = _secrets(profile)
+    secrets = _find_lint_secrets(profile)
     found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
-    others = _ways_around(profile, library) if library is not None and has_trap else ()
+    others = _list_trap_free_variants(profile, library) if library is not None and has_trap else ()
     return tuple(
         StartWarning(
             redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
@@ -120,7 +120,7 @@ def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None)
     )
 
 
-def _ways_around(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
+def _list_trap_free_variants(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
     """Return the profiles that extend this one, for as many nodes, and have no known trap."""
     found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
     return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
@@ -130,7 +130,7 @@ def _has_trap(profile: Profile) -> bool:
     return any(one.kind is LintRule.KNOWN_TRAP for one in lint_profile(profile))
 
 
-def _inexact(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
+def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
     """Say by which version the flags were judged, where it is not the one that runs."""
     used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
     if chosen.basis is CatalogueMatch.NEAREST:
@@ -143,9 +143,9 @@ def _inexact(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
     return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
 
 
-def _placed(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> Diagnostic:
-    return Diagnostic(
-        _place(one.where, tree, on_key=one.on_key),
+def _build_diagnostic(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> LintDiagnostic:
+    return LintDiagnostic(
+        _find_field_position(one.where, tree, on_key=one.on_key),
         one.level,
         one.kind,
         redact(sanitize_line(one.message), secrets),
@@ -154,7 +154,7 @@ def _placed(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> Diagn
     )
 
 
-def _secrets(profile: Profile) -> frozenset[str]:
+def _find_lint_secrets(profile: Profile) -> frozenset[str]:
     """Return what must not be repeated of a profile: one flag's secret may stand in another's value."""
     given = [(one.word, value) for one in flag_check.collect_profile_flags(profile) for value in one.values]
     return (
@@ -164,28 +164,28 @@ def _secrets(profile: Profile) -> frozenset[str]:
     )
 
 
-def _place(where: FieldPath, tree: YamlValue, *, on_key: bool) -> FilePosition:
+def _find_field_position(where: FieldPath, tree: YamlValue, *, on_key: bool) -> FilePosition:
     from sparkctl.profiles import yaml_reader
 
     return yaml_reader.find_position(tree, where, key=on_key)
 
 
-def _faulty(fault: FileIssue) -> Diagnostic:
-    return Diagnostic(fault.place, LintSeverity.ERROR, LintRule.PROFILE, fault.message)
+def _issue_to_diagnostic(fault: FileIssue) -> LintDiagnostic:
+    return LintDiagnostic(fault.place, LintSeverity.ERROR, LintRule.PROFILE, fault.message)
 
 
-def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _sort_diagnostics(found: list[LintDiagnostic]) -> tuple[LintDiagnostic, ...]:
     """Return them file by file as they came, from top to bottom in each, the worst first where they stand in one place."""
     files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
     levels = list(LintSeverity)
 
-    def order(one: Diagnostic) -> tuple[int, int, int, int]:
+    def diagnostic_sort_key(one: LintDiagnostic) -> tuple[int, int, int, int]:
         return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)
 
-    return tuple(sorted(dict.fromkeys(found), key=order))
+    return tuple(sorted(dict.fromkeys(found), key=diagnostic_sort_key))
 
 
-_NAMES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})
+_FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})
 
 
 def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
@@ -198,7 +198,7 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     if chosen is None:
         return None
     asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
-    found = next((one for one in lint_profile(asked, chosen) if one.kind in _NAMES), None)
+    found = next((one for one in lint_profile(asked, chosen) if one.kind in _FLAG_NAME_RULES), None)
     if found is None:
         return None
     if chosen.basis is flag_catalogue.CatalogueMatch.EXACT:

@@ -25,9 +25,9 @@ def find_profile_secrets(profile: Profile) -> frozenset[str]:
     """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
     literal = [(name, VARIABLE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
-        literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _texts(value)]
-        literal += [(key, default) for text in _texts(value) for default in _defaults(text)]
-    literal += [(name, default) for name, value in profile.env for default in _defaults(value)]
+        literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _list_arg_texts(value)]
+        literal += [(key, default) for text in _list_arg_texts(value) for default in _list_reference_defaults(text)]
+    literal += [(name, default) for name, value in profile.env for default in _list_reference_defaults(value)]
     literal += [(key, kept.text) for key, kept in profile.extra]
     return (
         find_secret_values(literal)
@@ -40,9 +40,11 @@ def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
     """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
     told, end = "", 0
     for match in VARIABLE_PATTERN.finditer(text):
-        told += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
+        told += _redact_literal(text[end : match.start()], own, secret=secret) + _redact_reference_default(
+            match, own, secret=secret
+        )
         end = match.end()
-    return told + _literal(text[end:], own, secret=secret)
+    return told + _redact_literal(text[end:], own, secret=secret)
 
 
 def render_redacted_yaml(profile: Profile) -> str:
@@ -52,15 +54,15 @@ def render_redacted_yaml(profile: Profile) -> str:
     own = find_profile_secrets(profile)
     box, scrub = profile.container, Redactor(own)
 
-    def words(texts: tuple[str, ...]) -> tuple[str, ...]:
+    def redact_texts(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(redact_word(text, own) for text in texts)
 
     masked = replace(
         profile,
         env=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in profile.env),
-        args=tuple((key, _arg(key, value, own)) for key, value in profile.args),
+        args=tuple((key, _redact_arg(key, value, own)) for key, value in profile.args),
         command=None if profile.command is None else redact_words(profile.command, own),
-        mounts=words(profile.mounts),
+        mounts=redact_texts(profile.mounts),
         container=replace(
             box,
             options=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in box.options),
@@ -73,11 +75,11 @@ def render_redacted_yaml(profile: Profile) -> str:
     return scrub.redact_text(render_profile_yaml(masked))
 
 
-def _defaults(text: str) -> tuple[str, ...]:
+def _list_reference_defaults(text: str) -> tuple[str, ...]:
     return tuple(match["default"] for match in VARIABLE_PATTERN.finditer(text) if match["default"])
 
 
-def _texts(value: ArgValue) -> tuple[str, ...]:
+def _list_arg_texts(value: ArgValue) -> tuple[str, ...]:
     if isinstance(value, tuple):
         return value
     if isinstance(value, FlagValues):
@@ -87,24 +89,24 @@ def _texts(value: ArgValue) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else ()
 
 
-def _literal(text: str, own: frozenset[str], *, secret: bool) -> str:
+def _redact_literal(text: str, own: frozenset[str], *, secret: bool) -> str:
     return MASK if secret and text else redact_word(text, own)
 
 
-def _reference(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
+def _redact_reference_default(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
     name, default = match["name"], match["default"]
     if name is None or not default:
         return match[0]
-    return f"${{{name}:-{_literal(default, own, secret=secret or is_secret_name(name))}}}"
+    return f"${{{name}:-{_redact_literal(default, own, secret=secret or is_secret_name(name))}}}"
 
 
-def _arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
+def _redact_arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
     """Return a value of the same kind: what the kept profile says can be held against another one."""
     secret = is_secret_name(key)
     if isinstance(value, bool):
         return value
     if isinstance(value, JsonValue):
-        return MASK if secret else _json(redact_word(value.text, own))
+        return MASK if secret else _parse_json_or_text(redact_word(value.text, own))
     if isinstance(value, FlagValues):
         return FlagValues(tuple(redact_value(text, own, secret=secret) for text in value.words))
     if isinstance(value, tuple):
@@ -112,7 +114,7 @@ def _arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
     return redact_value(value, own, secret=secret)
 
 
-def _json(text: str) -> ArgValue:
+def _parse_json_or_text(text: str) -> ArgValue:
     try:
         json.loads(text)
     except ValueError:

@@ -29,7 +29,7 @@ from sparkctl.profiles import field_types as kinds
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.file_issues import quote_source
 
-Pairs = tuple[tuple[str, str], ...]
+TextPairs = tuple[tuple[str, str], ...]
 
 
 class ConflictingFieldError(ValueError):
@@ -40,11 +40,11 @@ class ConflictingFieldError(ValueError):
         self.other = other
 
 
-def _schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
+def _json_schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": kind, **more})
 
 
-def _is_text(value: object) -> str:
+def _require_nonempty_text(value: object) -> str:
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "must be text")
     if not value.strip():
@@ -52,22 +52,22 @@ def _is_text(value: object) -> str:
     return value
 
 
-def _is_word(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "must be text")
     return value
 
 
-def _said(rule: Callable[[str], Any]) -> Callable[[object], Any]:
+def _text_validator(rule: Callable[[str], Any]) -> Callable[[object], Any]:
     """Return a validator that first wants text and then asks ``rule``."""
 
-    def check(value: object) -> Any:
-        return rule(_is_text(value))
+    def validate_text(value: object) -> Any:
+        return rule(_require_nonempty_text(value))
 
-    return check
+    return validate_text
 
 
-def _engine(text: str) -> str:
+def _check_engine_name(text: str) -> str:
     if text not in engine_names():
         raise ValueError(
             f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
@@ -76,79 +76,113 @@ def _engine(text: str) -> str:
     return text
 
 
-_SIZE_WORDS = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
-_MODEL_SIZE_WORDS = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
-_TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
-Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
-ScalarText = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
+_SIZE_DESCRIPTION = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
+_MODEL_SIZE_DESCRIPTION = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
+_DURATION_DESCRIPTION = "A duration, as in 90s, 20m or 1h30m."
+NonEmptyText = Annotated[str, BeforeValidator(_require_nonempty_text), _json_schema("string")]
+ScalarText = Annotated[str, BeforeValidator(_require_text), _json_schema(["string", "number"])]
 Name = Annotated[
-    str, BeforeValidator(_said(kinds.parse_name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
+    str,
+    BeforeValidator(_text_validator(kinds.check_name)),
+    _json_schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$"),
 ]
-Image = Annotated[str, BeforeValidator(_said(kinds.parse_image)), _schema("string")]
-Size = Annotated[
-    int, BeforeValidator(_said(kinds.parse_engine_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+Image = Annotated[str, BeforeValidator(_text_validator(kinds.check_image)), _json_schema("string")]
+EngineSize = Annotated[
+    int,
+    BeforeValidator(_text_validator(kinds.parse_engine_size)),
+    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
 ]
 FloorSize = Annotated[
-    int, BeforeValidator(_said(kinds.parse_guard_floor)), _schema(["string", "integer"], description=_SIZE_WORDS)
+    int,
+    BeforeValidator(_text_validator(kinds.parse_guard_floor)),
+    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
 ]
 ModelSize = Annotated[
-    int, BeforeValidator(_said(kinds.parse_weights_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
+    int,
+    BeforeValidator(_text_validator(kinds.parse_weights_size)),
+    _json_schema(["string", "integer"], description=_MODEL_SIZE_DESCRIPTION),
 ]
-SmallSize = Annotated[
-    int, BeforeValidator(_said(kinds.small_size)), _schema(["string", "integer"], description="Bytes, as in 64KiB.")
+NonzeroSize = Annotated[
+    int,
+    BeforeValidator(_text_validator(kinds.parse_nonzero_size)),
+    _json_schema(["string", "integer"], description="Bytes, as in 64KiB."),
 ]
-PositiveCount = Annotated[int, BeforeValidator(_said(kinds.parse_positive_count)), _schema("integer", minimum=1)]
+PositiveCount = Annotated[
+    int, BeforeValidator(_text_validator(kinds.parse_positive_count)), _json_schema("integer", minimum=1)
+]
 ShmSize = Annotated[
-    str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+    str,
+    BeforeValidator(_text_validator(kinds.check_shm_size)),
+    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
 ]
 Seconds = Annotated[
-    float, BeforeValidator(_said(kinds.seconds)), _schema(["string", "number"], description=_TIME_WORDS)
-]
-Limit = Annotated[
     float,
-    BeforeValidator(_said(kinds.parse_time_limit)),
-    _schema("string", description="A duration with its unit, as in 20m."),
+    BeforeValidator(_text_validator(kinds.parse_duration_field)),
+    _json_schema(["string", "number"], description=_DURATION_DESCRIPTION),
+]
+TimeLimit = Annotated[
+    float,
+    BeforeValidator(_text_validator(kinds.parse_time_limit)),
+    _json_schema("string", description="A duration with its unit, as in 20m."),
 ]
 ParameterCount = Annotated[
-    int, BeforeValidator(_said(kinds.parse_parameter_count)), _schema(["string", "integer"], examples=["27B", "350M"])
+    int,
+    BeforeValidator(_text_validator(kinds.parse_parameter_count)),
+    _json_schema(["string", "integer"], examples=["27B", "350M"]),
 ]
 MountText = Annotated[
-    str, BeforeValidator(_said(kinds.parse_mount)), _schema("string", examples=["~/models:/models:ro"])
+    str, BeforeValidator(_text_validator(kinds.check_mount)), _json_schema("string", examples=["~/models:/models:ro"])
 ]
-Version = Annotated[str, BeforeValidator(_said(kinds.version)), _schema(["string", "number"], examples=["0.5.12"])]
+EngineVersionText = Annotated[
+    str,
+    BeforeValidator(_text_validator(kinds.normalize_version)),
+    _json_schema(["string", "number"], examples=["0.5.12"]),
+]
 FlagName = Annotated[
     str,
-    BeforeValidator(_said(kinds.arg_name)),
-    _schema("string", description="A flag that this image's engine takes and no published version does."),
+    BeforeValidator(_text_validator(kinds.check_arg_key)),
+    _json_schema("string", description="A flag that this image's engine takes and no published version does."),
 ]
-Regex = Annotated[str, BeforeValidator(_said(kinds.parse_ready_regex)), _schema("string", format="regex")]
+RegexText = Annotated[
+    str, BeforeValidator(_text_validator(kinds.check_ready_regex)), _json_schema("string", format="regex")
+]
 Gpus = Annotated[
-    str, BeforeValidator(_said(kinds.parse_gpus)), _schema(["string", "integer"], examples=["all", "none"])
+    str,
+    BeforeValidator(_text_validator(kinds.check_gpus)),
+    _json_schema(["string", "integer"], examples=["all", "none"]),
 ]
-HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
-Device = Annotated[str, BeforeValidator(_said(kinds.device)), _schema("string", examples=["/dev/infiniband"])]
-EngineName = Annotated[str, AfterValidator(_engine), WithJsonSchema({"type": "string", "enum": list(engine_names())})]
+HttpPath = Annotated[
+    str, BeforeValidator(_text_validator(kinds.check_http_path)), _json_schema("string", examples=["/health", "none"])
+]
+Device = Annotated[
+    str, BeforeValidator(_text_validator(kinds.check_device)), _json_schema("string", examples=["/dev/infiniband"])
+]
+EngineName = Annotated[
+    str, AfterValidator(_check_engine_name), WithJsonSchema({"type": "string", "enum": list(engine_names())})
+]
 
 # Maps whose values `core.profile_maps` has already checked and put into pairs.
-_WORDS: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+_SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 Args = Annotated[
     tuple[tuple[str, ArgValue], ...],
-    _schema(
+    _json_schema(
         "object",
         description="Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
         "a map becomes JSON, a list in a list is several values behind one flag.",
         additionalProperties={"type": ["string", "number", "boolean", "array", "object"]},
     ),
 ]
-Env = Annotated[Pairs, _schema("object", additionalProperties=_WORDS, description="${NAME} is the operator's own.")]
+Env = Annotated[
+    TextPairs, _json_schema("object", additionalProperties=_SCALAR_SCHEMA, description="${NAME} is the operator's own.")
+]
 Extra = Annotated[
     tuple[tuple[str, JsonValue], ...],
-    _schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
+    _json_schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
 ]
-Ulimits = Annotated[Pairs, _schema("object", additionalProperties={"type": ["string", "integer"]})]
+Ulimits = Annotated[TextPairs, _json_schema("object", additionalProperties={"type": ["string", "integer"]})]
 Options = Annotated[
-    Pairs,
-    _schema(
+    TextPairs,
+    _json_schema(
         "object",
         description="Further docker run flags.",
         additionalProperties=False,
@@ -173,7 +207,7 @@ class ExpertsSection(_Section):
 
     @field_validator("per_token")
     @classmethod
-    def _chosen(cls, per_token: int, info: ValidationInfo) -> int:
+    def _check_experts_per_token(cls, per_token: int, info: ValidationInfo) -> int:
         count = info.data.get("count")
         if count is not None and per_token > count:
             raise ConflictingFieldError(f"a token takes {per_token} experts and there are {count}", "count")
@@ -183,18 +217,18 @@ class ExpertsSection(_Section):
 class ModelSection(_Section):
     """What is served: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
 
-    path: Text | None = None
-    served_name: Text | None = None
+    path: NonEmptyText | None = None
+    served_name: NonEmptyText | None = None
     weights: ModelSize | None = None
     parameters: ParameterCount | None = None
     active_parameters: ParameterCount | None = None
     experts: ExpertsSection | None = None
     draft_weights: ModelSize | None = None
-    kv_per_token: SmallSize | None = None
+    kv_per_token: NonzeroSize | None = None
 
     @field_validator("active_parameters")
     @classmethod
-    def _active(cls, active: int | None, info: ValidationInfo) -> int | None:
+    def _check_active_parameters(cls, active: int | None, info: ValidationInfo) -> int | None:
         total = info.data.get("parameters")
         if active is not None and total is not None and active > total:
             raise ConflictingFieldError(
@@ -204,7 +238,7 @@ class ModelSection(_Section):
 
     @field_validator("experts")
     @classmethod
-    def _routed(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
+    def _check_experts_weights(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
         total = info.data.get("weights")
         if experts is not None and total is not None and experts.weights > total:
             raise ConflictingFieldError(
@@ -220,9 +254,9 @@ class ContainerSection(_Section):
     name: Name | None = None
     gpus: Gpus | None = None
     shm_size: ShmSize | None = None
-    ipc: Text | None = None
-    network: Text | None = None
-    entrypoint: Text | None = None
+    ipc: NonEmptyText | None = None
+    network: NonEmptyText | None = None
+    entrypoint: NonEmptyText | None = None
     ulimits: Ulimits = ()
     devices: list[Device] = Field(default_factory=list)
     options: Options = ()
@@ -231,8 +265,8 @@ class ContainerSection(_Section):
 class MemorySection(_Section):
     """What it takes, and how much is to stay free."""
 
-    expected: Size | None = None
-    floor: Size | None = None
+    expected: EngineSize | None = None
+    floor: EngineSize | None = None
     draft_workspace: Literal["before-weights"] | None = None
 
 
@@ -249,8 +283,8 @@ class GuardSection(_Section):
     """When the guard on the node acts; `off` instead of the map leaves it out."""
 
     floor: FloorSize | None = None
-    cache_below: Size | None = None
-    limit: Limit | None = None
+    cache_below: EngineSize | None = None
+    limit: TimeLimit | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -262,15 +296,17 @@ class GuardDisabled(GuardSection):
     """``guard: off``."""
 
 
-def _guard(value: object) -> object:
+def _parse_guard(value: object) -> object:
     if value is False or value == "off":
         return GuardDisabled()
     if not isinstance(value, dict | GuardSection):
-        raise ValueError(f"must be a map (floor, cache_below, limit) or off, not {quote_source(_as_written(value))}")
+        raise ValueError(
+            f"must be a map (floor, cache_below, limit) or off, not {quote_source(_format_yaml_type(value))}"
+        )
     return value
 
 
-def _as_written(value: object) -> str:
+def _format_yaml_type(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "a list" if isinstance(value, list) else str(value)
 
 
@@ -278,13 +314,13 @@ class StartSection(_Section):
     """What happens before, and when it counts as ready."""
 
     drop_caches: bool = True
-    ready_line: Regex | None = None
+    ready_line: RegexText | None = None
     health: HttpPath | None = None
     probe: Literal["completions", "chat", "none"] | None = None
-    prompt: Text | None = None
+    prompt: NonEmptyText | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
     expected: Seconds | None = None
-    guard: Annotated[GuardSection, BeforeValidator(_guard)] = Field(default_factory=GuardSection)
+    guard: Annotated[GuardSection, BeforeValidator(_parse_guard)] = Field(default_factory=GuardSection)
 
 
 class StopSection(_Section):
@@ -298,10 +334,10 @@ class ProfileFile(_Section):
 
     schema_version: Literal[1] = Field(alias="schema")
     name: Name
-    title: Text | None = None
+    title: NonEmptyText | None = None
     extends: Name | None = None
     engine: EngineName
-    engine_version: Version | None = None
+    engine_version: EngineVersionText | None = None
     patched_flags: list[FlagName] = Field(default_factory=list)
     image: Image
     model: ModelSection = Field(default_factory=ModelSection)
@@ -310,7 +346,7 @@ class ProfileFile(_Section):
     command: list[ScalarText] | None = None
     args: Args = ()
     env: Env = ()
-    env_file: Text | None = None
+    env_file: NonEmptyText | None = None
     mounts: list[MountText] = Field(default_factory=list)
     container: ContainerSection = Field(default_factory=ContainerSection)
     memory: MemorySection = Field(default_factory=MemorySection)
@@ -318,8 +354,8 @@ class ProfileFile(_Section):
     stop: StopSection = Field(default_factory=StopSection)
     liveness: Literal["none"] | None = None
     group: Name | None = None
-    notes: Text | None = None
-    source: Text | None = None
+    notes: NonEmptyText | None = None
+    source: NonEmptyText | None = None
     extra: Extra = ()
 
 

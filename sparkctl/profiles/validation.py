@@ -29,68 +29,68 @@ from sparkctl.profiles.schema import (
 )
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, find_position, find_value
 
-Path_ = tuple[str, ...]
-Pairs = list[tuple[str, Any]]
+SectionPath = tuple[str, ...]
+EntryPairs = list[tuple[str, Any]]
 
 
-class _Nothing(ValueError):
+class _MissingValueError(ValueError):
     """The entry has no value."""
 
 
-def args(key: str, item: YamlValue) -> Pairs:
+def parse_arg_entry(key: str, item: YamlValue) -> EntryPairs:
     """One engine flag, its value as it will stand on the command line."""
-    kinds.arg_name(key)
-    return [(key, _arg_value(item))]
+    kinds.check_arg_key(key)
+    return [(key, _parse_arg_value(item))]
 
 
-def _arg_value(item: YamlValue) -> ArgValue:
+def _parse_arg_value(item: YamlValue) -> ArgValue:
     if item.value is None:
-        raise _Nothing("has no value; write true for a bare flag, false to leave it out")
+        raise _MissingValueError("has no value; write true for a bare flag, false to leave it out")
     if isinstance(item.value, bool):
         return item.value
     if isinstance(item.value, dict):
-        return JsonValue(item.json())
+        return JsonValue(item.to_json_text())
     if isinstance(item.value, tuple):
         if len(item.value) == 1 and isinstance(item.value[0].value, tuple):
-            return FlagValues(tuple(_repeated(each) for each in item.value[0].value))
-        return tuple(_repeated(each) for each in item.value)
+            return FlagValues(tuple(_parse_repeated_value(each) for each in item.value[0].value))
+        return tuple(_parse_repeated_value(each) for each in item.value)
     return item.raw or ""
 
 
-def _repeated(item: YamlValue) -> str:
+def _parse_repeated_value(item: YamlValue) -> str:
     if isinstance(item.value, dict):
-        return item.json()
+        return item.to_json_text()
     if isinstance(item.value, tuple) or item.value is None or isinstance(item.value, bool):
         raise ValueError("a list repeats the flag, so each of its entries is text or a number (or a map, as JSON)")
     return item.raw or ""
 
 
-def env(key: str, item: YamlValue) -> Pairs:
+def parse_env_entry(key: str, item: YamlValue) -> EntryPairs:
     """One environment variable, any scalar by its text."""
     if item.raw is None:
         raise ValueError("must be text")
     if item.value is None and item.raw != "":
-        raise _Nothing('has no value; write "" for an empty one')
+        raise _MissingValueError('has no value; write "" for an empty one')
     if item.value is None:
-        raise _Nothing(f'has no value; write "" for an empty one, ${{{key}}} for your own')
-    return [(key, kinds.env_pair(key, item.raw))]
+        raise _MissingValueError(f'has no value; write "" for an empty one, ${{{key}}} for your own')
+    return [(key, kinds.check_env_value(key, item.raw))]
 
 
-def extra(key: str, item: YamlValue) -> Pairs:
+def parse_extra_entry(key: str, item: YamlValue) -> EntryPairs:
     """One thing that an import kept: anything at all."""
-    return [(key, JsonValue(item.json()))]
+    return [(key, JsonValue(item.to_json_text()))]
 
 
-def ulimits(key: str, item: YamlValue) -> Pairs:
+def parse_ulimit_entry(key: str, item: YamlValue) -> EntryPairs:
     """One ulimit."""
     if item.raw is None:
         raise ValueError("must be a number or soft:hard")
-    return [(key, kinds.parse_ulimit(key, item.raw))]
+    return [(key, kinds.check_ulimit(key, item.raw))]
 
 
-def options(key: str, item: YamlValue) -> Pairs:
+def parse_docker_option_entry(key: str, item: YamlValue) -> EntryPairs:
     """One docker run flag; a list repeats it."""
-    kind = kinds.docker_option(key)
+    kind = kinds.find_docker_option_kind(key)
     if kind is DockerOptionKind.FLAG:
         if not isinstance(item.value, bool):
             raise ValueError("must be true or false")
@@ -100,24 +100,24 @@ def options(key: str, item: YamlValue) -> Pairs:
         raise ValueError("takes one value, not a list")
     if any(each.raw is None or isinstance(each.value, bool) or not each.raw.strip() for each in several):
         raise ValueError("must be text" if kind is DockerOptionKind.TEXT else "must be text or a list of text")
-    return [(key, kinds.option_value(key, each.raw or "")) for each in several]
+    return [(key, kinds.check_docker_option_value(key, each.raw or "")) for each in several]
 
 
-ENTRY_PARSERS: dict[Path_, Callable[[str, YamlValue], Pairs]] = {
-    ("args",): args,
-    ("env",): env,
-    ("extra",): extra,
-    ("container", "ulimits"): ulimits,
-    ("container", "options"): options,
+ENTRY_PARSERS: dict[SectionPath, Callable[[str, YamlValue], EntryPairs]] = {
+    ("args",): parse_arg_entry,
+    ("env",): parse_env_entry,
+    ("extra",): parse_extra_entry,
+    ("container", "ulimits"): parse_ulimit_entry,
+    ("container", "options"): parse_docker_option_entry,
 }
 
 
 def parse_map_entries(
-    path: Path_, entries: dict[str, YamlEntry], faults: list[FileIssue]
+    path: SectionPath, entries: dict[str, YamlEntry], faults: list[FileIssue]
 ) -> tuple[tuple[str, Any], ...]:
     """Return a free map as pairs in the order of the file, the faults of its entries noted."""
     rule = ENTRY_PARSERS[path]
-    found: Pairs = []
+    found: EntryPairs = []
     for key, entry in entries.items():
         try:
             found += rule(key, entry.item)
@@ -129,13 +129,13 @@ def parse_map_entries(
 
 
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
-_NUMBERS = (("schema",), ("nodes",), ("port",))
+_NUMBER_FIELDS = (("schema",), ("nodes",), ("port",))
 # What the profile hash does not see.
-_NOT_CONTENT = (
+_UNHASHED_FIELDS = (
     "engine_version", "patched_flags", "title", "notes", "source", "extra", "origin", "shipped", "digest",
     "draft_workspace",
 )  # fmt: skip
-_WANTED = {
+_TYPE_ERROR_MESSAGES = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
@@ -149,28 +149,30 @@ def validate_profile(tree: YamlValue, origin: Path, *, shipped: bool) -> Profile
     if not isinstance(tree.value, dict):
         raise InvalidFile([FileIssue(tree.place, "a profile is a map that begins with `schema: 1`")])
     faults: list[FileIssue] = []
-    data = _plain(tree, (), faults)
+    data = _tree_to_schema_data(tree, (), faults)
     try:
         file = ProfileFile.model_validate(data)
     except ValidationError as error:
-        faults += [_fault(tree, detail) for detail in error.errors(include_url=False, include_context=True)]
+        faults += [
+            _build_schema_issue(tree, detail) for detail in error.errors(include_url=False, include_context=True)
+        ]
     if faults:
         raise InvalidFile(faults)
-    profile = _profile(file, str(origin), shipped)
+    profile = _build_profile(file, str(origin), shipped)
     return dataclasses.replace(profile, digest=compute_profile_hash(profile))
 
 
 def compute_profile_hash(profile: Profile) -> str:
     """Return the profile hash: 12 hex digits over everything that is not at its default and not just words."""
-    content = {key: value for key, value in _changed(profile).items() if key not in _NOT_CONTENT}
+    content = {key: value for key, value in _collect_nondefault_fields(profile).items() if key not in _UNHASHED_FIELDS}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _changed(value: Any) -> Any:
+def _collect_nondefault_fields(value: Any) -> Any:
     """Return the fields that differ from their defaults: a field added later leaves older hashes as they were."""
     if isinstance(value, tuple):
-        return [_changed(each) for each in value]
+        return [_collect_nondefault_fields(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
     found: dict[str, Any] = {}
@@ -180,52 +182,54 @@ def _changed(value: Any) -> Any:
             default = field.default_factory()
         own = getattr(value, field.name)
         if own != default:
-            found[field.name] = _changed(own)
+            found[field.name] = _collect_nondefault_fields(own)
     return found
 
 
-def _plain(item: YamlValue, path: tuple[str, ...], faults: list[FileIssue]) -> Any:
+def _tree_to_schema_data(item: YamlValue, path: tuple[str, ...], faults: list[FileIssue]) -> Any:
     """Return data for the schema: free maps as pairs, null as absent, numbers as text where text is wanted."""
     if isinstance(item.value, dict):
         if path in ENTRY_PARSERS:
             return parse_map_entries(path, item.value, faults)
         return {
-            key: _plain(entry.item, (*path, key), faults)
+            key: _tree_to_schema_data(entry.item, (*path, key), faults)
             for key, entry in item.value.items()
             if entry.item.value is not None or entry.item.raw is None
         }
     if isinstance(item.value, tuple):
-        return [_plain(each, (*path, "[]"), faults) for each in item.value]
-    if isinstance(item.value, int | float) and not isinstance(item.value, bool) and path not in _NUMBERS:
+        return [_tree_to_schema_data(each, (*path, "[]"), faults) for each in item.value]
+    if isinstance(item.value, int | float) and not isinstance(item.value, bool) and path not in _NUMBER_FIELDS:
         return item.raw
     return item.value
 
 
-def _fault(tree: YamlValue, detail: ErrorDetails) -> FileIssue:
+def _build_schema_issue(tree: YamlValue, detail: ErrorDetails) -> FileIssue:
     """Return what the schema found, in our words and in its place."""
     path, kind = detail["loc"], detail["type"]
-    field = _dotted(path)
+    field = _format_dotted_path(path)
     if kind == "extra_forbidden":
-        return FileIssue(find_position(tree, path, key=True), f"{field}: unknown key{_meant(path)}")
+        return FileIssue(find_position(tree, path, key=True), f"{field}: unknown key{_suggest_key(path)}")
     if kind == "missing":
         return FileIssue(find_position(tree, path, key=True), f"{field}: is missing")
     place = find_position(tree, path)
     if kind == "value_error":
-        return FileIssue(_changed_last(tree, path, detail["ctx"]["error"]), f"{field}: {detail['ctx']['error']}")
+        return FileIssue(
+            _find_conflict_position(tree, path, detail["ctx"]["error"]), f"{field}: {detail['ctx']['error']}"
+        )
     if kind == "literal_error":
-        return FileIssue(place, f"{field}: {_literal(tree, path, detail['ctx']['expected'])}")
+        return FileIssue(place, f"{field}: {_describe_bad_literal(tree, path, detail['ctx']['expected'])}")
     if kind in ("greater_than_equal", "less_than_equal"):
-        return FileIssue(place, f"{field}: {_range(path)}, not {_seen(find_value(tree, path))}")
+        return FileIssue(place, f"{field}: {_describe_range(path)}, not {_describe_value(find_value(tree, path))}")
     if kind == "string_type":
         seen = find_value(tree, path)
         quote = "; put it in quotes" if seen is not None and isinstance(seen.value, bool) else ""
-        return FileIssue(place, f"{field}: must be text, not {_seen(seen)}{quote}")
-    if kind in _WANTED:
-        return FileIssue(place, f"{field}: {_WANTED[kind]}, not {_seen(find_value(tree, path))}")
+        return FileIssue(place, f"{field}: must be text, not {_describe_value(seen)}{quote}")
+    if kind in _TYPE_ERROR_MESSAGES:
+        return FileIssue(place, f"{field}: {_TYPE_ERROR_MESSAGES[kind]}, not {_describe_value(find_value(tree, path))}")
     return FileIssue(place, f"{field}: {detail['msg']}")
 
 
-def _changed_last(tree: YamlValue, path: tuple[str | int, ...], error: Exception) -> FilePosition:
+def _find_conflict_position(tree: YamlValue, path: tuple[str | int, ...], error: Exception) -> FilePosition:
     """Return the place of a field; of two that do not go together the one that was set on the command line."""
     place = find_position(tree, path)
     if isinstance(error, ConflictingFieldError) and place.line is not None:
@@ -234,14 +238,14 @@ def _changed_last(tree: YamlValue, path: tuple[str | int, ...], error: Exception
     return place
 
 
-def _dotted(path: tuple[str | int, ...]) -> str:
+def _format_dotted_path(path: tuple[str | int, ...]) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
 
 
-def _meant(path: tuple[str | int, ...]) -> str:
+def _suggest_key(path: tuple[str | int, ...]) -> str:
     """Return where a key that is not known here belongs, or what it is a misspelling of."""
     key = str(path[-1])
     for section in ("container", "model", "memory", "start", "stop"):
@@ -252,21 +256,21 @@ def _meant(path: tuple[str | int, ...]) -> str:
     return format_did_you_mean(key, list_valid_keys(path[:-1]))
 
 
-def _literal(tree: YamlValue, path: tuple[str | int, ...], expected: str) -> str:
+def _describe_bad_literal(tree: YamlValue, path: tuple[str | int, ...], expected: str) -> str:
     seen = find_value(tree, path)
     if path == ("schema",):
-        return f"is {_seen(seen)}; this sparkctl reads `schema: 1`"
+        return f"is {_describe_value(seen)}; this sparkctl reads `schema: 1`"
     choices = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
     near = find_closest_match(seen.raw, choices) if seen is not None and seen.raw else None
     listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-    return f"must be {listed}, not {_seen(seen)}" + (f"; did you mean `{near}`?" if near else "")
+    return f"must be {listed}, not {_describe_value(seen)}" + (f"; did you mean `{near}`?" if near else "")
 
 
-def _range(path: tuple[str | int, ...]) -> str:
+def _describe_range(path: tuple[str | int, ...]) -> str:
     return "must be 1 to 65535" if path == ("port",) else "must be 1 to 8"
 
 
-def _seen(item: YamlValue | None) -> str:
+def _describe_value(item: YamlValue | None) -> str:
     if item is None:
         return "nothing"
     if isinstance(item.value, dict):
@@ -276,7 +280,7 @@ def _seen(item: YamlValue | None) -> str:
     return quote_source(item.raw)
 
 
-def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
+def _build_profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
     box = file.container
     return Profile(
         name=file.name,
@@ -293,7 +297,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
             weights=file.model.weights,
             active_parameters=file.model.active_parameters,
             parameters=file.model.parameters,
-            experts=_experts(file.model.experts),
+            experts=_build_routed_experts(file.model.experts),
             draft_weights=file.model.draft_weights,
             kv_per_token=file.model.kv_per_token,
         ),
@@ -318,7 +322,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         expected_memory=file.memory.expected,
         floor_memory=file.memory.floor,
         draft_workspace=file.memory.draft_workspace,
-        start=_start(file.start),
+        start=_build_start_options(file.start),
         stop_grace=file.stop.grace,
         liveness=file.liveness,
         group=file.group,
@@ -328,11 +332,11 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
     )
 
 
-def _experts(section: ExpertsSection | None) -> RoutedExperts | None:
+def _build_routed_experts(section: ExpertsSection | None) -> RoutedExperts | None:
     return None if section is None else RoutedExperts(section.weights, section.count, section.per_token)
 
 
-def _start(section: StartSection) -> StartOptions:
+def _build_start_options(section: StartSection) -> StartOptions:
     given = section.timeouts.model_dump(exclude_none=True)
     return StartOptions(
         drop_caches=section.drop_caches,

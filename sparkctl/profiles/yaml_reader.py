@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_regular
+from sparkctl.files import open_regular_file
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
 
 MAX_BYTES = 64 * 1024
@@ -24,16 +24,16 @@ MAX_DEPTH = 20
 MAX_ALIASES = 32
 MAX_ITEMS = 10_000  # counted as aliases unfold
 
-Scalar = str | int | float | bool | None
-Path_ = tuple[str | int, ...]
+YamlScalar = str | int | float | bool | None
+YamlPath = tuple[str | int, ...]
 
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 # Control characters have no business in a launch; surrogates cannot be encoded.
-_UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _STR_TAG = "tag:yaml.org,2002:str"
 
 
@@ -42,7 +42,7 @@ class YamlValue:
     """One value: a scalar with its text in ``raw``, a map of ``Entry`` by key, or a tuple of items."""
 
     place: FilePosition
-    value: Scalar | dict[str, YamlEntry] | tuple[YamlValue, ...]
+    value: YamlScalar | dict[str, YamlEntry] | tuple[YamlValue, ...]
     raw: str | None = None
 
     @property
@@ -50,24 +50,24 @@ class YamlValue:
         """The map's entries; an empty map for anything else."""
         return self.value if isinstance(self.value, dict) else {}
 
-    def data(self) -> Any:
+    def to_plain_data(self) -> Any:
         """Return plain dicts, lists and scalars. The tree is at most ``MAX_DEPTH`` deep."""
         if isinstance(self.value, dict):
-            return {key: entry.item.data() for key, entry in self.value.items()}
+            return {key: entry.item.to_plain_data() for key, entry in self.value.items()}
         if isinstance(self.value, tuple):
-            return [item.data() for item in self.value]
+            return [item.to_plain_data() for item in self.value]
         return self.value
 
-    def json(self) -> str:
+    def to_json_text(self) -> str:
         """Return compact JSON, numbers as they were written where JSON knows that spelling."""
         if isinstance(self.value, dict):
-            pairs = (f"{_json_text(key)}:{entry.item.json()}" for key, entry in self.value.items())
+            pairs = (f"{_dump_json_scalar(key)}:{entry.item.to_json_text()}" for key, entry in self.value.items())
             return "{" + ",".join(pairs) + "}"
         if isinstance(self.value, tuple):
-            return "[" + ",".join(item.json() for item in self.value) + "]"
+            return "[" + ",".join(item.to_json_text() for item in self.value) + "]"
         if isinstance(self.value, int | float) and self.raw is not None and _JSON_NUMBER.fullmatch(self.raw):
             return self.raw
-        return _json_text(self.value)
+        return _dump_json_scalar(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +87,31 @@ class YamlDocument:
     @property
     def data(self) -> Any:
         """Plain dicts, lists and scalars."""
-        return self.root.data()
+        return self.root.to_plain_data()
 
-    def where(self, path: Path_, *, key: bool = False) -> FilePosition:
+    def position_of(self, path: YamlPath, *, key: bool = False) -> FilePosition:
         """Return the place of a value (or of its key), or of the nearest thing around it that exists."""
         return find_position(self.root, path, key=key)
 
-    def source_text(self, path: Path_) -> str | None:
+    def find_source_text(self, path: YamlPath) -> str | None:
         """Return a scalar's text as written, None where there is no scalar."""
         item = find_value(self.root, path)
         return item.raw if item else None
 
 
-def find_value(root: YamlValue, path: Path_) -> YamlValue | None:
+def find_value(root: YamlValue, path: YamlPath) -> YamlValue | None:
     """Return the item at a path, None where there is none."""
-    steps = list(_walk(root, path))
+    steps = list(_walk_path(root, path))
     return steps[-1].item if len(steps) == len(path) + 1 else None
 
 
-def find_position(root: YamlValue, path: Path_, *, key: bool = False) -> FilePosition:
+def find_position(root: YamlValue, path: YamlPath, *, key: bool = False) -> FilePosition:
     """Return the place of the value (or key) at ``path``, or of the nearest thing around it that exists."""
-    steps = list(_walk(root, path))
+    steps = list(_walk_path(root, path))
     return steps[-1].place if key and len(steps) == len(path) + 1 else steps[-1].item.place
 
 
-def _walk(root: YamlValue, path: Path_) -> Iterator[YamlEntry]:
+def _walk_path(root: YamlValue, path: YamlPath) -> Iterator[YamlEntry]:
     item = root
     yield YamlEntry(root.place, root)
     for step in path:
@@ -128,7 +128,7 @@ def _walk(root: YamlValue, path: Path_) -> Iterator[YamlEntry]:
 def read_yaml(path: Path) -> YamlDocument:
     """Read one file. Raises `InvalidFile` with every fault and its place, `InvalidInput` where it cannot be read."""
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -140,20 +140,20 @@ def read_yaml(path: Path) -> YamlDocument:
 
 def parse_yaml(raw: bytes, file: str) -> YamlDocument:
     """Parse the bytes of one document; ``file`` is what faults call it. Raises `InvalidFile`."""
-    reader = _Reader(file)
-    text = reader.decode(raw)
-    root = reader.build(text) if not reader.faults else None
+    reader = _YamlTreeReader(file)
+    text = reader.decode_text(raw)
+    root = reader.build_tree(text) if not reader.faults else None
     if reader.faults or root is None:
         raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), "the file is empty")])
     return YamlDocument(root)
 
 
-def resolve_scalar(text: str) -> Scalar:
+def resolve_scalar(text: str) -> YamlScalar:
     """Return what an unquoted scalar means: the YAML 1.2 core schema in decimal; anything else is text."""
-    if text in _NULLS:
+    if text in _NULL_WORDS:
         return None
-    if text in _BOOLS:
-        return _BOOLS[text]
+    if text in _BOOL_WORDS:
+        return _BOOL_WORDS[text]
     if _INT.fullmatch(text):
         return int(text)
     if len(text) <= 40 and _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
@@ -163,11 +163,11 @@ def resolve_scalar(text: str) -> Scalar:
 
 def find_forbidden_character(text: str) -> re.Match[str] | None:
     """Return the first character that no file may hold: a control other than tab and line end, half a surrogate."""
-    return _UNWELCOME.search(text)
+    return _FORBIDDEN_CHARACTERS.search(text)
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCollection:
     """A collection whose end has not been read."""
 
     place: FilePosition
@@ -181,30 +181,30 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchored:
+class _AnchoredValue:
     item: YamlValue
     size: int
     height: int
 
 
-class _Stop(Exception):
+class _AbortReadingError(Exception):
     """Reading on makes no sense; the fault is already noted."""
 
 
-class _Reader:
+class _YamlTreeReader:
     """Turns parser events into items, iteratively."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.faults: list[FileIssue] = []
-        self.stack: list[_Open] = []
-        self.anchors: dict[str, _Anchored | None] = {}  # None: its collection is still open
+        self.stack: list[_OpenCollection] = []
+        self.anchors: dict[str, _AnchoredValue | None] = {}  # None: its collection is still open
         self.aliases = 0
         self.items = 0
         self.root: YamlValue | None = None
         self.documents = 0
 
-    def decode(self, raw: bytes) -> str:
+    def decode_text(self, raw: bytes) -> str:
         """Return the text, or an empty one with the fault noted."""
         start = FilePosition(self.file, 1, 1)
         if len(raw) > MAX_BYTES:
@@ -217,15 +217,15 @@ class _Reader:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             before = error.object[: error.start].decode("utf-8", "replace")
-            self.faults.append(FileIssue(self._place_after(before), "this is not UTF-8 text"))
+            self.faults.append(FileIssue(self._position_after(before), "this is not UTF-8 text"))
             return ""
         if bad := find_forbidden_character(text.replace("\r\n", " \n")):
-            place = self._place_after(text.replace("\r\n", " \n")[: bad.start()])
+            place = self._position_after(text.replace("\r\n", " \n")[: bad.start()])
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
             return ""
         return text
 
-    def build(self, text: str) -> YamlValue | None:
+    def build_tree(self, text: str) -> YamlValue | None:
         """Return the document's item, None with the faults noted where there is none."""
         import yaml
 
@@ -233,33 +233,37 @@ class _Reader:
         events: Any = yaml.parse(text, Loader=loader)
         try:
             for event in events:
-                self._take(event)
+                self._handle_event(event)
         except yaml.MarkedYAMLError as error:
-            place = self._place_of(error.problem_mark or error.context_mark, text)
-            self.faults.append(FileIssue(place, _explain(error.problem or error.context or "this is not YAML")))
+            place = self._mark_to_position(error.problem_mark or error.context_mark, text)
+            self.faults.append(
+                FileIssue(place, _explain_parser_problem(error.problem or error.context or "this is not YAML"))
+            )
         except yaml.YAMLError as error:
-            self.faults.append(FileIssue(FilePosition(self.file, 1, 1), _explain(str(error).splitlines()[0])))
-        except _Stop:
+            self.faults.append(
+                FileIssue(FilePosition(self.file, 1, 1), _explain_parser_problem(str(error).splitlines()[0]))
+            )
+        except _AbortReadingError:
             events.close()
         return self.root
 
-    def _take(self, event: Any) -> None:
+    def _handle_event(self, event: Any) -> None:
         kind = type(event).__name__
         place = FilePosition(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
         if kind == "DocumentStartEvent":
             self.documents += 1
             if self.documents > 1:
-                self._stop(place, "a second document begins here; a file holds one")
+                self._abort_reading(place, "a second document begins here; a file holds one")
         elif kind == "ScalarEvent":
-            self._scalar(event, place)
+            self._add_scalar(event, place)
         elif kind == "AliasEvent":
-            self._alias(event.anchor, place)
+            self._add_alias(event.anchor, place)
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            self._open(event, place, is_map=kind == "MappingStartEvent")
+            self._open_collection(event, place, is_map=kind == "MappingStartEvent")
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            self._close()
+            self._close_collection()
 
-    def _scalar(self, event: Any, place: FilePosition) -> None:
+    def _add_scalar(self, event: Any, place: FilePosition) -> None:
         text: str = event.value
         if bad := find_forbidden_character(text):
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
@@ -268,49 +272,49 @@ class _Reader:
         plain = event.tag is None and event.implicit[0]
         item = YamlValue(place, resolve_scalar(text) if plain else text, text)
         if event.anchor:
-            self.anchors[event.anchor] = _Anchored(item, 1, 0)
-        self._add(item, 1, 0)
+            self.anchors[event.anchor] = _AnchoredValue(item, 1, 0)
+        self._add_value(item, 1, 0)
 
-    def _alias(self, name: str, place: FilePosition) -> None:
+    def _add_alias(self, name: str, place: FilePosition) -> None:
         self.aliases += 1
         if self.aliases > MAX_ALIASES:
-            self._stop(place, f"more than {MAX_ALIASES} aliases")
+            self._abort_reading(place, f"more than {MAX_ALIASES} aliases")
         if name not in self.anchors:
-            self._stop(place, f"the alias {quote_source(name)} has no anchor above it")
+            self._abort_reading(place, f"the alias {quote_source(name)} has no anchor above it")
         target = self.anchors[name]
         if target is None:
-            self._stop(place, f"the alias {quote_source(name)} stands inside its own anchor")
+            self._abort_reading(place, f"the alias {quote_source(name)} stands inside its own anchor")
         else:
-            self._add(target.item, target.size, target.height, place)
+            self._add_value(target.item, target.size, target.height, place)
 
-    def _open(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
+    def _open_collection(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            self._stop(place, f"nested deeper than {MAX_DEPTH}")
+            self._abort_reading(place, f"nested deeper than {MAX_DEPTH}")
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            self._stop(place, "a key must be plain text")
+            self._abort_reading(place, "a key must be plain text")
         if event.tag is not None:
             self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
         if event.anchor:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open(place, event.anchor, is_map))
+        self.stack.append(_OpenCollection(place, event.anchor, is_map))
 
-    def _close(self) -> None:
+    def _close_collection(self) -> None:
         done = self.stack.pop()
         item = YamlValue(done.place, done.entries if done.is_map else tuple(done.items))
         if done.anchor:
-            self.anchors[done.anchor] = _Anchored(item, done.size, done.height)
-        self._add(item, done.size, done.height)
+            self.anchors[done.anchor] = _AnchoredValue(item, done.size, done.height)
+        self._add_value(item, done.size, done.height)
 
-    def _add(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
+    def _add_value(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
         """Put a finished item into the collection that is open."""
         if alias:
             self.items += size
         else:
             self.items += 1
         if self.items > MAX_ITEMS:
-            self._stop(alias or item.place, f"more than {MAX_ITEMS} values")
+            self._abort_reading(alias or item.place, f"more than {MAX_ITEMS} values")
         if len(self.stack) + height > MAX_DEPTH:
-            self._stop(alias or item.place, f"nested deeper than {MAX_DEPTH}")
+            self._abort_reading(alias or item.place, f"nested deeper than {MAX_DEPTH}")
         if not self.stack:
             self.root = item
             return
@@ -320,41 +324,41 @@ class _Reader:
         if not parent.is_map:
             parent.items.append(item)
         elif parent.key is None:
-            self._key(parent, item, alias or item.place)
+            self._set_key(parent, item, alias or item.place)
         else:
             key, place = parent.key
             parent.key = None
             parent.entries.setdefault(key, YamlEntry(place, item))
 
-    def _key(self, parent: _Open, item: YamlValue, place: FilePosition) -> None:
+    def _set_key(self, parent: _OpenCollection, item: YamlValue, place: FilePosition) -> None:
         if item.raw is None:
-            self._stop(place, "a key must be plain text")
+            self._abort_reading(place, "a key must be plain text")
         key = item.raw or ""
         if key in parent.entries:
             first = parent.entries[key].place.line
             self.faults.append(FileIssue(place, f"{quote_source(key)} is here twice, the first is in line {first}"))
         parent.key = (key, place)
 
-    def _stop(self, place: FilePosition, message: str) -> None:
+    def _abort_reading(self, place: FilePosition, message: str) -> None:
         self.faults.append(FileIssue(place, message))
-        raise _Stop
+        raise _AbortReadingError
 
-    def _place_of(self, mark: Any, text: str) -> FilePosition:
+    def _mark_to_position(self, mark: Any, text: str) -> FilePosition:
         """Return a parser's mark as a place; one behind the end of the file becomes the end."""
         if mark is None:
             return FilePosition(self.file, 1, 1)
-        end = self._place_after(text)
+        end = self._position_after(text)
         return min(FilePosition(self.file, mark.line + 1, mark.column + 1), end)
 
-    def _place_after(self, before: str) -> FilePosition:
+    def _position_after(self, before: str) -> FilePosition:
         return FilePosition(self.file, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
 
-def _json_text(value: object) -> str:
+def _dump_json_scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _explain(problem: str) -> str:
+def _explain_parser_problem(problem: str) -> str:
     """Return the parser's words with the usual reason beside them."""
     if "cannot start any token" in problem:
         return f"{problem}; indent with spaces, and quote text that begins with @, `, % or a tab"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sparkctl.engines.simulation.simulated_clock import format_rfc3339
 
-MAX_RECORD_SIZE = 16 << 10  # bytes; a longer line is stored in pieces
-READ_BATCH = 256  # records in one HTTP chunk
-STREAMS = {"stdout": 1, "stderr": 2}
+MAX_RECORD_BYTES = 16 << 10  # bytes; a longer line is stored in pieces
+READ_BATCH_RECORDS = 256  # records in one HTTP chunk
+STREAM_NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class LogRecord:
     stream: str
     data: bytes
 
-    def frame(self, *, timestamps: bool, tty: bool) -> bytes:
+    def encode_frame(self, *, timestamps: bool, tty: bool) -> bytes:
         """Return it as it travels: 8 bytes of head (none with a tty), then the text."""
         text = (format_rfc3339(self.stamp).encode() + b" " if timestamps else b"") + self.data
-        return text if tty else struct.pack(">BxxxI", STREAMS[self.stream], len(text)) + text
+        return text if tty else struct.pack(">BxxxI", STREAM_NUMBERS[self.stream], len(text)) + text
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class ContainerLog:
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
         self._records: list[LogRecord] = []
-        self._unfinished = dict.fromkeys(STREAMS, b"")
+        self._unfinished = dict.fromkeys(STREAM_NUMBERS, b"")
         self._last = 0
         self._news = asyncio.Event()
         self._open = False
 
     @property
-    def newest(self) -> int:
+    def newest_nanoseconds(self) -> int:
         """Unix nanoseconds of the newest line, 0 without any."""
         return self._last
 
@@ -78,33 +78,33 @@ class ContainerLog:
     def close_run(self) -> None:
         """The run is over: what had no newline is stored as it is, followers are let go."""
         for stream, rest in self._unfinished.items():
-            self._store(stream, [rest] if rest else [])
+            self._store_records(stream, [rest] if rest else [])
             self._unfinished[stream] = b""
         self._open = False
-        self._wake()
+        self._wake_followers()
 
     def write(self, text: str | bytes, stream: str = "stderr") -> None:
         """Take what a process wrote, whole lines or not."""
         data = text if isinstance(text, bytes) else text.encode()
         *lines, rest = (self._unfinished[stream] + data).split(b"\n")
         for line in lines:
-            self._store(stream, _pieces(line + b"\n"))
-        if len(rest) >= MAX_RECORD_SIZE:
-            *full, rest = _pieces(rest)
-            self._store(stream, full)
+            self._store_records(stream, _split_into_pieces(line + b"\n"))
+        if len(rest) >= MAX_RECORD_BYTES:
+            *full, rest = _split_into_pieces(rest)
+            self._store_records(stream, full)
         self._unfinished[stream] = rest
         if lines:
-            self._wake()
+            self._wake_followers()
 
-    def _store(self, stream: str, pieces: list[bytes]) -> None:
+    def _store_records(self, stream: str, pieces: list[bytes]) -> None:
         self._last = max(self._last + 1, self.clock())
         self._records += [LogRecord(self._last, stream, piece) for piece in pieces]
 
-    def _wake(self) -> None:
+    def _wake_followers(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def read(self, wanted: LogQuery) -> AsyncIterator[bytes]:
+    async def read_records(self, wanted: LogQuery) -> AsyncIterator[bytes]:
         """Yield framed records, several at a time; with ``follow``, until the run is over."""
         start = 0
         if wanted.tail is not None:
@@ -114,10 +114,10 @@ class ContainerLog:
             )
         while True:
             news, is_open, end = self._news, self._open, len(self._records)
-            for first in range(start, end, READ_BATCH):
-                batch = self._records[first : min(first + READ_BATCH, end)]
+            for first in range(start, end, READ_BATCH_RECORDS):
+                batch = self._records[first : min(first + READ_BATCH_RECORDS, end)]
                 yield b"".join(
-                    record.frame(timestamps=wanted.timestamps, tty=wanted.tty)
+                    record.encode_frame(timestamps=wanted.timestamps, tty=wanted.tty)
                     for record in batch
                     if wanted.matches(record)
                 )
@@ -129,5 +129,5 @@ class ContainerLog:
             await news.wait()
 
 
-def _pieces(line: bytes) -> list[bytes]:
-    return [line[at : at + MAX_RECORD_SIZE] for at in range(0, len(line), MAX_RECORD_SIZE)]
+def _split_into_pieces(line: bytes) -> list[bytes]:
+    return [line[at : at + MAX_RECORD_BYTES] for at in range(0, len(line), MAX_RECORD_BYTES)]

@@ -6,33 +6,33 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 
-from sparkctl.simulator.container_log import STREAMS, LogQuery, parse_nanoseconds
+from sparkctl.simulator.container_log import STREAM_NUMBERS, LogQuery, parse_nanoseconds
 from sparkctl.simulator.docker_daemon import DockerApiError, SimDockerDaemon
 from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest, build_json_reply
 from sparkctl.simulator.sim_container import SimContainer
-from sparkctl.simulator.sim_node import KERNEL
+from sparkctl.simulator.sim_node import KERNEL_VERSION
 
-VERSION, OLDEST_API = "28.5.2", "1.24"
+DOCKER_VERSION, MIN_API_VERSION = "28.5.2", "1.24"
 MAX_API_VERSION = (1, 51)
-API = ".".join(map(str, MAX_API_VERSION))
-LOG_STREAM = "application/vnd.docker.multiplexed-stream"
+API_VERSION = ".".join(map(str, MAX_API_VERSION))
+LOG_STREAM_TYPE = "application/vnd.docker.multiplexed-stream"
 RouteHandler = Callable[[SimDockerDaemon, SimHttpRequest, str], Awaitable[SimHttpReply]]
 
 
 def build_docker_api(daemon: SimDockerDaemon) -> RequestHandler:
     """Return what answers on the daemon's socket."""
 
-    async def handle(request: SimHttpRequest) -> SimHttpReply:
+    async def handle_request(request: SimHttpRequest) -> SimHttpReply:
         try:
-            return await _route(daemon, request)
+            return await _dispatch_request(daemon, request)
         except DockerApiError as refusal:
             return build_json_reply({"message": str(refusal)}, refusal.status)
 
-    return handle
+    return handle_request
 
 
-async def _route(daemon: SimDockerDaemon, request: SimHttpRequest) -> SimHttpReply:
-    path = _without_version(request.path)
+async def _dispatch_request(daemon: SimDockerDaemon, request: SimHttpRequest) -> SimHttpReply:
+    path = _strip_api_version(request.path)
     method = "GET" if request.method == "HEAD" else request.method
     for wanted, pattern, route in _ROUTES:
         match = pattern.fullmatch(path)
@@ -41,19 +41,19 @@ async def _route(daemon: SimDockerDaemon, request: SimHttpRequest) -> SimHttpRep
     raise DockerApiError(404, "page not found")
 
 
-def _without_version(path: str) -> str:
+def _strip_api_version(path: str) -> str:
     match = re.match(r"/v(\d+)\.(\d+)(?=/)", path)
     if match is None:
         return path
     if (int(match[1]), int(match[2])) > MAX_API_VERSION:
         asked = f"{match[1]}.{match[2]}"
-        raise DockerApiError(400, f"client version {asked} is too new. Maximum supported API version is {API}")
+        raise DockerApiError(400, f"client version {asked} is too new. Maximum supported API version is {API_VERSION}")
     return path[match.end() :]
 
 
-async def _ping(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+async def _handle_ping(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
     headers = (
-        ("Api-Version", API),
+        ("Api-Version", API_VERSION),
         ("Ostype", "linux"),
         ("Docker-Experimental", "false"),
         ("Cache-Control", "no-cache"),
@@ -61,28 +61,34 @@ async def _ping(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -
     return SimHttpReply(body=b"OK", type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _version(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
-    words = {"Version": VERSION, "ApiVersion": API, "MinAPIVersion": OLDEST_API, "Os": "linux", "Arch": "arm64"}
+async def _handle_version(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    words = {
+        "Version": DOCKER_VERSION,
+        "ApiVersion": API_VERSION,
+        "MinAPIVersion": MIN_API_VERSION,
+        "Os": "linux",
+        "Arch": "arm64",
+    }
     return build_json_reply(
-        {"Platform": {"Name": "Docker Engine - Community"}, **words, "KernelVersion": KERNEL, "Components": []}
+        {"Platform": {"Name": "Docker Engine - Community"}, **words, "KernelVersion": KERNEL_VERSION, "Components": []}
     )
 
 
-async def _info(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+async def _handle_info(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
     runtimes = {"runc": {"path": "runc"}}
     if daemon.node.options.gpu_runtime:
         runtimes["nvidia"] = {"path": "nvidia-container-runtime"}
-    total = int(daemon.node.memory.meminfo().split(maxsplit=2)[1]) * 1024
+    total = int(daemon.node.memory.format_meminfo().split(maxsplit=2)[1]) * 1024
     counts = [one.state for one in daemon.containers.values()]
     facts = {
         "Name": daemon.node.name,
-        "ServerVersion": VERSION,
+        "ServerVersion": DOCKER_VERSION,
         "OperatingSystem": "Ubuntu 24.04.3 LTS",
         "OSType": "linux",
     }
     facts |= {
         "Architecture": "aarch64",
-        "KernelVersion": KERNEL,
+        "KernelVersion": KERNEL_VERSION,
         "Driver": "overlay2",
         "DockerRootDir": "/var/lib/docker",
     }
@@ -97,9 +103,9 @@ async def _info(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) ->
     return build_json_reply({"ID": daemon.node.boot_id, **facts, **numbers, **more})
 
 
-async def _list(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+async def _handle_list(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     wanted = (json.loads(request.query.get("filters") or "{}") or {}).get("label", [])
-    chosen = [one for one in daemon.containers.values() if request.flag("all") or one.state == "running"]
+    chosen = [one for one in daemon.containers.values() if request.is_flag_set("all") or one.state == "running"]
     chosen = [one for one in chosen if all(_has_label(one, label) for label in wanted)]
     return build_json_reply([one.to_list_json() for one in reversed(chosen)])
 
@@ -109,33 +115,33 @@ def _has_label(container: SimContainer, wanted: str) -> bool:
     return name in container.labels and (not given or container.labels[name] == value)
 
 
-async def _create(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
-    container = daemon.create(request.query.get("name"), request.json())
+async def _handle_create(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    container = daemon.create_container(request.query.get("name"), request.parse_json_body())
     return build_json_reply({"Id": container.id, "Warnings": []}, 201)
 
 
-async def _inspect(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
-    return build_json_reply(daemon.find(key).to_inspect_json())
+async def _handle_inspect(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    return build_json_reply(daemon.find_container(key).to_inspect_json())
 
 
-async def _start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
+async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
     if container.state == "running":
         return SimHttpReply(304)
-    daemon.start(container)
+    daemon.start_container(container)
     return SimHttpReply(204)
 
 
-async def _stop(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
+async def _handle_stop(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
     if container.state != "running":
         return SimHttpReply(304)
-    await daemon.stop(container, float(request.query.get("t") or 10))
+    await daemon.stop_container(container, float(request.query.get("t") or 10))
     return SimHttpReply(204)
 
 
-async def _kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
+async def _handle_kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
     process = daemon.running.get(container.id)
     if process is None:
         raise DockerApiError(409, f"cannot kill container: {key}: container {container.id} is not running")
@@ -149,15 +155,15 @@ async def _kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> S
     return SimHttpReply(204)
 
 
-async def _wait(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
+async def _handle_wait(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
     if container.state == "running":
         await container.ended.wait()
     return build_json_reply({"StatusCode": container.exit_code, "Error": None})
 
 
-async def _rename(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
-    container, name = daemon.find(key), (request.query.get("name") or "").lstrip("/")
+async def _handle_rename(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container, name = daemon.find_container(key), (request.query.get("name") or "").lstrip("/")
     holder = next((one for one in daemon.containers.values() if one.name == name), None)
     if holder is not None:
         raise DockerApiError(
@@ -170,11 +176,11 @@ async def _rename(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) ->
     return SimHttpReply(204)
 
 
-async def _remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
+async def _handle_remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
     process = daemon.running.get(container.id)
     if process is not None:
-        if not request.flag("force"):
+        if not request.is_flag_set("force"):
             raise DockerApiError(
                 409,
                 f'cannot remove container "{container.name}": container is running: '
@@ -187,54 +193,56 @@ async def _remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) ->
     return SimHttpReply(204)
 
 
-async def _logs(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
-    container = daemon.find(key)
-    streams = frozenset(name for name in STREAMS if request.flag(name))
+async def _handle_logs(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    streams = frozenset(name for name in STREAM_NUMBERS if request.is_flag_set(name))
     if not streams:
         raise DockerApiError(400, "Bad parameters: you must choose at least one stream")
     tail, until = request.query.get("tail", "all"), request.query.get("until")
     wanted = LogQuery(
         streams,
-        follow=request.flag("follow"),
-        timestamps=request.flag("timestamps"),
+        follow=request.is_flag_set("follow"),
+        timestamps=request.is_flag_set("timestamps"),
         since=parse_nanoseconds(request.query.get("since") or "0"),
         until=parse_nanoseconds(until) if until and until != "0" else None,
         tail=int(tail) if tail.isdigit() else None,
         tty=bool(container.body.get("Tty")),
     )
-    return SimHttpReply(type=LOG_STREAM, stream=container.journal.read(wanted))
+    return SimHttpReply(type=LOG_STREAM_TYPE, stream=container.journal.read_records(wanted))
 
 
-async def _image(daemon: SimDockerDaemon, _request: SimHttpRequest, name: str) -> SimHttpReply:
-    if not daemon.node.images.has(name):
+async def _handle_image(daemon: SimDockerDaemon, _request: SimHttpRequest, name: str) -> SimHttpReply:
+    if not daemon.node.images.has_image(name):
         raise DockerApiError(404, f"No such image: {name}")
     return build_json_reply(daemon.node.images.to_inspect_json(name))
 
 
-async def _events(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+async def _handle_events(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     if "until" in request.query:  # the moment it names is over, or nearly
         wanted = json.loads(request.query.get("filters") or "{}")
-        return SimHttpReply(body=daemon.past_events(wanted["container"][0], wanted["event"]), type="application/json")
-    return SimHttpReply(stream=daemon.events())
+        return SimHttpReply(
+            body=daemon.encode_past_events(wanted["container"][0], wanted["event"]), type="application/json"
+        )
+    return SimHttpReply(stream=daemon.stream_events())
 
 
 _ROUTES: tuple[tuple[str, re.Pattern[str], RouteHandler], ...] = tuple(
     (method, re.compile(pattern), route)
     for method, pattern, route in (
-        ("GET", "/_ping", _ping),
-        ("GET", "/version", _version),
-        ("GET", "/info", _info),
-        ("GET", "/events", _events),
-        ("GET", "/containers/json", _list),
-        ("POST", "/containers/create", _create),
-        ("GET", "/containers/([^/]+)/json", _inspect),
-        ("POST", "/containers/([^/]+)/start", _start),
-        ("POST", "/containers/([^/]+)/stop", _stop),
-        ("POST", "/containers/([^/]+)/kill", _kill),
-        ("POST", "/containers/([^/]+)/wait", _wait),
-        ("POST", "/containers/([^/]+)/rename", _rename),
-        ("GET", "/containers/([^/]+)/logs", _logs),
-        ("DELETE", "/containers/([^/]+)", _remove),
-        ("GET", "/images/(.+)/json", _image),
+        ("GET", "/_ping", _handle_ping),
+        ("GET", "/version", _handle_version),
+        ("GET", "/info", _handle_info),
+        ("GET", "/events", _handle_events),
+        ("GET", "/containers/json", _handle_list),
+        ("POST", "/containers/create", _handle_create),
+        ("GET", "/containers/([^/]+)/json", _handle_inspect),
+        ("POST", "/containers/([^/]+)/start", _handle_start),
+        ("POST", "/containers/([^/]+)/stop", _handle_stop),
+        ("POST", "/containers/([^/]+)/kill", _handle_kill),
+        ("POST", "/containers/([^/]+)/wait", _handle_wait),
+        ("POST", "/containers/([^/]+)/rename", _handle_rename),
+        ("GET", "/containers/([^/]+)/logs", _handle_logs),
+        ("DELETE", "/containers/([^/]+)", _handle_remove),
+        ("GET", "/images/(.+)/json", _handle_image),
     )
 )

@@ -11,8 +11,8 @@ from sparkctl.simulator.engine_process import EngineProcess
 from sparkctl.simulator.sim_container import JsonBody, SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
-SIGKILLED = 137
-_EVENTS = 256  # that a daemon remembers
+SIGKILL_EXIT_CODE = 137
+_MAX_PAST_EVENTS = 256  # that a daemon remembers
 GPU_RUNTIME_MISSING_MESSAGE = 'could not select device driver "" with capabilities: [[gpu]]'
 
 
@@ -45,7 +45,7 @@ class SimDockerDaemon:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def find(self, key: str) -> SimContainer:
+    def find_container(self, key: str) -> SimContainer:
         """Return a container by name, id or the beginning of its id; 404 where there is none."""
         for one in self.containers.values():
             if key.lstrip("/") == one.name or key == one.id:
@@ -55,10 +55,10 @@ class SimDockerDaemon:
             raise DockerApiError(404, f"No such container: {key}")
         return begun[0]
 
-    def create(self, name: str | None, body: JsonBody) -> SimContainer:
+    def create_container(self, name: str | None, body: JsonBody) -> SimContainer:
         """Make a container; 404 where the image is missing, 409 where the name is taken."""
         image = str(body.get("Image", ""))
-        if not self.node.images.has(image):
+        if not self.node.images.has_image(image):
             raise DockerApiError(404, f"No such image: {image}")
         container_id = f"{self.node.random.getrandbits(256):064x}"
         name = name or f"quiet_spark_{container_id[:4]}"
@@ -70,12 +70,12 @@ class SimDockerDaemon:
                     "You have to remove (or rename) that container to be able to reuse that name.",
                 )
         container = self.containers[container_id] = SimContainer(
-            container_id, name, body, self.node.images.id_of(image), self.node.now_ns
+            container_id, name, body, self.node.images.get_image_id(image), self.node.now_ns
         )
         self.publish_event("create", container)
         return container
 
-    def start(self, container: SimContainer, ready_since: float | None = None) -> None:
+    def start_container(self, container: SimContainer, ready_since: float | None = None) -> None:
         """Start it; with ``ready_since`` (seconds) as something that has been up for that long."""
         if container.wants_gpu and not self.node.options.gpu_runtime:
             container.error = GPU_RUNTIME_MISSING_MESSAGE
@@ -91,15 +91,15 @@ class SimDockerDaemon:
             process = EngineProcess(self.node, container, self.fabric)
         except ValueError as error:
             raise DockerApiError(500, f"the simulation cannot read this command: {error}") from error
-        container.mark_started(process.pid)
+        container.mark_started(process.main_pid)
         self.running[container.id] = process
         if container.host_config.get("IpcMode") == "host":
-            self.node.remains.add_shared_memory(container.id, process.pids, self.node.now())
+            self.node.remains.add_shared_memory(container.id, process.pids, self.node.unix_time())
         if ready_since is not None:
             process.start_as_running_since(ready_since)
-        self._keep(asyncio.ensure_future(self._wait_for_exit(container, process)))
+        self._track_task(asyncio.ensure_future(self._wait_for_exit(container, process)))
         if self.visitors is not None:
-            self._keep(asyncio.ensure_future(self.visitors(process)))
+            self._track_task(asyncio.ensure_future(self.visitors(process)))
         self.publish_event("start", container)
 
     async def _wait_for_exit(self, container: SimContainer, process: EngineProcess) -> None:
@@ -109,26 +109,26 @@ class SimDockerDaemon:
             self.running.pop(container.id, None)
         if ending.oom_killed:
             self.publish_event("oom", container)
-        litters = ending.code == SIGKILLED and NodeFault.LITTERS in self.node.options.troubles
+        litters = ending.code == SIGKILL_EXIT_CODE and NodeFault.LITTERS in self.node.options.troubles
         self.node.remains.remove_shared_memory(container.id, litters=litters)
         container.mark_ended(ending.code, oom_killed=ending.oom_killed)
         self.publish_event("die", container)
         reaping = asyncio.ensure_future(self.node.end_processes(process.pids))
-        self._keep(reaping)
+        self._track_task(reaping)
         self._reaping.add(reaping)
         reaping.add_done_callback(self._reaping.discard)
 
     @property
     def is_busy(self) -> bool:
         """Tell whether something starts, stops, or gives its memory back."""
-        return bool(self._reaping) or any(not one.ready.is_set() or one.is_leaving for one in self.running.values())
+        return bool(self._reaping) or any(not one.ready.is_set() or one.is_stopping for one in self.running.values())
 
-    def _keep(self, task: asyncio.Future[None]) -> None:
+    def _track_task(self, task: asyncio.Future[None]) -> None:
         assert isinstance(task, asyncio.Task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def stop(self, container: SimContainer, grace: float) -> None:
+    async def stop_container(self, container: SimContainer, grace: float) -> None:
         """SIGTERM, then SIGKILL after ``grace`` simulated seconds."""
         process = self.running.get(container.id)
         if process is None:
@@ -157,16 +157,16 @@ class SimDockerDaemon:
         }
         event |= {"from": container.image, "Actor": {"ID": container.id, "Attributes": attributes}}
         event |= {"time": now // 1_000_000_000, "timeNano": now}
-        self._told = [*self._told, event][-_EVENTS:]
+        self._told = [*self._told, event][-_MAX_PAST_EVENTS:]
         for queue in self._listeners:
             queue.put_nowait(event)
 
-    def past_events(self, container: str, actions: Sequence[str]) -> bytes:
+    def encode_past_events(self, container: str, actions: Sequence[str]) -> bytes:
         """Return what has happened to a container, one JSON object a line."""
         found = [event for event in self._told if event["id"] == container and event["Action"] in actions]
         return b"".join(json.dumps(event).encode() + b"\n" for event in found)
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def stream_events(self) -> AsyncIterator[bytes]:
         """Yield what happens from now on, one JSON object a line."""
         queue: asyncio.Queue[JsonBody] = asyncio.Queue()
         self._listeners.add(queue)

@@ -11,36 +11,36 @@ from sparkctl.engines.simulation.decode_model import DecodeModel, build_past_dec
 from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch, parse_launch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
 from sparkctl.engines.simulation.script_steps import (  # fmt: skip
-    AT_ONCE,
-    NOW,
-    STAMP,
-    Cut,
-    Depend,
-    Exit,
-    Follow,
-    Free,
-    Gather,
-    Grow,
-    Hang,
-    Join,
-    Leak,
-    Listen,
-    Load,
-    Open,
-    Raise,
-    Say,
+    IMMEDIATE_STEPS,
+    LOG_DATETIME,
+    LOG_TIME,
+    AllocateMemoryStep,
+    CutCableStep,
+    ExitStep,
+    FollowHeadStep,
+    FreeMemoryStep,
+    HangStep,
+    JoinRanksStep,
+    LeakMemoryStep,
+    ListenStep,
+    LoadWeightsStep,
+    LogStep,
+    OpenGroupStep,
+    RankBarrierStep,
+    RankErrorStep,
     Script,
     ScriptStep,
+    WatchPeersStep,
 )
 from sparkctl.engines.simulation.simulated_clock import DriftFreeTimer
-from sparkctl.simulator.engine_scripts import ENGINES, build_start_script, build_worker_script
+from sparkctl.simulator.engine_scripts import SCRIPTS_BY_ENGINE, build_start_script, build_worker_script
 from sparkctl.simulator.openai_api import SimOpenAiServer
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
-SIGKILLED = Exit(137)
+SIGKILL_EXIT = ExitStep(137)
 STUCK_CLOCK_SHARE = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz
-COPYING, WARMING = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
+COPY_GPU_SHARE, WARMUP_GPU_SHARE = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
 
 
 class EngineProcess:
@@ -54,23 +54,23 @@ class EngineProcess:
         self.launch = replace(
             launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
         )
-        self.engine = ENGINES[self.launch.kind]
-        self.pids = [node.spawn(container.id), node.spawn(container.id)]
+        self.engine = SCRIPTS_BY_ENGINE[self.launch.kind]
+        self.pids = [node.spawn_process(container.id), node.spawn_process(container.id)]
         self.ready = asyncio.Event()
         self.decoding = DecodeModel(self.launch, node.pace)
-        self.serving = SimOpenAiServer(self.launch, self.decoding, self._access)
+        self.serving = SimOpenAiServer(self.launch, self.decoding, self._write_access_line)
         self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.deaf = not self.engine.hears_sigterm
         self._rushed: float | None = None
-        self._handler = self.serving.handle
+        self._handler = self.serving.handle_request
         self._starting = 0.0  # how busy the start keeps the GPU
-        self.member = self._member()
+        self.member = self._build_rank_member()
         self._depends = asyncio.Event()  # it would feel the end of another rank
         if self.member is not None:
             node.spread.add(self.pids[1])
-        node.at_work[self.pids[1]] = lambda: 0.96 if self._running() else self._starting
+        node.at_work[self.pids[1]] = lambda: 0.96 if self._count_running_requests() else self._starting
 
-    def _member(self) -> RankMember | None:
+    def _build_rank_member(self) -> RankMember | None:
         joining = self.launch.joining
         if joining is None:
             return None
@@ -79,22 +79,24 @@ class EngineProcess:
             if self.launch.kind not in (SimEngineKind.RAY, SimEngineKind.RPC, SimEngineKind.MPI)
             else None
         )
-        listens = joining.is_head != joining.bond.is_dialled  # where the head looks for them it is the worker that does
-        own = joining.own or (joining.place[0] if listens else self.node.address)
-        return RankMember(self.launch, self.node.name, joining, own, lambda: self.decoding.running, rank)
+        listens = (
+            joining.is_head != joining.bond.is_dialed_by_head
+        )  # where the head looks for them it is the worker that does
+        own = joining.own or (joining.main_address[0] if listens else self.node.address)
+        return RankMember(self.launch, self.node.name, joining, own, lambda: self.decoding.running_requests, rank)
 
-    def _running(self) -> int:
+    def _count_running_requests(self) -> int:
         """Return how many requests it works on: a worker on those of its head."""
         group = None if self.member is None else self.member.group
-        return self.decoding.running if group is None or group.loss is not None else group.head.running()
+        return self.decoding.running_requests if group is None or group.loss is not None else group.head.running()
 
     @property
-    def is_leaving(self) -> bool:
+    def is_stopping(self) -> bool:
         """Tell whether it was asked to end."""
         return self._signal.done()
 
     @property
-    def pid(self) -> int:
+    def main_pid(self) -> int:
         """The main process."""
         return self.pids[0]
 
@@ -108,14 +110,14 @@ class EngineProcess:
 
     def add_background_load(self, requests: int, since: float = 60.0) -> None:
         """Serve so many requests from now on, and have log and counters say that it did so for ``since`` seconds already."""
-        self.decoding.counts()
+        self.decoding.update_counts()
         self.decoding.background = requests
-        self.decoding.worked(since)
+        self.decoding.add_past_load(since)
         now = self.node.now_ns()
         for age, line, stream in build_past_decode_lines(self.launch, self.decoding, since):
             stamp = now - int(age * 1e9)
             self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
-            self._write(line + "\n", stream)
+            self._write_log(line + "\n", stream)
         self.container.journal.clock = self.node.now_ns
 
     def terminate(self) -> None:
@@ -129,7 +131,7 @@ class EngineProcess:
             self._signal = asyncio.get_running_loop().create_future()
         self._signal.set_result("KILL")
 
-    async def run(self) -> Exit:
+    async def run(self) -> ExitStep:
         """Live until the end; return how it ended. The port and nothing else is given back here."""
         ending = asyncio.ensure_future(self._run_engine())
         try:
@@ -138,27 +140,27 @@ class EngineProcess:
             if ending.done():
                 return ending.result()
             if self._signal.result() == "KILL":
-                return SIGKILLED
-            return await self._leave()
+                return SIGKILL_EXIT
+            return await self._shut_down()
         finally:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
             if self.member is not None:
-                self.fabric.leave(self.member)
+                self.fabric.leave_group(self.member)
             if self.node.ports.get(self.launch.port) == self._handler:
                 del self.node.ports[self.launch.port]
 
-    async def _leave(self) -> Exit:
+    async def _shut_down(self) -> ExitStep:
         leaving = asyncio.ensure_future(self._run_script(self.engine.farewell(self.launch)))
         killed = self._signal = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
-            return leaving.result() or Exit(0) if leaving.done() else SIGKILLED
+            return leaving.result() or ExitStep(0) if leaving.done() else SIGKILL_EXIT
         finally:
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
 
-    async def _run_engine(self) -> Exit:
+    async def _run_engine(self) -> ExitStep:
         """Start and serve; where another rank is lost, end as this engine does, or begin again."""
         while True:
             serving, losing = (
@@ -189,15 +191,17 @@ class EngineProcess:
         assert member.group is not None
         group = member.group
         await group.lost.wait()
-        loss = group.loss_to(member)
+        loss = group.loss_seen_by(member)
         if loss.address == member.address:  # it was this one, and it lives: until its head is gone, too
             await group.headless.wait()
             return RankLoss(LossReason.DIED, group.head.address)
         return loss
 
-    async def _serve_requests(self) -> Exit:
+    async def _serve_requests(self) -> ExitStep:
         memory = self.node.memory
-        script = build_start_script(self.launch, lambda: memory.available, lambda: self.launch.port in self.node.ports)
+        script = build_start_script(
+            self.launch, lambda: memory.available_bytes, lambda: self.launch.port in self.node.ports
+        )
         ended = await self._run_script(script)
         if ended is not None:
             return ended
@@ -205,82 +209,84 @@ class EngineProcess:
         self.container.journal.clock = self.node.now_ns
         self.ready.set()
         async for line, stream in stream_decode_lines(self.launch, self.decoding):
-            self._write(line + "\n", stream)
-        return Exit(0)
+            self._write_log(line + "\n", stream)
+        return ExitStep(0)
 
-    async def _run_script(self, script: Script) -> Exit | None:
+    async def _run_script(self, script: Script) -> ExitStep | None:
         """Do the steps of a script in its time; None where it ends without an exit."""
         schedule = DriftFreeTimer(self.node.pace)
         for step in script:
-            after = 0.0 if isinstance(step, AT_ONCE) else step.after
+            after = 0.0 if isinstance(step, IMMEDIATE_STEPS) else step.after
             if self._rushed is None:
                 await schedule.wait(after)
             else:
                 self._rushed += after
-            if isinstance(step, Exit):
+            if isinstance(step, ExitStep):
                 return step
-            if isinstance(step, Follow):
-                return await self._run_script(build_worker_script(self.launch, lambda: self.node.memory.available))
+            if isinstance(step, FollowHeadStep):
+                return await self._run_script(
+                    build_worker_script(self.launch, lambda: self.node.memory.available_bytes)
+                )
             try:
                 await self._run_step(step)
-                if isinstance(step, Join | Gather):
+                if isinstance(step, JoinRanksStep | RankBarrierStep):
                     schedule = DriftFreeTimer(self.node.pace)  # from when they were there
             except RendezvousTimeout as none:
                 assert self.engine.alone is not None
                 return await self._run_script(self.engine.alone(self.launch, none.have, none.of))
             except MemoryError as short:
                 held = self.node.memory.gpu.get(self.pids[1], 0)
-                free = self.node.memory.available_to_cuda
+                free = self.node.memory.cuda_available_bytes
                 return await self._run_script(self.engine.out_of_memory(self.launch, int(str(short)), free, held))
         return None
 
     async def _run_step(self, step: ScriptStep) -> None:
         memory, (main, worker) = self.node.memory, self.pids
         match step:
-            case Say(_, text, stream, end):
-                self._write(text + end, stream)
-            case Load(_, _, _, size):
+            case LogStep(_, text, stream, end):
+                self._write_log(text + end, stream)
+            case LoadWeightsStep(_, _, _, size):
                 memory.read_file(self.launch.model, size)
                 memory.allocate(worker, gpu=size)
-                self._starting = COPYING
-            case Grow(_, gpu, anonymous, kv_tokens):
+                self._starting = COPY_GPU_SHARE
+            case AllocateMemoryStep(_, gpu, anonymous, kv_tokens):
                 memory.allocate(worker, gpu=gpu, anonymous=anonymous // 3)
                 memory.allocate(main, anonymous=anonymous - anonymous // 3)
-                self._starting = WARMING if gpu else self._starting
+                self._starting = WARMUP_GPU_SHARE if gpu else self._starting
                 self.decoding.kv_tokens = kv_tokens or self.decoding.kv_tokens
-            case Leak(_, size):
+            case LeakMemoryStep(_, size):
                 memory.allocate_until_full(main, size)
                 await asyncio.sleep(0)  # whoever watches gets its turn, however fast time goes
-            case Listen(ready):
+            case ListenStep(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
-            case Open() if self.member is not None:
-                self.fabric.open(self.member)
-            case Join(meanwhile):
-                await self._join(meanwhile)
-            case Depend() if self.member is not None:
+            case OpenGroupStep() if self.member is not None:
+                self.fabric.open_group(self.member)
+            case JoinRanksStep(meanwhile):
+                await self._join_ranks(meanwhile)
+            case WatchPeersStep() if self.member is not None:
                 self._depends.set()
-            case Gather() if self.member is not None and self.member.group is not None:
+            case RankBarrierStep() if self.member is not None and self.member.group is not None:
                 self._depends.set()
                 self.member.group.mark_loaded(self.member)
                 await self.member.group.loaded.wait()
-            case Raise(said) if self.member is not None and self.member.group is not None:
-                self.member.group.lose(LossReason.RAISED, self.member, said)
-            case Cut():
-                self.fabric.cut()
-            case Free():
+            case RankErrorStep(said) if self.member is not None and self.member.group is not None:
+                self.member.group.mark_lost(LossReason.RAISED, self.member, said)
+            case CutCableStep():
+                self.fabric.cut_cable()
+            case FreeMemoryStep():
                 for pid in self.pids:
                     memory.release(pid)
-            case Hang():
+            case HangStep():
                 self.deaf = True
                 await asyncio.Event().wait()
 
-    async def _join(self, meanwhile: tuple[Say, ...]) -> None:
+    async def _join_ranks(self, meanwhile: tuple[LogStep, ...]) -> None:
         """Wait for the other ranks; one that knew nothing of the model knows now what its head was told."""
         assert self.member is not None
         telling = asyncio.ensure_future(self._run_script(iter(meanwhile if self._rushed is None else ())))
         try:
-            group = await self.fabric.join(self.member, self.node.pace.sleep)
+            group = await self.fabric.join_group(self.member, self.node.pace.sleep)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
@@ -295,14 +301,16 @@ class EngineProcess:
             share=own.share, api_key=None,
         )  # fmt: skip
         self.decoding = DecodeModel(self.launch, self.node.pace)
-        self.serving = SimOpenAiServer(self.launch, self.decoding, self._access)
+        self.serving = SimOpenAiServer(self.launch, self.decoding, self._write_access_line)
 
-    def _write(self, text: str, stream: str) -> None:
+    def _write_log(self, text: str, stream: str) -> None:
         now = time.gmtime(self.container.journal.clock() // 1_000_000_000)
-        for mark, spelling in ((NOW, self.engine.time_format), (STAMP, "%Y-%m-%d %H:%M:%S")):
+        for mark, spelling in ((LOG_TIME, self.engine.time_format), (LOG_DATETIME, "%Y-%m-%d %H:%M:%S")):
             text = text.replace(mark, time.strftime(spelling, now))
         self.container.journal.write(text, stream)
 
-    def _access(self, line: str) -> None:
-        prefix = {SimEngineKind.SGLANG: f"[{NOW}] ", SimEngineKind.VLLM: "(APIServer pid=1) "}.get(self.launch.kind, "")
-        self._write(f"{prefix}{line}\n", "stdout")
+    def _write_access_line(self, line: str) -> None:
+        prefix = {SimEngineKind.SGLANG: f"[{LOG_TIME}] ", SimEngineKind.VLLM: "(APIServer pid=1) "}.get(
+            self.launch.kind, ""
+        )
+        self._write_log(f"{prefix}{line}\n", "stdout")

@@ -9,12 +9,20 @@ from sparkctl.engines.sglang import simulated_script as sglang_scenes
 from sparkctl.engines.simulation import small_scripts
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
 from sparkctl.engines.simulation.rank_network import RankLoss
-from sparkctl.engines.simulation.script_steps import Cut, Exit, Hang, Leak, Listen, Load, Script
+from sparkctl.engines.simulation.script_steps import (
+    CutCableStep,
+    ExitStep,
+    HangStep,
+    LeakMemoryStep,
+    ListenStep,
+    LoadWeightsStep,
+    Script,
+)
 from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.engines.vllm import simulated_ray
 from sparkctl.engines.vllm import simulated_script as vllm_scenes
 
-FAULT_AT_SHARE = 0.6  # of the weights
+FAULT_WEIGHTS_SHARE = 0.6  # of the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class EngineScripts:
     hears_sigterm: bool = True
 
 
-ENGINES = {
+SCRIPTS_BY_ENGINE = {
     SimEngineKind.SGLANG: EngineScripts(
         sglang_scenes.TIME_FORMAT,
         sglang_scenes.script_start,
@@ -56,13 +64,13 @@ ENGINES = {
         vllm_scenes.apart,
     ),
     SimEngineKind.LLAMA: EngineScripts(
-        small_scripts.LLAMA_TIME,
-        small_scripts.script_start,
-        small_scripts.out_of_memory_llama,
-        small_scripts.bad_flag_llama,
-        small_scripts.farewell_llama,
-        small_scripts.alone_llama,
-        small_scripts.apart_llama,
+        small_scripts.LLAMA_TIME_FORMAT,
+        small_scripts.script_llama_start,
+        small_scripts.script_llama_out_of_memory,
+        small_scripts.script_llama_bad_flag,
+        small_scripts.script_llama_shut_down,
+        small_scripts.script_llama_peers_missing,
+        small_scripts.script_llama_peer_lost,
     ),
     SimEngineKind.RAY: EngineScripts(
         simulated_ray.TIME_FORMAT,
@@ -77,46 +85,46 @@ ENGINES = {
     SimEngineKind.RPC: EngineScripts(
         small_scripts.TIME_FORMAT,
         small_scripts.script_rpc_start,
-        small_scripts.out_of_memory_llama,
-        small_scripts.bad_flag_rpc,
-        small_scripts.farewell,
+        small_scripts.script_llama_out_of_memory,
+        small_scripts.script_rpc_bad_flag,
+        small_scripts.script_uvicorn_shut_down,
         None,
         small_scripts.script_rpc_peer_lost,
         small_scripts.script_rpc_load,
         hears_sigterm=False,
     ),
     SimEngineKind.TRTLLM: EngineScripts(
-        small_scripts.TRTLLM_TIME,
-        small_scripts.start_trtllm,
-        small_scripts.out_of_memory_trtllm,
-        small_scripts.bad_flag_trtllm,
-        small_scripts.farewell,
-        small_scripts.alone_trtllm,
-        small_scripts.apart_trtllm,
+        small_scripts.TRTLLM_TIME_FORMAT,
+        small_scripts.script_trtllm_start,
+        small_scripts.script_trtllm_out_of_memory,
+        small_scripts.script_trtllm_bad_flag,
+        small_scripts.script_uvicorn_shut_down,
+        small_scripts.script_trtllm_peers_missing,
+        small_scripts.script_trtllm_peer_lost,
     ),
     SimEngineKind.MPI: EngineScripts(
-        small_scripts.TRTLLM_TIME,
-        small_scripts.start_mpi,
-        small_scripts.out_of_memory_trtllm,
-        small_scripts.bad_flag_mpi,
-        small_scripts.farewell,
+        small_scripts.TRTLLM_TIME_FORMAT,
+        small_scripts.script_mpi_start,
+        small_scripts.script_trtllm_out_of_memory,
+        small_scripts.script_mpi_bad_flag,
+        small_scripts.script_uvicorn_shut_down,
         None,
-        small_scripts.apart_mpi,
-        small_scripts.follow_mpi,
+        small_scripts.script_mpi_peer_lost,
+        small_scripts.script_mpi_load,
     ),
     SimEngineKind.TTS: EngineScripts(
         small_scripts.TIME_FORMAT,
-        small_scripts.start_uvicorn,
+        small_scripts.script_uvicorn_start,
         sglang_scenes.script_out_of_memory,
-        small_scripts.bad_flag_uvicorn,
-        small_scripts.farewell,
+        small_scripts.script_uvicorn_bad_flag,
+        small_scripts.script_uvicorn_shut_down,
     ),
 }
 
 
 def build_start_script(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Return the start of a launch, its fault included."""
-    engine = ENGINES[launch.kind]
+    engine = SCRIPTS_BY_ENGINE[launch.kind]
     if launch.fault is EngineFault.BAD_FLAG:
         return engine.bad_flag(launch)
     return _apply_fault(launch, engine.start(launch, available, port_taken), available)
@@ -124,7 +132,7 @@ def build_start_script(launch: SimLaunch, available: Callable[[], int], port_tak
 
 def build_worker_script(launch: SimLaunch, available: Callable[[], int]) -> Script:
     """Return what a rank does that only its head tells what to load, its fault included."""
-    follow = ENGINES[launch.kind].follow
+    follow = SCRIPTS_BY_ENGINE[launch.kind].follow
     assert follow is not None
     return _apply_fault(launch, follow(launch), available)
 
@@ -140,26 +148,26 @@ def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int
     """Follow the script up to the breaking point, then the fault."""
     for step in script:
         yield step
-        if (isinstance(step, Listen) and step.ready) or (
-            isinstance(step, Load) and step.done >= FAULT_AT_SHARE * step.total
+        if (isinstance(step, ListenStep) and step.ready) or (
+            isinstance(step, LoadWeightsStep) and step.done >= FAULT_WEIGHTS_SHARE * step.total
         ):
             break
     if launch.fault is EngineFault.FABRIC_CUT:
-        yield Cut()
+        yield CutCableStep()
         yield from script
     elif launch.fault is EngineFault.WORKER_DIES:
-        yield Exit(137)
+        yield ExitStep(137)
     elif launch.fault is EngineFault.CUDA_OOM:
-        yield from ENGINES[launch.kind].out_of_memory(
-            launch, int(2.25 * GIB), int(1.18 * GIB), int(FAULT_AT_SHARE * launch.weights)
+        yield from SCRIPTS_BY_ENGINE[launch.kind].out_of_memory(
+            launch, int(2.25 * GIB), int(1.18 * GIB), int(FAULT_WEIGHTS_SHARE * launch.weights)
         )
     elif launch.fault is EngineFault.OOM_KILLED:
-        yield Exit(137, oom_killed=True)
+        yield ExitStep(137, oom_killed=True)
     elif launch.fault is EngineFault.HANG:
-        yield Hang()
+        yield HangStep()
     elif launch.fault is EngineFault.MEMORY_RUNAWAY:
         while available() > 0:
-            yield Leak(0.1, GIB // 4)
-        yield Hang()
+            yield LeakMemoryStep(0.1, GIB // 4)
+        yield HangStep()
     else:
-        yield Exit(0)
+        yield ExitStep(0)

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-HEAD_LIMIT = 64 << 10
-JSON = "application/json"
+MAX_HEAD_BYTES = 64 << 10
+JSON_CONTENT_TYPE = "application/json"
 
 
 class ReadStream(Protocol):
@@ -40,11 +40,11 @@ class SimHttpRequest:
     body: bytes
     target: str = ""
 
-    def flag(self, name: str) -> bool:
+    def is_flag_set(self, name: str) -> bool:
         """Return whether a query parameter is switched on, as Docker reads booleans."""
         return self.query.get(name, "").lower() not in ("", "0", "no", "false", "none")
 
-    def json(self) -> dict[str, object]:
+    def parse_json_body(self) -> dict[str, object]:
         """Return the body as a JSON object, empty where there is none."""
         read = json.loads(self.body) if self.body.strip() else {}
         return read if isinstance(read, dict) else {}
@@ -56,7 +56,7 @@ class SimHttpReply:
 
     status: int = 200
     body: bytes = b""
-    type: str = JSON
+    type: str = JSON_CONTENT_TYPE
     headers: tuple[tuple[str, str], ...] = ()
     stream: AsyncIterator[bytes] | None = field(default=None)
 
@@ -76,47 +76,47 @@ class SimHttpConnection:
         self._reader = reader
         self._buffer = bytearray()
 
-    async def fill(self) -> bool:
+    async def read_more(self) -> bool:
         """Read more; False at the end."""
         data = await self._reader.read(65536)
         self._buffer += data
         return bool(data)
 
-    async def until_gone(self) -> None:
+    async def wait_until_closed(self) -> None:
         """Return when the other side has gone; what it sends meanwhile is kept."""
-        while await self.fill():
+        while await self.read_more():
             pass
 
-    async def _take(self, size: int) -> bytes:
+    async def _read_exactly(self, size: int) -> bytes:
         while len(self._buffer) < size:
-            if not await self.fill():
+            if not await self.read_more():
                 raise EOFError
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
         return taken
 
-    async def _line(self, end: bytes) -> bytes:
+    async def _read_until(self, end: bytes) -> bytes:
         while (at := self._buffer.find(end)) < 0:
-            if len(self._buffer) > HEAD_LIMIT or not await self.fill():
+            if len(self._buffer) > MAX_HEAD_BYTES or not await self.read_more():
                 raise EOFError
-        return (await self._take(at + len(end)))[:at]
+        return (await self._read_exactly(at + len(end)))[:at]
 
-    async def request(self) -> SimHttpRequest:
+    async def read_request(self) -> SimHttpRequest:
         """Return the next request; EOFError when there is none."""
-        first, *lines = (await self._line(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
+        first, *lines = (await self._read_until(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
         method, target, _version = first.split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return SimHttpRequest(method, unquote(parts.path), query, headers, await self._body(headers), target)
+        return SimHttpRequest(method, unquote(parts.path), query, headers, await self._read_body(headers), target)
 
-    async def _body(self, headers: dict[str, str]) -> bytes:
+    async def _read_body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
-            return await self._take(int(headers.get("content-length", "0")))
+            return await self._read_exactly(int(headers.get("content-length", "0")))
         body = b""
-        while size := int((await self._line(b"\r\n")).split(b";")[0], 16):
-            body += (await self._take(size + 2))[:-2]
-        await self._line(b"\r\n")
+        while size := int((await self._read_until(b"\r\n")).split(b";")[0], 16):
+            body += (await self._read_exactly(size + 2))[:-2]
+        await self._read_until(b"\r\n")
         return body
 
 
@@ -127,10 +127,10 @@ async def serve_connection(
     peer = SimHttpConnection(reader)
     try:
         while True:
-            request = await peer.request()
-            reply = await _answer(peer, handler, request)
+            request = await peer.read_request()
+            reply = await _run_handler(peer, handler, request)
             keep = request.headers.get("connection", "").lower() != "close"
-            writer.write(_head(reply, server, keep))
+            writer.write(_encode_head(reply, server, keep))
             if reply.stream is not None:
                 keep = await _send_stream(peer, writer, reply.stream) and keep
             elif request.method != "HEAD":
@@ -144,26 +144,26 @@ async def serve_connection(
         writer.close()
 
 
-async def _answer(peer: SimHttpConnection, handler: RequestHandler, request: SimHttpRequest) -> SimHttpReply:
+async def _run_handler(peer: SimHttpConnection, handler: RequestHandler, request: SimHttpRequest) -> SimHttpReply:
     """Return the handler's answer; EOFError where the peer leaves before there is one."""
     working = asyncio.ensure_future(handler(request))
-    watching = asyncio.ensure_future(peer.until_gone())
+    watching = asyncio.ensure_future(peer.wait_until_closed())
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise EOFError
         return working.result()
     finally:
-        await _end(working, watching)
+        await _cancel_tasks(working, watching)
 
 
-async def _end(*tasks: asyncio.Future[Any]) -> None:
+async def _cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
+def _encode_head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", f"Server: {server}"]
     lines += [f"{name}: {value}" for name, value in reply.headers]
     if reply.stream is not None:
@@ -178,7 +178,7 @@ def _head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
 async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> bool:
     """Send chunks until the stream or the peer ends; True when all was sent."""
     sending = asyncio.ensure_future(_send_chunks(writer, stream))
-    watching = asyncio.ensure_future(peer.until_gone())
+    watching = asyncio.ensure_future(peer.wait_until_closed())
     try:
         await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
@@ -186,7 +186,7 @@ async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: Asy
         sending.result()
         return True
     finally:
-        await _end(sending, watching)
+        await _cancel_tasks(sending, watching)
 
 
 async def _send_chunks(writer: WriteStream, stream: AsyncIterator[bytes]) -> None:

@@ -8,17 +8,31 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
 
-from sparkctl.engines.simulation.decode_model import CONTENT_TYPE as METRICS_TYPE
+from sparkctl.engines.simulation.decode_model import METRICS_CONTENT_TYPE as METRICS_TYPE
 from sparkctl.engines.simulation.decode_model import DecodeModel, build_metrics_page
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
 from sparkctl.simulator.http_server import SimHttpReply, SimHttpRequest, build_json_reply
 
-ANSWER_TOKENS = (" Paris", ",", " a", " city", " on", " the", " Seine", ",", " known", " for", " its", " bridges", ".")
-_HEALTH_PREFILL = (
+SAMPLE_ANSWER_TOKENS = (
+    " Paris",
+    ",",
+    " a",
+    " city",
+    " on",
+    " the",
+    " Seine",
+    ",",
+    " known",
+    " for",
+    " its",
+    " bridges",
+    ".",
+)
+_HEALTH_PREFILL_LINE = (
     "Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, "
     "#pending-token: 0, cuda graph: False, input throughput (token/s): 0.16"
 )
-COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
+COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
@@ -31,9 +45,9 @@ class SimOpenAiServer:
         self._say = say
         self._requests = 0
 
-    async def handle(self, request: SimHttpRequest) -> SimHttpReply:
+    async def handle_request(self, request: SimHttpRequest) -> SimHttpReply:
         """Answer one request and leave its access line."""
-        reply = await self._answer(request)
+        reply = await self._route_request(request)
         self._requests += 1
         if self.launch.kind is not SimEngineKind.LLAMA:
             client = f"127.0.0.1:{40000 + self._requests * 14 % 20000}"
@@ -41,35 +55,35 @@ class SimOpenAiServer:
             self._say(f'INFO:     {client} - "{request.method} {request.target or request.path} HTTP/1.1" {status}')
         return reply
 
-    async def _answer(self, request: SimHttpRequest) -> SimHttpReply:
+    async def _route_request(self, request: SimHttpRequest) -> SimHttpReply:
         if request.path == "/health" or (
             request.path == "/health_generate" and self.launch.kind is SimEngineKind.SGLANG
         ):
-            return await self._health()
+            return await self._check_health()
         if self.launch.kind is SimEngineKind.LLAMA and not self.ready:
-            return _error(503, "Loading model", "unavailable_error")
+            return _build_error_reply(503, "Loading model", "unavailable_error")
         if request.path.startswith("/v1/") and not self._is_allowed(request):
             return build_json_reply({"error": "Unauthorized"}, 401)
-        if request.path in COMPLETIONS and self.launch.kind is not SimEngineKind.TTS:
-            return await self._create_completion(request, chat=COMPLETIONS[request.path])
-        return self._get_model_info(request.path)
+        if request.path in COMPLETION_PATHS and self.launch.kind is not SimEngineKind.TTS:
+            return await self._create_completion(request, chat=COMPLETION_PATHS[request.path])
+        return self._get_information(request.path)
 
     def _is_allowed(self, request: SimHttpRequest) -> bool:
         key = self.launch.api_key
         return key is None or request.headers.get("authorization") == f"Bearer {key}"
 
-    async def _health(self) -> SimHttpReply:
+    async def _check_health(self) -> SimHttpReply:
         if self.launch.kind is SimEngineKind.TTS:
-            return _not_found()
+            return _build_not_found_reply()
         if not self.ready:
             loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
             return build_json_reply(loading, 503) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(503)
-        if self.launch.kind is SimEngineKind.SGLANG and not self.decoding.running:
+        if self.launch.kind is SimEngineKind.SGLANG and not self.decoding.running_requests:
             self.decoding.health_checks += 1  # one token of a prompt, and one that nobody counts
-            self._say(_HEALTH_PREFILL)
+            self._say(_HEALTH_PREFILL_LINE)
         return build_json_reply({"status": "ok"}) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(200)
 
-    def _get_model_info(self, path: str) -> SimHttpReply:
+    def _get_information(self, path: str) -> SimHttpReply:
         launch = self.launch
         model = {
             "id": launch.served,
@@ -82,7 +96,7 @@ class SimOpenAiServer:
                 {"object": "list", "data": [model | {"owned_by": launch.kind, "max_model_len": launch.context}]}
             )
         if path == "/metrics" and launch.kind is SimEngineKind.LLAMA and not launch.metrics:
-            return _error(
+            return _build_error_reply(
                 501, "This server does not support metrics endpoint. Start it with `--metrics`", "not_supported_error"
             )
         if path == "/metrics" and launch.metrics:
@@ -95,25 +109,25 @@ class SimOpenAiServer:
             return build_json_reply({"model_path": launch.model, "is_generation": True})
         if path in ("/server_info", "/get_server_info") and launch.kind is SimEngineKind.SGLANG:
             state = {
-                "last_gen_throughput": self.decoding.rate,
-                "avg_spec_accept_length": round(self.decoding.counts().length, 2),
+                "last_gen_throughput": self.decoding.tokens_per_second,
+                "avg_spec_accept_length": round(self.decoding.update_counts().accept_length, 2),
             }
             return build_json_reply(
                 {"version": "0.5.12", "served_model_name": launch.served, "internal_states": [state]}
             )
-        return SimHttpReply(200) if path == "/ping" else _not_found()
+        return SimHttpReply(200) if path == "/ping" else _build_not_found_reply()
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
         try:
-            asked: dict[str, Any] = request.json()
+            asked: dict[str, Any] = request.parse_json_body()
             tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or (64 if chat else 16))
         except (ValueError, TypeError) as error:
-            return _error(400, f"invalid request: {error}", "BadRequestError")
+            return _build_error_reply(400, f"invalid request: {error}", "BadRequestError")
         if self.launch.kind is SimEngineKind.VLLM and asked.get("model") not in (None, self.launch.served):
-            return _error(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
+            return _build_error_reply(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
         if self.launch.fault is EngineFault.NO_TOKEN:
             if self.launch.kind is SimEngineKind.VLLM:
-                return _error(
+                return _build_error_reply(
                     500,
                     "EngineCore encountered an issue. See stack trace (above) for the root cause.",
                     "InternalServerError",
@@ -121,34 +135,41 @@ class SimOpenAiServer:
             await asyncio.Event().wait()  # the scheduler is stuck: no answer, no error
         prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
         if asked.get("stream"):
-            return SimHttpReply(type="text/event-stream; charset=utf-8", stream=self._stream(prompt, tokens, chat=chat))
+            return SimHttpReply(
+                type="text/event-stream; charset=utf-8", stream=self._stream_completion(prompt, tokens, chat=chat)
+            )
         self.decoding.served += 1
         try:
             await self.decoding.wait_for_prefill(prompt)
             await self.decoding.wait_for_decode(tokens)
         finally:
             self.decoding.served -= 1
-        self.decoding.add(prompt, tokens)
-        text = "".join(ANSWER_TOKENS[n % len(ANSWER_TOKENS)] for n in range(tokens))
+        self.decoding.add_request(prompt, tokens)
+        text = "".join(SAMPLE_ANSWER_TOKENS[n % len(SAMPLE_ANSWER_TOKENS)] for n in range(tokens))
         return build_json_reply(
-            self._object(_choice(text, chat=chat, end=True), chat=chat) | {"usage": _usage(prompt, tokens)}
+            self._build_completion(_build_choice(text, chat=chat, end=True), chat=chat)
+            | {"usage": _build_usage(prompt, tokens)}
         )
 
-    async def _stream(self, prompt: int, tokens: int, *, chat: bool) -> AsyncIterator[bytes]:
+    async def _stream_completion(self, prompt: int, tokens: int, *, chat: bool) -> AsyncIterator[bytes]:
         self.decoding.served += 1
         try:
             await self.decoding.wait_for_prefill(prompt)
             for n in range(tokens):
                 await self.decoding.wait_for_decode(1)
-                choice = _choice(ANSWER_TOKENS[n % len(ANSWER_TOKENS)], chat=chat, end=n == tokens - 1, piece=True)
-                yield _format_sse_event(self._object(choice, chat=chat, piece=True))
+                choice = _build_choice(
+                    SAMPLE_ANSWER_TOKENS[n % len(SAMPLE_ANSWER_TOKENS)], chat=chat, end=n == tokens - 1, piece=True
+                )
+                yield _format_sse_event(self._build_completion(choice, chat=chat, piece=True))
         finally:
             self.decoding.served -= 1
-        self.decoding.add(prompt, tokens)
-        yield _format_sse_event(self._object(None, chat=chat, piece=True) | {"usage": _usage(prompt, tokens)})
+        self.decoding.add_request(prompt, tokens)
+        yield _format_sse_event(
+            self._build_completion(None, chat=chat, piece=True) | {"usage": _build_usage(prompt, tokens)}
+        )
         yield b"data: [DONE]\n\n"
 
-    def _object(self, choice: dict[str, Any] | None, *, chat: bool, piece: bool = False) -> dict[str, Any]:
+    def _build_completion(self, choice: dict[str, Any] | None, *, chat: bool, piece: bool = False) -> dict[str, Any]:
         name = ("chat.completion.chunk" if piece else "chat.completion") if chat else "text_completion"
         choices = [] if choice is None else [choice]
         return {
@@ -160,14 +181,14 @@ class SimOpenAiServer:
         }
 
 
-def _choice(text: str, *, chat: bool, end: bool, piece: bool = False) -> dict[str, Any]:
+def _build_choice(text: str, *, chat: bool, end: bool, piece: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {"text": text}
     if chat:
         content = {"delta" if piece else "message": {"role": "assistant", "content": text}}
     return {"index": 0, **content, "logprobs": None, "finish_reason": "length" if end else None}
 
 
-def _usage(prompt: int, tokens: int) -> dict[str, int]:
+def _build_usage(prompt: int, tokens: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
 
 
@@ -175,9 +196,9 @@ def _format_sse_event(value: object) -> bytes:
     return f"data: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-def _error(status: int, message: str, kind: str) -> SimHttpReply:
+def _build_error_reply(status: int, message: str, kind: str) -> SimHttpReply:
     return build_json_reply({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
 
 
-def _not_found() -> SimHttpReply:
+def _build_not_found_reply() -> SimHttpReply:
     return build_json_reply({"detail": "Not Found"}, 404)

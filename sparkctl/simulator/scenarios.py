@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparkctl import engines
 from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
@@ -18,15 +18,15 @@ from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.node_programs.look_output import print_look
+from sparkctl.simulator.node_programs.look_output import format_inspection
 from sparkctl.simulator.sim_node import HOME, NodeFault
 from sparkctl.transport.docker.create_request import build_create_request
 
-HOURS = 3600.0
-LOGGED = 600.0  # seconds of work that log and counters tell of
-LOST_PID = 2811  # of an engine whose parent has died
+HOUR_SECONDS = 3600.0
+PAST_LOAD_SECONDS = 600.0  # seconds of work that log and counters tell of
+ORPHAN_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
-RUN = "0f3b7c91"  # of the start that was a day ago
+RUN_ID = "0f3b7c91"  # of the start that was a day ago
 
 
 async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
@@ -35,9 +35,9 @@ async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
 
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
     """One model under two engines, both at work: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    await _run(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOURS, requests=1)
+    await _start_loaded_engine(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOUR_SECONDS, requests=1)
     if len(nodes) > 1:
-        await _run(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOURS, requests=1)
+        await _start_loaded_engine(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOUR_SECONDS, requests=1)
 
 
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -54,7 +54,7 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     for docker, troubles in zip(nodes, ill, strict=False):
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if NodeFault.ORPHAN in troubles:
-            docker.node.memory.allocate(LOST_PID, gpu=11 * GIB)
+            docker.node.memory.allocate(ORPHAN_PID, gpu=11 * GIB)
     await run_big_model(nodes, gid_index="3")
 
 
@@ -63,23 +63,25 @@ async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None 
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
-    begun = [_start(docker, made, 26 * HOURS) for docker, made in zip(nodes, plans, strict=True)]
+    begun = [_start_ready_engine(docker, made, 26 * HOUR_SECONDS) for docker, made in zip(nodes, plans, strict=True)]
     for process in begun:
         await process.ready.wait()
-    begun[0].add_background_load(1, since=LOGGED)
+    begun[0].add_background_load(1, since=PAST_LOAD_SECONDS)
 
 
 def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]:
     """Return what `sparkctl up NAME` decides for each of these nodes."""
     names = tuple(NodeName(docker.node.name) for docker in nodes)
-    seen = [decode_inspection(print_look(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
+    seen = [decode_inspection(format_inspection(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
     lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
     way = find_fabric_route(lanes, {})
     addresses = tuple(end.address for end in way.ends)
     return [
         _plan_shipped_profile(
             name,
-            RankPlacement(Rank(index, addresses), names, RUN, build_nccl_environment(way, each.node), each.has_devices),
+            RankPlacement(
+                EngineRank(index, addresses), names, RUN_ID, build_nccl_environment(way, each.node), each.has_devices
+            ),
         )
         for index, each in enumerate(lanes)
     ]
@@ -87,7 +89,7 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
 
 def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> LaunchPlan:
     """Return what `sparkctl up NAME` decides for a shipped profile, or for one rank of it: the same command, labels and hash."""
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name)
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(
         profile, Node(NodeName(where), "127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
@@ -95,17 +97,17 @@ def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> Laun
     )  # fmt: skip
 
 
-def _start(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float) -> EngineProcess:
+def _start_ready_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float) -> EngineProcess:
     """Start what was ready so many seconds ago."""
-    container = docker.create(made.container_name, build_create_request(made))
-    docker.start(container, ready_since=ready_since)
+    container = docker.create_container(made.container_name, build_create_request(made))
+    docker.start_container(container, ready_since=ready_since)
     return docker.running[container.id]
 
 
-async def _run(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:
-    process = _start(docker, made, ready_since)
+async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:
+    process = _start_ready_engine(docker, made, ready_since)
     await process.ready.wait()
-    process.add_background_load(requests, since=LOGGED)
+    process.add_background_load(requests, since=PAST_LOAD_SECONDS)
 
 
 SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {

@@ -9,7 +9,7 @@ from typing import Any
 from sparkctl.engines.simulation.simulated_clock import format_rfc3339
 from sparkctl.simulator.container_log import ContainerLog
 
-NEVER = "0001-01-01T00:00:00Z"
+ZERO_TIME = "0001-01-01T00:00:00Z"
 JsonBody = dict[str, Any]  # JSON as the Docker API has it
 
 
@@ -88,10 +88,12 @@ class SimContainer:
     def format_status(self) -> str:
         """Return what docker ps says of it."""
         if self.state == "running":
-            return f"Up {self._ago(self.started)}"
-        return f"Exited ({self.exit_code}) {self._ago(self.finished)} ago" if self.state == "exited" else "Created"
+            return f"Up {self._format_age(self.started)}"
+        return (
+            f"Exited ({self.exit_code}) {self._format_age(self.finished)} ago" if self.state == "exited" else "Created"
+        )
 
-    def _ago(self, nanoseconds: int | None) -> str:
+    def _format_age(self, nanoseconds: int | None) -> str:
         seconds = 0 if nanoseconds is None else (self.now_ns() - nanoseconds) // 1_000_000_000
         for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
             if seconds >= 2 * size:
@@ -115,7 +117,7 @@ class SimContainer:
             "Status": self.format_status(),
             "HostConfig": {"NetworkMode": config.get("NetworkMode") or "bridge"},
             "NetworkSettings": {"Networks": {}},
-            "Mounts": self._mounts(),
+            "Mounts": self._build_mounts_json(),
         }
 
     def to_inspect_json(self) -> JsonBody:
@@ -130,7 +132,7 @@ class SimContainer:
             "Created": format_rfc3339(self.created),
             "Path": argv[0],
             "Args": argv[1:],
-            "State": self._state(),
+            "State": self._build_state_json(),
             "Image": self.image_id,
             "LogPath": f"/var/lib/docker/containers/{self.id}/{self.id}-json.log",
             "Name": f"/{self.name}",
@@ -140,10 +142,10 @@ class SimContainer:
             "HostConfig": host,
             "Config": config,
             "NetworkSettings": {"Ports": {}, "Networks": {}},
-            "Mounts": self._mounts(),
+            "Mounts": self._build_mounts_json(),
         }
 
-    def _state(self) -> JsonBody:
+    def _build_state_json(self) -> JsonBody:
         return {
             "Status": self.state,
             "Running": self.state == "running",
@@ -154,11 +156,11 @@ class SimContainer:
             "Pid": self.pid,
             "ExitCode": self.exit_code,
             "Error": self.error,
-            "StartedAt": format_rfc3339(self.started) if self.started else NEVER,
-            "FinishedAt": format_rfc3339(self.finished) if self.finished else NEVER,
+            "StartedAt": format_rfc3339(self.started) if self.started else ZERO_TIME,
+            "FinishedAt": format_rfc3339(self.finished) if self.finished else ZERO_TIME,
         }
 
-    def _mounts(self) -> list[JsonBody]:
+    def _build_mounts_json(self) -> list[JsonBody]:
         mounts = []
         for bind in self.host_config.get("Binds") or []:
             source, target, *mode = bind.split(":")

@@ -16,7 +16,7 @@ from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
 from sparkctl.simulator.http_server import ReadStream, RequestHandler
 from sparkctl.simulator.sim_node_remains import ORPHAN_TITLE, ProcessLeftovers
 
-IMAGE_SIZE = 21_474_836_480  # bytes, of any
+IMAGE_BYTES = 21_474_836_480  # bytes, of any
 
 
 class SimImages:
@@ -33,7 +33,7 @@ class SimImages:
         self._brought: dict[str, str] = {}  # the id that came from another node
         self._names: dict[str, str] = {}  # by id
 
-    def has(self, name: str) -> bool:
+    def has_image(self, name: str) -> bool:
         """Tell whether an image is there, by name or id."""
         name = self._names.get(name, name)
         if name in self._brought:
@@ -41,7 +41,7 @@ class SimImages:
         elsewhere = "missing-on-" in name and f"missing-on-{self._node}" not in name
         return name not in self._lacking and ("missing" not in name or elsewhere)
 
-    def id_of(self, name: str) -> str:
+    def get_image_id(self, name: str) -> str:
         """Return the id of an image that is there."""
         name = self._names.get(name, name)
         differs = name in self._differing or f"stale-on-{self._node}" in name
@@ -52,7 +52,7 @@ class SimImages:
 
     def to_inspect_json(self, name: str) -> dict[str, object]:
         """Return what inspect says of an image; one that was built on the node has no digest of a registry."""
-        found, tag = self.id_of(name), self._names.get(name, name)
+        found, tag = self.get_image_id(name), self._names.get(name, name)
         repository = tag.partition("@")[0].rpartition(":")[0] or tag
         digest = hashlib.sha256(f"manifest of {found}".encode()).hexdigest()
         return {
@@ -61,7 +61,7 @@ class SimImages:
             "RepoDigests": [f"{repository}@sha256:{digest}"] if "/" in repository else [],
             "Architecture": "arm64",
             "Os": "linux",
-            "Size": IMAGE_SIZE,
+            "Size": IMAGE_BYTES,
             "Created": "2026-06-01T08:00:00Z",
             "Config": {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": {}},
         }
@@ -73,10 +73,10 @@ class SimImages:
 
 USER = "milo"
 HOME = f"/home/{USER}"
-KERNEL = "6.14.0-1015-nvidia"
-DRIVER = "580.142"
-INITIAL_UPTIME = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
-COOLING_TIME = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
+KERNEL_VERSION = "6.14.0-1015-nvidia"
+DRIVER_VERSION = "580.142"
+INITIAL_UPTIME_SECONDS = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
+COOLING_SECONDS = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
 SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
 
 
@@ -94,7 +94,7 @@ class ByteSink(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
-FULL_FREE = 14 * GIB  # bytes left on a disk that is nearly full
+FULL_DISK_FREE_BYTES = 14 * GIB  # bytes left on a disk that is nearly full
 
 
 class NodeFault(StrEnum):
@@ -129,7 +129,7 @@ class SimNodeOptions:
     missing: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
-    driver: str = DRIVER
+    driver: str = DRIVER_VERSION
     earlyoom: str = ""
     troubles: frozenset[NodeFault] = frozenset()
     uptime_rate: float = 1.0
@@ -178,7 +178,7 @@ class SimNode:
         """The time, the same on every node."""
         return self.pace.clock
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         """Return unix seconds by the node's own wall clock."""
         return self.now_ns() / 1e9
 
@@ -189,15 +189,15 @@ class SimNode:
     @property
     def uptime(self) -> float:
         """Seconds since it was switched on."""
-        return INITIAL_UPTIME + (self.clock.monotonic() - self._began) * self.options.uptime_rate
+        return INITIAL_UPTIME_SECONDS + (self.clock.monotonic() - self._began) * self.options.uptime_rate
 
-    def gpu_temperature(self, target: float) -> float:
+    def update_gpu_temperature(self, target: float) -> float:
         """Return the GPU's temperature in °C on its way to where its load will bring it."""
         now = self.clock.monotonic()
         if self._warmth is None:
             self._warmth = (now, target)
         before, celsius = self._warmth
-        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING_TIME))
+        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING_SECONDS))
         self._warmth = (now, celsius)
         return celsius
 
@@ -209,20 +209,20 @@ class SimNode:
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     @property
-    def gpu_busy(self) -> float:
+    def gpu_busy_share(self) -> float:
         """How busy the GPU is, 0..1."""
         return min(1.0, sum(busy() for busy in self.at_work.values()))
 
     @property
-    def fabric_busy(self) -> bool:
+    def is_fabric_busy(self) -> bool:
         """Whether an engine at work shares its model with another node now."""
         return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
 
-    def spawn(self, container: str) -> int:
+    def spawn_process(self, container: str) -> int:
         """Return the pid of a new process of a container."""
         self._last_pid += 1 + self.random.randrange(7)
         self.processes[self._last_pid] = container
-        self.remains.born[self._last_pid] = self.now()
+        self.remains.born[self._last_pid] = self.unix_time()
         return self._last_pid
 
     async def end_processes(self, pids: list[int]) -> None:
@@ -238,20 +238,20 @@ class SimNode:
             for pid in pids:
                 self.memory.release(pid, share)
 
-    def file(self, path: str) -> bytes | None:
+    def read_file(self, path: str) -> bytes | None:
         """Return what a readable file of this node holds, None where there is no such file."""
         if path == "/proc/meminfo":
-            return self.memory.meminfo().encode()
+            return self.memory.format_meminfo().encode()
         texts = {
-            "/proc/version": f"Linux version {KERNEL} (buildd@bos03-arm64-057) #15-Ubuntu SMP PREEMPT_DYNAMIC\n",
+            "/proc/version": f"Linux version {KERNEL_VERSION} (buildd@bos03-arm64-057) #15-Ubuntu SMP PREEMPT_DYNAMIC\n",
             "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {self.options.driver}\n",
-            "/proc/vmstat": self.vmstat(),
+            "/proc/vmstat": self.format_vmstat(),
             "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
             "/etc/hostname": f"{self.name}\n",
         }
         text = texts.get(path)
         return None if text is None else text.encode()
 
-    def vmstat(self) -> str:
+    def format_vmstat(self) -> str:
         """Return the two lines of /proc/vmstat that tell of drops."""
         return "".join(f"drop_{name} {count}\n" for name, count in self.memory.drops.items())

@@ -10,10 +10,10 @@ from sparkctl.engines.simulation.unified_memory import KIB
 if TYPE_CHECKING:
     from sparkctl.simulator.sim_node import SimNode
 
-UNLINK_LINE = "# sparkctl unlink 1"
-DEVICE = 27  # 0:1b, of the tmpfs
+UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
+TMPFS_DEVICE = 27  # 0:1b, of the tmpfs
 ORPHAN_TITLE = "VLLM::EngineCore"
-SHARED = 96 * 1024 * KIB  # bytes that an engine with ipc=host shares between its processes
+SHARED_MEMORY_BYTES = 96 * 1024 * KIB  # bytes that an engine with ipc=host shares between its processes
 
 
 @dataclass(slots=True)
@@ -38,7 +38,9 @@ class ProcessLeftovers:
 
     def add_shared_memory(self, container: str, pids: list[int], now: float) -> None:
         """Let the processes of a container share a file."""
-        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShmFile(len(self.files) + 40, SHARED, now, set(pids))  # noqa: S108
+        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShmFile(
+            len(self.files) + 40, SHARED_MEMORY_BYTES, now, set(pids)
+        )  # noqa: S108
 
     def remove_shared_memory(self, container: str, *, litters: bool) -> None:
         """A container has ended, and what it shared goes with it, or stays used by nobody."""
@@ -49,9 +51,9 @@ class ProcessLeftovers:
             self.files.pop(path, None)
 
 
-def print_processes(node: SimNode) -> list[str]:
+def format_processes(node: SimNode) -> list[str]:
     """Return what the look prints of processes."""
-    boot = node.now() - node.uptime
+    boot = node.unix_time() - node.uptime
     titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
     rest = " ".join(["0"] * 17)
     stats, words = [], []
@@ -62,20 +64,20 @@ def print_processes(node: SimNode) -> list[str]:
     return ["@@ procs", f"btime {boot:.0f}", *stats, "@@ commands", *words]
 
 
-def print_shared_memory(node: SimNode) -> list[str]:
+def format_shared_memory(node: SimNode) -> list[str]:
     """Return what the look prints of /dev/shm."""
     lines = ["@@ shm"]
     for path, one in sorted(node.remains.files.items()):
-        lines.append(f"file {DEVICE} {one.inode} 0 {one.size // 512} {one.born:.0f} {path}")
+        lines.append(f"file {TMPFS_DEVICE} {one.inode} 0 {one.size // 512} {one.born:.0f} {path}")
         if node.remains.sees_maps:
-            lines += [f"/proc/{pid}/maps:00:{DEVICE:x} {one.inode}   {path}" for pid in sorted(one.users)]
+            lines += [f"/proc/{pid}/maps:00:{TMPFS_DEVICE:x} {one.inode}   {path}" for pid in sorted(one.users)]
     return lines
 
 
-def unlink(node: SimNode, words: list[str]) -> str:
+def remove_shared_files(node: SimNode, words: list[str]) -> str:
     """Do what `node/remove_shared_memory.sh` does."""
     for identity, path in zip(words[::2], words[1::2], strict=False):
         one = node.remains.files.get(path)
-        if one is not None and identity == f"{DEVICE}:{one.inode}":
+        if one is not None and identity == f"{TMPFS_DEVICE}:{one.inode}":
             del node.remains.files[path]
     return ""

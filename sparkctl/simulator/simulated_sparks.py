@@ -19,14 +19,14 @@ from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.fabric_ports import FABRIC, build_rank_network, interface_address
+from sparkctl.simulator.fabric_ports import FABRIC_INTERFACES, build_rank_network, get_interface_address
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import USER, SimNode, SimNodeOptions
 from sparkctl.simulator.ssh_server import SimSshServer
 
-_LOOK = 0.1  # of our seconds
-_COMING = 6.0  # seconds from ready until somebody has noticed
+_POLL_SECONDS = 0.1  # of our seconds
+_REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody has noticed
 
 
 async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[SimDockerDaemon]) -> None:
@@ -36,17 +36,17 @@ async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[
         wanted = rate if any(docker.is_busy for docker in nodes) else rest
         if clock.rate != wanted:
             clock.set_rate(wanted)
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def send_requests_when_ready(process: EngineProcess) -> None:
     """Use an engine that writes text from soon after it is ready on: one request after the other."""
     await process.ready.wait()
-    await process.node.clock.sleep(_COMING)
+    await process.node.clock.sleep(_REQUEST_DELAY_SECONDS)
     if (
         process.launch.kind is not SimEngineKind.TTS
         and not process.launch.rank
-        and not process.is_leaving
+        and not process.is_stopping
         and process.launch.fault is None
     ):
         process.add_background_load(1, since=0.0)
@@ -100,12 +100,12 @@ class SimulatedSparks:
         return Path(self._directory.name)
 
     @property
-    def identity(self) -> Path:
+    def identity_path(self) -> Path:
         """The client's private key."""
         return self.directory / "id_ed25519"
 
     @property
-    def known_hosts(self) -> Path:
+    def known_hosts_path(self) -> Path:
         """The nodes' host keys."""
         return self.directory / "known_hosts"
 
@@ -120,7 +120,7 @@ class SimulatedSparks:
         lines = ["nodes:"]
         for name, port in self.ports.items():
             entry = {"name": name, "host": "127.0.0.1", "port": port, "user": USER}
-            entry |= {"identity": str(self.identity), "known_hosts": str(self.known_hosts)}
+            entry |= {"identity": str(self.identity_path), "known_hosts": str(self.known_hosts_path)}
             lines.append(f"- {json.dumps(entry)}")
         return "\n".join([*lines, ""])
 
@@ -133,19 +133,19 @@ class SimulatedSparks:
     async def __aenter__(self) -> Self:
         self._directory = tempfile.TemporaryDirectory(prefix="sparkctl-sim-")  # mkdtemp: mode 0700
         client = asyncssh.generate_private_key("ssh-ed25519", comment="simulated Sparks")
-        client.write_private_key(str(self.identity))
-        self.identity.chmod(0o600)
+        client.write_private_key(str(self.identity_path))
+        self.identity_path.chmod(0o600)
         hosts = []
         for name, node in self.nodes.items():
             host_key = asyncssh.generate_private_key("ssh-ed25519")
-            node.address = interface_address(node, next(iter(FABRIC.values()))) or node.address
+            node.address = get_interface_address(node, next(iter(FABRIC_INTERFACES.values()))) or node.address
             node.is_cabled = lambda: not self.fabric.is_cut
             self.docker[name] = SimDockerDaemon(node, self.fabric)
             node.guard = self.guards[name] = SimGuard(node, self.docker[name])
             self.sshd[name] = SimSshServer(node, self.docker[name], self.guards[name], host_key, client)
             self.ports[name] = await self.sshd[name].listen()
             hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
-        self.known_hosts.write_text("".join(hosts), encoding="utf-8")
+        self.known_hosts_path.write_text("".join(hosts), encoding="utf-8")
         self.write_config(self.directory)
         await SCENARIOS[self.scenario](list(self.docker.values()))
         if self._haste is not None:
@@ -177,7 +177,9 @@ class SimulatedSparks:
 def run_in_background(**settings: Any) -> Iterator[Path]:
     """Open `SimulatedSparks(**settings)` in a thread; the value is the path of the config, for SPARKCTL_CONFIG."""
     opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]] = Future()
-    thread = threading.Thread(target=_serve, args=(opened, settings), name="simulated-sparks", daemon=True)
+    thread = threading.Thread(
+        target=_run_sparks_in_thread, args=(opened, settings), name="simulated-sparks", daemon=True
+    )
     thread.start()
     loop, leave, config = opened.result()
     try:
@@ -187,15 +189,17 @@ def run_in_background(**settings: Any) -> Iterator[Path]:
         thread.join(timeout=10)
 
 
-def _serve(opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]], settings: dict[str, Any]) -> None:
-    async def stay() -> None:
+def _run_sparks_in_thread(
+    opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]], settings: dict[str, Any]
+) -> None:
+    async def run_until_stopped() -> None:
         leave = asyncio.Event()
         async with SimulatedSparks(**settings) as sparks:
             opened.set_result((asyncio.get_running_loop(), leave, sparks.config_path))
             await leave.wait()
 
     try:
-        asyncio.run(stay())
+        asyncio.run(run_until_stopped())
     except BaseException as error:
         if opened.done():
             raise

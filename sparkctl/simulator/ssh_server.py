@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import asyncssh
 
-from sparkctl.simulator.docker_api import VERSION, build_docker_api
+from sparkctl.simulator.docker_api import DOCKER_VERSION, build_docker_api
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.shell_commands import CommandStreams, run_command
-from sparkctl.simulator.node_programs.sim_guard import SOCKET, SimGuard
+from sparkctl.simulator.node_programs.sim_guard import GUARD_SOCKET, SimGuard
 from sparkctl.simulator.sim_node import USER, SimNode
 
 DOCKER_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
@@ -58,7 +58,7 @@ class SimSshServer:
             "127.0.0.1",
             0,
             server_host_keys=[self.host_key],
-            process_factory=self._execute,
+            process_factory=self._run_process,
             encoding=None,
             allow_pty=False,
             agent_forwarding=False,
@@ -66,7 +66,7 @@ class SimSshServer:
         )
         return int(self._acceptor.get_port())
 
-    async def _execute(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    async def _run_process(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         status = 255
         with suppress(asyncssh.Error, OSError):
             streams = CommandStreams(process.stdin, process.stdout, process.stderr)
@@ -124,11 +124,11 @@ class SimSshConnection(asyncssh.SSHServer):
 
     def unix_connection_requested(self, dest_path: str) -> ForwardHandler:
         guard = self._sshd.guard
-        if dest_path == SOCKET and guard.is_running:
+        if dest_path == GUARD_SOCKET and guard.is_running:
             return guard.serve_client
         if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
-        return _build_forward_handler(build_docker_api(self._sshd.docker), f"Docker/{VERSION} (linux)")
+        return _build_forward_handler(build_docker_api(self._sshd.docker), f"Docker/{DOCKER_VERSION} (linux)")
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> ForwardHandler:
         if not self._sshd.forwards_tcp:
@@ -140,8 +140,8 @@ class SimSshConnection(asyncssh.SSHServer):
 
 
 def _build_forward_handler(handler: RequestHandler, server: str) -> ForwardHandler:
-    async def attend(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
+    async def serve_forward(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
         with suppress(asyncssh.Error):
             await serve_connection(reader, writer, handler, server)
 
-    return attend
+    return serve_forward

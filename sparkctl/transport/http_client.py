@@ -13,11 +13,11 @@ from sparkctl.transport.node_connection import ByteReader, ByteWriter, NodeConne
 
 MAX_BODY_BYTES = 32 << 20
 Headers = Sequence[tuple[str, str]]
-_REFUSED, _NO_COMMAND = 111, 127
+_EXIT_CONNECTION_REFUSED, _EXIT_COMMAND_NOT_FOUND = 111, 127
 # One line, which every login shell hands on as it is. 111 is ECONNREFUSED.
-_ASK = (
+_RELAY_SCRIPT = (
     "import socket,sys;c=socket.socket();c.settimeout(float(sys.argv[2]));"
-    f"c.connect_ex(('127.0.0.1',int(sys.argv[1]))) and sys.exit({_REFUSED});c.sendall(sys.stdin.buffer.read());"
+    f"c.connect_ex(('127.0.0.1',int(sys.argv[1]))) and sys.exit({_EXIT_CONNECTION_REFUSED});c.sendall(sys.stdin.buffer.read());"
     "[sys.stdout.buffer.write(d) for d in iter(lambda:c.recv(65536),b'')]"
 )
 
@@ -34,7 +34,7 @@ class HttpResponse:
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
-    def header(self, name: str) -> str | None:
+    def get_header(self, name: str) -> str | None:
         """Return the first header of this name, None where it is not there."""
         return next((value for key, value in self.headers if key == name.lower()), None)
 
@@ -81,12 +81,12 @@ async def request_in_session(
     Raises as `request`, and ForwardingForbidden where the node has no python3 to ask with.
     """
 
-    stream = _SessionStream(link, port, timeout)
+    stream = _CommandStream(link, port, timeout)
     async with asyncio.timeout(timeout):
         return await send_request(stream, stream, method, path, f"127.0.0.1:{port}", body, headers)
 
 
-class _SessionStream:
+class _CommandStream:
     """A connection of one question: what is written goes to the server when it is drained, then its answer is read."""
 
     def __init__(self, link: NodeConnection, port: int, timeout: float) -> None:
@@ -100,11 +100,11 @@ class _SessionStream:
         """The answer ends the exchange."""
 
     async def drain(self) -> None:
-        argv = ["python3", "-IS", "-c", _ASK, str(self._port), f"{self._timeout:.0f}"]
+        argv = ["python3", "-IS", "-c", _RELAY_SCRIPT, str(self._port), f"{self._timeout:.0f}"]
         done = await self._link.run(argv, stdin=self._question, timeout=self._timeout)
-        if done.status == _REFUSED:
+        if done.status == _EXIT_CONNECTION_REFUSED:
             raise ConnectionRefusedError(f"127.0.0.1:{self._port} on {self._link.node.name}: connection refused")
-        if done.status == _NO_COMMAND:
+        if done.status == _EXIT_COMMAND_NOT_FOUND:
             node = self._link.node.name
             raise ForwardingForbidden(
                 node, f"sshd on {node} forwards no TCP connections, and there is no python3 on it"
@@ -140,9 +140,12 @@ async def request_unix(
         return await send_request(reader, writer, method, path, "localhost", body, headers, largest)
 
 
-_CHUNK = 1 << 16
-_A_TURN = 64  # pieces
-_MOST_PARTS, _LEAST = 4096, 64  # pieces of an answer, and beyond that the bytes that they have to have on average
+_CHUNK_BYTES = 1 << 16
+_PARTS_PER_TURN = 64  # pieces
+_MAX_PARTS, _MIN_MEAN_PART_BYTES = (
+    4096,
+    64,
+)  # pieces of an answer, and beyond that the bytes that they have to have on average
 
 
 async def send_request(
@@ -193,15 +196,15 @@ async def _read_response(connection: h11.Connection, reader: ByteReader, largest
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(_CHUNK))
+            connection.receive_data(await reader.read(_CHUNK_BYTES))
         elif isinstance(event, h11.Response):
             head = event
         elif isinstance(event, h11.Data):
             parts.append(bytes(event.data))
             size += len(event.data)
-            if len(parts) % _A_TURN == 0:
+            if len(parts) % _PARTS_PER_TURN == 0:
                 await asyncio.sleep(0)  # what has arrived already would never let anybody else run
-            if len(parts) > _MOST_PARTS and size < _LEAST * len(parts):
+            if len(parts) > _MAX_PARTS and size < _MIN_MEAN_PART_BYTES * len(parts):
                 raise InvalidHttpResponse("the answer comes in pieces of a few bytes")
             if size > largest:
                 raise InvalidHttpResponse(f"the answer is longer than {largest >> 20} MiB")

@@ -21,8 +21,8 @@ from sparkctl.transport.node_connection import (
     communicate,
 )
 
-_EXIT_GRACE = 2.0
-_LINE_LIMIT = 1 << 20
+_EXIT_GRACE_SECONDS = 2.0
+_MAX_LINE_BYTES = 1 << 20
 
 
 class LocalConnection:
@@ -59,7 +59,7 @@ class LocalConnection:
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
         try:
-            process = await _start(argv)
+            process = await _start_process(argv)
         except OSError as error:
             return _start_failure(argv, error)
         stdin_pipe, stdout, stderr = process.stdin, process.stdout, process.stderr
@@ -79,7 +79,7 @@ class LocalConnection:
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command and keep its stdin open."""
-        return _LocalProcess(await _start(argv, quiet=True))
+        return _LocalProcess(await _start_process(argv, quiet=True))
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
@@ -131,7 +131,7 @@ class _LocalProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            async with asyncio.timeout(_EXIT_GRACE):
+            async with asyncio.timeout(_EXIT_GRACE_SECONDS):
                 await self._process.wait()
         except TimeoutError:
             await kill_process_group(self._process)
@@ -139,7 +139,7 @@ class _LocalProcess:
             await _close_pipes(self._process)
 
 
-async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
+async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
     """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone.
 
     asyncio waits for ever when it is cancelled between starting a child and connecting its pipes: let it finish first.
@@ -152,7 +152,7 @@ async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess
             stderr=asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE,
             cwd=Path.home(),
             start_new_session=True,
-            limit=_LINE_LIMIT,
+            limit=_MAX_LINE_BYTES,
         )
     )
     try:

@@ -142,7 +142,7 @@ def node_state_for_error(error: NodeError) -> NodeState:
 
 
 MAX_OUTPUT_BYTES = 16 << 20  # bytes of stdout and of stderr each
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class OutputTooLong(ProtocolViolation):
@@ -157,7 +157,7 @@ async def communicate(
         asyncio.create_task(_read_all(stdout, name)),
         asyncio.create_task(_read_all(stderr, name)),
     )
-    feeding = asyncio.create_task(_feed(writer, stdin))
+    feeding = asyncio.create_task(_write_stdin(writer, stdin))
     try:
         out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect LinkLost, not a group of it
         return out, err
@@ -167,11 +167,11 @@ async def communicate(
         await asyncio.gather(*tasks, feeding, return_exceptions=True)
 
 
-async def _feed(writer: ByteWriter, data: bytes) -> None:
+async def _write_stdin(writer: ByteWriter, data: bytes) -> None:
     """Write ``data`` and the end. A command that does not read all of it is no error of ours."""
     try:
-        for start in range(0, len(data), _CHUNK):
-            writer.write(data[start : start + _CHUNK])
+        for start in range(0, len(data), _CHUNK_BYTES):
+            writer.write(data[start : start + _CHUNK_BYTES])
             await writer.drain()
         writer.write_eof()
     except (ConnectionError, ConnectionLost):
@@ -181,7 +181,7 @@ async def _feed(writer: ByteWriter, data: bytes) -> None:
 async def _read_all(reader: ByteReader, name: str) -> bytes:
     parts: list[bytes] = []
     size = 0
-    while part := await reader.read(_CHUNK):
+    while part := await reader.read(_CHUNK_BYTES):
         parts.append(part)
         size += len(part)
         if size > MAX_OUTPUT_BYTES:

@@ -11,8 +11,8 @@ from sparkctl.model.node import Node
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.transport.node_connection import NodeConnection
 
-_X509 = "asyncssh.crypto.x509"
-_OQS_NAMES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", "liboqs.so.5", "liboqs.dylib")
+_X509_MODULE = "asyncssh.crypto.x509"
+_OQS_LIBRARY_FILES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", "liboqs.so.5", "liboqs.dylib")
 
 
 def import_asyncssh_fast() -> None:
@@ -20,22 +20,22 @@ def import_asyncssh_fast() -> None:
     if "asyncssh" in sys.modules:
         return
     find_library = ctypes.util.find_library
-    without_x509 = _X509 not in sys.modules
-    ctypes.util.find_library = _find_library
+    without_x509 = _X509_MODULE not in sys.modules
+    ctypes.util.find_library = _find_oqs_library
     if without_x509:
-        sys.modules[_X509] = None  # type: ignore[assignment]  # what Python itself does to refuse an import
+        sys.modules[_X509_MODULE] = None  # type: ignore[assignment]  # what Python itself does to refuse an import
     try:
         importlib.import_module("asyncssh")
     finally:
         ctypes.util.find_library = find_library
         if without_x509:
-            sys.modules.pop(_X509, None)
+            sys.modules.pop(_X509_MODULE, None)
 
 
-def _find_library(name: str) -> str | None:
+def _find_oqs_library(name: str) -> str | None:
     if name != "oqs":
         return None
-    for file in _OQS_NAMES:
+    for file in _OQS_LIBRARY_FILES:
         try:
             ctypes.CDLL(file)
         except OSError:

@@ -13,9 +13,9 @@ from sparkctl.errors import (
     LocalStall,
     NodeError,
     NodeStarved,
+    NodeUnreachable,
     ProtocolViolation,
     SparkctlError,
-    Unreachable,
     UnreadableAnswer,
     raise_if_debugging,
 )
@@ -30,10 +30,10 @@ from sparkctl.transport.open_connection import open_connection
 if TYPE_CHECKING:
     from sparkctl.model.events import NodeStateChanged
 
-_STANDSTILL = 3.0  # seconds by which a time limit is overrun only where this process did not run
+_STALL_SECONDS = 3.0  # seconds by which a time limit is overrun only where this process did not run
 
 
-class Session:
+class NodeSession:
     """Opened with ``async with``; closing leaves nothing on either side."""
 
     def __init__(self, node: Node, asker: Prompter | None = None, clock: Clock | None = None) -> None:
@@ -46,14 +46,14 @@ class Session:
         self.seen_ready: dict[str, float | None] = {}  # container id: when it was started that was found ready then
         self._reporting: list[Callable[[], None]] = []
 
-    def on_state_change(self, emit: Callable[[NodeStateChanged], None]) -> None:
+    def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
 
-        def told(status: ConnectionStatus) -> None:
+        def report_status(status: ConnectionStatus) -> None:
             if status.state is not NodeState.UNKNOWN:  # our own closing is no news
                 emit(self.build_state_event(status))
 
-        self._reporting.append(self.link.add_status_listener(told))
+        self._reporting.append(self.link.add_status_listener(report_status))
 
     def build_state_event(self, status: ConnectionStatus | None = None) -> NodeStateChanged:
         """Return the link's state (or ``status``) as an event."""
@@ -76,7 +76,7 @@ class Session:
         try:
             return await self.link.run(argv, stdin=stdin, timeout=timeout)
         except TimeoutError as late:
-            if self.clock.monotonic() - began > timeout + _STANDSTILL:
+            if self.clock.monotonic() - began > timeout + _STALL_SECONDS:
                 raise LocalStall(
                     self.node.name,
                     f"sparkctl itself stood still while it waited for {self.node.name}",
@@ -93,7 +93,7 @@ class Session:
 
         Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
         """
-        argv, script = probe.command(*sections), probe.script()
+        argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
         try:
             done = await self.run(argv, stdin=script, timeout=timeout)
         except LocalStall:
@@ -127,7 +127,7 @@ class Session:
 
 
 @contextmanager
-def node_failures(node: Node) -> Iterator[None]:
+def isolate_node_failures(node: Node) -> Iterator[None]:
     """Make whatever goes wrong while one node is read that node's own failure, so that it costs no other node.
 
     Errors that say themselves what they are pass. What is left is of a class that nobody expected: a node's garbage that no
@@ -149,13 +149,13 @@ def node_failures(node: Node) -> Iterator[None]:
         ) from error
 
 
-class SharedSession(Session):
+class SharedSession(NodeSession):
     """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
 
     Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
     """
 
-    def __init__(self, owner: Session) -> None:
+    def __init__(self, owner: NodeSession) -> None:
         self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
         self.is_over, self.home, self.seen_ready = False, owner.home, owner.seen_ready
         self._reporting = []
@@ -170,7 +170,7 @@ class SharedSession(Session):
                 task = asyncio.current_task()
                 if not self._owner.is_over or (task is not None and task.cancelling()):
                     raise  # it is we who are to end
-        raise Unreachable(self.node.name, f"the connection to {self.node.name} was ended")
+        raise NodeUnreachable(self.node.name, f"the connection to {self.node.name} was ended")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

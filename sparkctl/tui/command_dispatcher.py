@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.action_context import is_state_unknown
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS, Action, ActionId, retarget_context
-from sparkctl.commands.stop.impact import meant
+from sparkctl.commands.stop.impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.sanitize import sanitize_line
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sparkctl.profiles.library import ProfileOffer
     from sparkctl.tui.app import PanelApp
 
-_SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
-_HELP = frozenset(("--help", "-h"))
-_KEPT = 50  # typed lines
-_ENDS_LEFT = (ActionId.RESUME, ActionId.ABORT)
-_OF_SELECTED = {  # alone they are about what is selected
+_VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
+_HELP_FLAGS = frozenset(("--help", "-h"))
+_MAX_TYPED_LINES = 50  # typed lines
+_LEFT_SWITCH_ACTIONS = (ActionId.RESUME, ActionId.ABORT)
+_USAGE_BY_ACTION = {  # alone they are about what is selected
     ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
 }  # fmt: skip
 
@@ -41,8 +41,8 @@ class CommandDispatcher:
     def dispatch(self, words: Sequence[str]) -> None:
         """Do what a command line says; what is dangerous asks first. Raises `SparkctlError` where it is refused."""
         panel = self._panel
-        if words and words[0] in _SAME:
-            words = (_SAME[words[0]], *words[1:])
+        if words and words[0] in _VERB_ALIASES:
+            words = (_VERB_ALIASES[words[0]], *words[1:])
         if len(words) == 2 and words[0] == "help":
             words = (words[1], "--help")
         if len(words) == 1 and words[0] in PANEL_VERBS:
@@ -54,11 +54,11 @@ class CommandDispatcher:
         if (
             one is not None
             and one.id is ActionId.SWITCH
-            and not _HELP.intersection(words)
+            and not _HELP_FLAGS.intersection(words)
             and not panel.build_action_context().replaying
         ):
-            self.plan_switch(tuple(words)) if len(words) > 1 else self.switch()
-        elif one is not None and one.id is ActionId.HISTORY and not _HELP.intersection(words):
+            self.plan_switch(tuple(words)) if len(words) > 1 else self.plan_selected_switch()
+        elif one is not None and one.id is ActionId.HISTORY and not _HELP_FLAGS.intersection(words):
             self._show_history(words[1:])
         elif (
             one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
@@ -68,80 +68,88 @@ class CommandDispatcher:
                 if len(words) == 1 or panel.setup.commands is None
                 else panel.setup.commands.parse_screen_target(words)
             )
-            panel.open(str(one.screen), retarget_context(panel.build_action_context(), said))
-        elif panel.room is None:
+            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), said))
+        elif panel.controller is None:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:
             raise InvalidInput("this is a recording: there is nothing to do anything to")
-        elif one is not None and not _HELP.intersection(words):
-            self._do(one, self._add_selected_target(one, words))
+        elif one is not None and not _HELP_FLAGS.intersection(words):
+            self._run_action_command(one, self._add_selected_target(one, words))
         else:
-            panel.room.start_command(words)
+            panel.controller.start_command(words)
 
     def _add_selected_target(self, one: Action, words: Sequence[str]) -> Sequence[str]:
         """Return the line with what is selected, where it is nothing but a verb that is about one thing."""
-        if len(words) > 1 or one.id not in _OF_SELECTED or one.words is None:
+        if len(words) > 1 or one.id not in _USAGE_BY_ACTION or one.words is None:
             return words
         now = self._panel.build_action_context()
         if why := one.why_not(now):
-            raise InvalidInput(why, f"or name it: {_OF_SELECTED[one.id]}")
+            raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
         return one.words(now)
 
-    def _do(self, one: Action, words: Sequence[str]) -> None:
+    def _run_action_command(self, one: Action, words: Sequence[str]) -> None:
         from sparkctl.tui.dialogs.confirmations import needs_confirmation
         from sparkctl.tui.dialogs.result_dialogs import show_diagnosis, show_memory_estimate
 
         panel = self._panel
-        assert panel.room is not None
-        if one.id in _ENDS_LEFT and len(words) == 1 and (why := one.why_not(panel.build_action_context())) is not None:
+        assert panel.controller is not None
+        if (
+            one.id in _LEFT_SWITCH_ACTIONS
+            and len(words) == 1
+            and (why := one.why_not(panel.build_action_context())) is not None
+        ):
             raise InvalidInput(why)  # as its key says it: there is nothing to ask about
         if one.id is ActionId.FIT:
             show_memory_estimate(panel, words)
         elif one.id is ActionId.DIAGNOSE:
             show_diagnosis(panel, words)
         elif "--dry-run" not in words and needs_confirmation(one, words, panel.build_action_context()):
-            panel.room.parse_command(words)  # a line that is none is not asked about
+            panel.controller.parse_command(words)  # a line that is none is not asked about
             self.confirm_and_run(one, words)
         else:
-            panel.room.start_command(words)
+            panel.controller.start_command(words)
 
     def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
         """Do what a command line says once the operator has said yes; no is the default."""
-        self._panel.spawn(self._ask_and_give(one, words))
+        self._panel.spawn_task(self._confirm_and_start(one, words))
 
-    async def _ask_and_give(self, one: Action, words: Sequence[str]) -> None:
-        from sparkctl.tui.dialogs.confirmations import CONFIRMED, build_confirmation
+    async def _confirm_and_start(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, build_confirmation
 
         panel = self._panel
-        assert panel.room is not None
+        assert panel.controller is not None
         dialog = build_confirmation(one, words, panel.build_action_context())
-        dialog.follow(lambda: build_confirmation(one, words, panel.build_action_context()))
-        if await panel.room.dialogs.show_dialog(dialog) != CONFIRMED:
+        dialog.set_refresh_source(lambda: build_confirmation(one, words, panel.build_action_context()))
+        if await panel.controller.dialogs.show_dialog(dialog) != CONFIRM_ANSWER:
             return
         try:
-            panel.room.start_command(words)
+            panel.controller.start_command(words)
         except SparkctlError as error:
             panel.show_error(error)
 
-    def switch(self) -> None:
+    def plan_selected_switch(self) -> None:
         """Plan a switch to the selected profile; where none is selected, ask to which."""
         now = self._panel.build_action_context()
         if now.profile is None:
-            self._panel.spawn_dialog_task(self._pick(to_switch=True))
+            self._panel.spawn_dialog_task(self._load_and_show_offers(to_switch=True))
         else:
-            self._panel.spawn_dialog_task(self._switch_to(now.profile))
+            self._panel.spawn_dialog_task(self._plan_switch_to_profile(now.profile))
 
-    async def _switch_to(self, profile: str) -> None:
+    async def _plan_switch_to_profile(self, profile: str) -> None:
         await self._panel.room_made.wait()
-        assert self._panel.room is not None
-        offers = [one for one in await self._panel.room.offers() if one.name == profile and one.profile is not None]
+        assert self._panel.controller is not None
+        offers = [
+            one
+            for one in await self._panel.controller.load_profile_offers()
+            if one.name == profile and one.profile is not None
+        ]
         if not offers:
             self._panel.show_toast("this profile cannot be read", severity="warning")
             return
         found = offers[0].profile
         assert found is not None
         self._panel.run_command_line(
-            ("switch", profile, *node_options_for_ranks(found, self._panel.names, self._panel.node))
+            ("switch", profile, *node_options_for_ranks(found, self._panel.node_names, self._panel.selected_node))
         )
 
     def plan_switch(self, words: tuple[str, ...]) -> None:
@@ -149,33 +157,33 @@ class CommandDispatcher:
         from sparkctl.tui.screens.switch_screen import SwitchScreen
 
         panel = self._panel
-        if panel.room is None:
+        if panel.controller is None:
             raise InvalidInput("one moment: nothing was looked at yet")
-        if panel.room.switches.running is not None:
-            panel.open("switch")
+        if panel.controller.switches.running_switch is not None:
+            panel.open_screen("switch")
             panel.show_toast("this one goes on: another one can be planned when it is over", severity="warning")
             return
         words = self._add_node_options(words)
-        panel.room.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
+        panel.controller.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
         there = next((one for one in panel.screen_stack if isinstance(one, SwitchScreen)), None)
         if there is None:
             panel.keyboard.hold_until_mounted(panel.push_screen(SwitchScreen(words)))
         else:
-            panel.open("switch")
+            panel.open_screen("switch")
             there.set_command(words)
 
     def _add_node_options(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Return a line with the selected Spark, and for a profile of several the next ones, where it names none."""
         from sparkctl.profiles.library import ProfileLibrary
 
-        names, nodes = meant(words[1:])
-        if nodes or len(names) != 1 or len(self._panel.names) < 2 or any("nodes=" in word for word in words):
+        names, nodes = parse_names_and_nodes(words[1:])
+        if nodes or len(names) != 1 or len(self._panel.node_names) < 2 or any("nodes=" in word for word in words):
             return words
         try:
-            profile = ProfileLibrary().load(names[0])
+            profile = ProfileLibrary().load_profile(names[0])
         except SparkctlError:
             return words  # what is wrong with it is said by who understands the line
-        return (*words, *node_options_for_ranks(profile, self._panel.names, self._panel.node))
+        return (*words, *node_options_for_ranks(profile, self._panel.node_names, self._panel.selected_node))
 
     def _show_history(self, words: Sequence[str]) -> None:
         """Show what was done: with a profile, or one operation of it by its number, as ``history show 12`` has it."""
@@ -189,18 +197,18 @@ class CommandDispatcher:
         if there is None:
             panel.keyboard.hold_until_mounted(panel.push_screen(HistoryScreen(profile, number)))
         else:
-            panel.open("history")
+            panel.open_screen("history")
             there.set_filter(profile, number)
 
-    def choose_profile(self) -> None:
+    def open_profile_picker(self) -> None:
         """Ask which profile to start, of all that there are."""
-        self._panel.spawn_dialog_task(self._pick())
+        self._panel.spawn_dialog_task(self._load_and_show_offers())
 
-    async def _pick(self, *, to_switch: bool = False) -> None:
+    async def _load_and_show_offers(self, *, to_switch: bool = False) -> None:
         await self._panel.room_made.wait()
-        assert self._panel.room is not None
+        assert self._panel.controller is not None
         title = "switch to a profile" if to_switch else "start a profile"
-        self.show_profile_picker(await self._panel.room.offers(), title, to_switch=to_switch)
+        self.show_profile_picker(await self._panel.controller.load_profile_offers(), title, to_switch=to_switch)
 
     def show_profile_picker(
         self, offers: Sequence[ProfileOffer], title: str = "start a profile", *, to_switch: bool = False
@@ -210,28 +218,33 @@ class CommandDispatcher:
 
         panel = self._panel
 
-        def views() -> list[NodeTelemetryView]:
+        def list_answering_views() -> list[NodeTelemetryView]:
             return [
                 one for one in panel.build_action_context().views if one.state is NodeState.OK or is_state_unknown(one)
             ]
 
-        if not offers or not views():
-            panel.show_toast("there is no profile yet: sparkctl profiles list" if views() else "no Spark answers")
+        if not offers or not list_answering_views():
+            panel.show_toast(
+                "there is no profile yet: sparkctl profiles list" if list_answering_views() else "no Spark answers"
+            )
             return
 
-        def take(words: tuple[str, ...] | None) -> None:
+        def run_chosen_command(words: tuple[str, ...] | None) -> None:
             if words:
                 panel.run_command_line(words)
 
-        room = panel.room
+        room = panel.controller
         assert room is not None
         fits, profiles = room.fits, [one.profile for one in offers if one.profile is not None]
 
-        def fit(profile: Profile, node: NodeName) -> MemoryFit | None:
+        def look_up_fit(profile: Profile, node: NodeName) -> MemoryFit | None:
             fits.request_estimates(profiles)
             return fits.get_estimate(profile, node)
 
-        panel.push_screen(ProfilePicker(offers, views, panel.node, title, fit, to_switch=to_switch), take)
+        panel.push_screen(
+            ProfilePicker(offers, list_answering_views, panel.selected_node, title, look_up_fit, to_switch=to_switch),
+            run_chosen_command,
+        )
 
     def open_command_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
         """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""
@@ -241,26 +254,27 @@ class CommandDispatcher:
         if panel.setup.commands is None:
             return
 
-        def take(line: str | None) -> None:
+        def dispatch_typed_line(line: str | None) -> None:
             if not line:
                 return
-            self._typed = [*(one for one in self._typed[-_KEPT:] if one != line), line]
+            self._typed = [*(one for one in self._typed[-_MAX_TYPED_LINES:] if one != line), line]
             try:
-                self.dispatch(_split(line))
+                self.dispatch(_split_command_line(line))
             except SparkctlError as error:
                 self.open_command_line(line, error)
 
         panel.push_screen(
-            CommandLineDialog(panel.setup.commands, tuple(self._typed), begun, refused, self._instances), take
+            CommandLineDialog(panel.setup.commands, tuple(self._typed), begun, refused, self._list_instance_names),
+            dispatch_typed_line,
         )
 
-    def _instances(self, verb: str) -> tuple[str, ...]:
+    def _list_instance_names(self, verb: str) -> tuple[str, ...]:
         """Return what is there for a verb, what is selected first; of a log, what was saved, too."""
         now = self._panel.build_action_context()
         there = [one for view in now.views for one in view.instances if one.ours or verb == "logs"]
         names = sorted((one.name for one in there), key=lambda name: name != now.instance)
-        if verb != "down" and self._panel.room is not None and not now.replaying:
-            names += self._panel.room.context.history.instances_with_logs()
+        if verb != "down" and self._panel.controller is not None and not now.replaying:
+            names += self._panel.controller.context.history.list_instances_with_logs()
         # A name with control characters is no completion: an input line writes what it holds as it is.
         return tuple(dict.fromkeys(name for name in names if sanitize_line(name) == name))
 
@@ -272,7 +286,7 @@ def node_options_for_ranks(profile: Profile, names: Sequence[NodeName], first: N
     return tuple(word for name in chosen for word in ("--node", str(name)))
 
 
-def _split(line: str) -> list[str]:
+def _split_command_line(line: str) -> list[str]:
     """Return the words of a line. Raises `InvalidInput` for a quotation that does not end."""
     try:
         return shlex.split(line)

@@ -40,10 +40,10 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.monitor.doctor_runs import DoctorRuns
-from sparkctl.monitor.node_supervisor import Homes, NodeSupervisor
+from sparkctl.monitor.node_supervisor import HomeDirectoryCache, NodeSupervisor
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.notices import NoticeBoard
-from sparkctl.monitor.operation_trackers import SwitchJournals, SwitchTracker
+from sparkctl.monitor.operation_trackers import SwitchJournalTracker, SwitchTracker
 from sparkctl.monitor.recording_player import RecordingPlayer
 from sparkctl.monitor.store import Store, Topic, TopicKind
 from sparkctl.monitor.switch_journal import format_step_number
@@ -64,7 +64,7 @@ from sparkctl.views.overview.event_log_view import (
 )
 from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
-from sparkctl.views.switch_view import moved_row, moved_short, render_switch_progress_line
+from sparkctl.views.switch_view import format_transfer_short, render_switch_progress_line, render_transfer
 from sparkctl.views.text.styled_text import TextRow, TextStyle
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
 
-_LOOK = 1.0  # seconds between two looks whether a verb is over
-_HANDS_OFF = 5.0  # of our seconds after a key: whoever presses one may be about to do something
+_DEMO_POLL_SECONDS = 1.0  # seconds between two looks whether a verb is over
+_DEMO_IDLE_SECONDS = 5.0  # of our seconds after a key: whoever presses one may be about to do something
 
 
 async def run_demo_steps(room: PanelController, story: Sequence[DemoStep]) -> None:
@@ -86,24 +86,31 @@ async def run_demo_steps(room: PanelController, story: Sequence[DemoStep]) -> No
     starts something himself ends it."""
     for one in story:
         await room.clock.sleep(one.after)
-        while room.is_operator_active(_HANDS_OFF) and not room.is_taken_over:
-            await room.clock.sleep(_LOOK)
+        while room.is_operator_active(_DEMO_IDLE_SECONDS) and not room.is_taken_over:
+            await room.clock.sleep(_DEMO_POLL_SECONDS)
         if room.is_taken_over:
-            room.notice("from here on the demo is yours: it starts nothing more by itself", TextStyle.ACCENT)
+            room.show_notice("from here on the demo is yours: it starts nothing more by itself", TextStyle.ACCENT)
             return
         if one.says:
-            room.notice(one.says, TextStyle.ACCENT)
+            room.show_notice(one.says, TextStyle.ACCENT)
         if one.words:
             room.start_command(one.words, by_hand=False)
-            while room.jobs.running:
-                await room.clock.sleep(_LOOK)
+            while room.jobs.running_jobs:
+                await room.clock.sleep(_DEMO_POLL_SECONDS)
 
 
-AT_MOST = 0.2  # seconds between two paintings
-AT_REST = 0.5  # while nothing but figures moves
-_AT_ONCE = (TopicKind.STATE, TopicKind.PHASE, TopicKind.LOG, TopicKind.INSTANCES, TopicKind.FINDINGS, TopicKind.SWITCH)
-_LINES = 40
-_HAPPENED = 20
+STATE_REPAINT_SECONDS = 0.2  # seconds between two paintings
+SAMPLE_REPAINT_SECONDS = 0.5  # while nothing but figures moves
+_STATE_TOPICS = (
+    TopicKind.STATE,
+    TopicKind.PHASE,
+    TopicKind.LOG,
+    TopicKind.INSTANCES,
+    TopicKind.FINDINGS,
+    TopicKind.SWITCH,
+)
+_MAX_LOG_LINES = 40
+_MAX_EVENT_LOG_ENTRIES = 20
 
 
 class RepaintScheduler:
@@ -112,8 +119,8 @@ class RepaintScheduler:
     def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
         self.store = Store(nodes, now())
         self._now = now
-        self.lines: deque[RecentLogLine] = deque(maxlen=_LINES)
-        self.event_log: deque[EventLogEntry] = deque(maxlen=_HAPPENED)
+        self.lines: deque[RecentLogLine] = deque(maxlen=_MAX_LOG_LINES)
+        self.event_log: deque[EventLogEntry] = deque(maxlen=_MAX_EVENT_LOG_ENTRIES)
         self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
         self._listed: set[NodeName] = set()  # whose containers were listed once
         self.start_results: dict[tuple[str, str], CommandEnded] = {}  # how starts ended, by node and instance
@@ -125,10 +132,10 @@ class RepaintScheduler:
 
     def apply_event(self, event: Event) -> None:
         """Take in an event, from whichever task it comes."""
-        topics = self.store.apply(event)
+        topics = self.store.apply_event(event)
         self._append_event_log(_as_reconnect_event(event, topics))
         if isinstance(event, LogArrived):
-            for line in event.lines[-_LINES:]:
+            for line in event.lines[-_MAX_LOG_LINES:]:
                 self._append_log_line(RecentLogLine(event.node, event.instance, line.text))
         elif isinstance(event, CommandEnded) and event.node and event.instance and event.verdict:
             self.start_results[event.node, event.instance] = event
@@ -138,7 +145,7 @@ class RepaintScheduler:
             return
         self.schedule_repaint(topics)
 
-    def rewind(self) -> None:
+    def reset_store(self) -> None:
         """Know nothing again."""
         self.store = Store((), self._now())
         self.lines.clear()
@@ -156,7 +163,9 @@ class RepaintScheduler:
 
     def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
         """Let the screen be painted soon: sooner where a state changed than where figures moved."""
-        pause = AT_MOST if any(topic.what in _AT_ONCE for topic in topics) else AT_REST
+        pause = (
+            STATE_REPAINT_SECONDS if any(topic.what in _STATE_TOPICS for topic in topics) else SAMPLE_REPAINT_SECONDS
+        )
         loop = asyncio.get_running_loop()
         due = max(loop.time(), self._painted + pause)
         if self._handle is not None:
@@ -164,7 +173,7 @@ class RepaintScheduler:
                 return
             self._handle.cancel()
         self._due = due
-        self._handle = loop.call_at(due, self._paint)
+        self._handle = loop.call_at(due, self._run_repaint)
 
     def _append_event_log(self, event: Event) -> None:
         """Keep what happened, unless the last word about the same thing was the same."""
@@ -180,7 +189,7 @@ class RepaintScheduler:
         last = next((one for one in reversed(self.event_log) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
             return  # it never was away: somebody has made a connection of their own
-        if last is not None and new.replaces(last):
+        if last is not None and new.supersedes(last):
             self.event_log.remove(last)
         if last is None or not last.repeats(new):
             self.event_log.append(new)
@@ -202,11 +211,11 @@ class RepaintScheduler:
         if end.node is not None and end.instance is not None:
             self.start_results[end.node, end.instance] = end
 
-    def ends_on(self, node: NodeName) -> dict[str, CommandEnded]:
+    def start_results_on_node(self, node: NodeName) -> dict[str, CommandEnded]:
         """Return how starts on a node ended, by instance."""
         return {instance: end for (name, instance), end in self.start_results.items() if name == node}
 
-    def refused(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
+    def record_refusal(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
         """Keep that a command line was refused, and why, among what happened."""
         if (where := NodeName(ended.node) if ended.node else node) is not None:
             self.event_log.append(describe_refusal(ended, words, where))
@@ -217,7 +226,7 @@ class RepaintScheduler:
             self._handle.cancel()
             self._handle = None
 
-    def _paint(self) -> None:
+    def _run_repaint(self) -> None:
         self._handle = None
         self._painted = asyncio.get_running_loop().time()
         self._repaint()
@@ -230,9 +239,9 @@ def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
     return event
 
 
-_DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
-_RECENT = 3
-_PATIENCE = 2.0  # seconds
+_ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
+_MAX_RECENT_PROFILES = 3
+_CLOSE_SECONDS = 2.0  # seconds
 
 
 class PanelController:
@@ -245,21 +254,23 @@ class PanelController:
         self.dialogs = DialogPrompter(panel)
         self.context = setup.make_context(self.dialogs)
         self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
-        self.bridge = RepaintScheduler([node.name for node in setup.nodes], self.now, self._paint)
+        self.bridge = RepaintScheduler(
+            [node.name for node in setup.nodes], self.displayed_time, self._schedule_panel_repaint
+        )
         self.supervisor = NodeSupervisor(self.context, self.handle_event)
         self.non_interactive_context = replace(
-            self.context, asker=NonInteractivePrompter(), lend=self.supervisor.background_session
+            self.context, asker=NonInteractivePrompter(), lend=self.supervisor.create_background_session
         )  # what nobody called for asks nobody
-        self.jobs = JobRunner(self.handle_event, lambda *over: panel.call_later(self._finished, *over))
-        self.notices = NoticeBoard(self._known, self.now)
-        self.recent = self.context.history.recent_profiles(_RECENT)
+        self.jobs = JobRunner(self.handle_event, lambda *over: panel.call_later(self._handle_job_end, *over))
+        self.notices = NoticeBoard(self._find_node_view, self.displayed_time)
+        self.recent = self.context.history.get_recent_profiles(_MAX_RECENT_PROFILES)
         self.examinations = DoctorRuns()
         self.switches = SwitchTracker()
         self.moves = TransferTracker()
-        self.journals = SwitchJournals(lambda: self.bridge.store)
+        self.journals = SwitchJournalTracker(lambda: self.bridge.store)
         self.fits = MemoryEstimateCache(self)
         self._beside: set[asyncio.Task[None]] = set()
-        self._homes = Homes(self, panel.spawn)
+        self._homes = HomeDirectoryCache(self, panel.spawn_task)
         self.recorded: Sequence[Event] = ()
         self.player: RecordingPlayer | None = None  # of a recording
         self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
@@ -272,7 +283,7 @@ class PanelController:
         """Tell whether this is a recording: there is no node to ask."""
         return self._panel.setup.recording is not None
 
-    def begin(self, nodes: Sequence[Node]) -> None:
+    def start_monitoring(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, or play the recording."""
         recording = self._panel.setup.recording
         if recording is not None:
@@ -280,11 +291,11 @@ class PanelController:
             self.player = RecordingPlayer(self.clock, self.recorded, speed, self.handle_event, self.reset_state)
             self.supervisor.play_recording(self.player)
         else:
-            self.supervisor.follow(nodes)
+            self.supervisor.follow_nodes(nodes)
         if story := self._panel.setup.story:
-            self._panel.spawn(run_demo_steps(self, story))
+            self._panel.spawn_task(run_demo_steps(self, story))
 
-    def now(self) -> float:
+    def displayed_time(self) -> float:
         """Return the moment that is shown: in a recording the last event's, and what has passed since."""
         if self._panel.setup.recording is None or self._shown is None:
             return self.clock.unix_time()
@@ -297,26 +308,26 @@ class PanelController:
         """Tell whether a dialog is open, or a key was pressed within so many seconds."""
         return isinstance(self._panel.screen, ModalScreen) or not self._panel.keyboard.is_idle_for(seconds)
 
-    def views(self, names: Sequence[NodeName]) -> tuple[NodeTelemetryView, ...]:
+    def list_node_views(self, names: Sequence[NodeName]) -> tuple[NodeTelemetryView, ...]:
         """Return the nodes' views, in the operator's order."""
-        return tuple(self.bridge.store.view(name) for name in names if name in self.bridge.store.nodes)
+        return tuple(self.bridge.store.get_view(name) for name in names if name in self.bridge.store.nodes)
 
     @property
-    def bars(self) -> dict[NodeName, MemoryBar]:
+    def memory_bars(self) -> dict[NodeName, MemoryBar]:
         """The Sparks' memory as it was sampled last, where it was."""
-        views = self.views(self._panel.names)
+        views = self.list_node_views(self._panel.node_names)
         return {view.name: view.memory for view in views if view.memory is not None}
 
-    def _known(self, name: NodeName) -> NodeTelemetryView | None:
-        return self.bridge.store.view(name) if name in self.bridge.store.nodes else None
+    def _find_node_view(self, name: NodeName) -> NodeTelemetryView | None:
+        return self.bridge.store.get_view(name) if name in self.bridge.store.nodes else None
 
-    def instances(self, name: NodeName) -> list[str]:
+    def list_instance_names(self, name: NodeName) -> list[str]:
         """Return the names of what runs on a node, as its tile has them."""
         if name not in self.bridge.store.nodes:
             return []
         return [one.name for one in sort_by_urgency(self.bridge.store.get_last_known_view(name))]
 
-    def instance(self, name: NodeName, instance: str) -> InstanceView | None:
+    def find_instance(self, name: NodeName, instance: str) -> InstanceView | None:
         """Return an instance as it was last known, None where it is not there."""
         if name not in self.bridge.store.nodes:
             return None
@@ -324,121 +335,133 @@ class PanelController:
             (one for one in self.bridge.store.get_last_known_view(name).instances if one.name == instance), None
         )
 
-    def failure(self, name: NodeName, instance: str) -> CommandEnded | None:
+    def find_start_failure(self, name: NodeName, instance: str) -> CommandEnded | None:
         """Return how a start of it failed that was watched here; None where it was started anew since."""
-        one = self.instance(name, instance)
+        one = self.find_instance(name, instance)
         end = self.bridge.start_results.get((name, instance))
         return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
 
-    def warnings(self, name: NodeName, instance: str) -> tuple[WarningEmitted, ...]:
+    def list_start_warnings(self, name: NodeName, instance: str) -> tuple[WarningEmitted, ...]:
         """Return what the last start of an instance from here has warned of, which may still go on."""
-        for job in self.jobs.running:
+        for job in self.jobs.running_jobs:
             if job.started.verb == "up" and job.instance == instance and name in job.started.nodes:
                 return tuple(job.warnings)
         return self._warned.get((name, instance), ())
 
-    def remember_ready(self, name: NodeName, instance: str, run: ContainerLaunch | None) -> None:
+    def remember_ready_line(self, name: NodeName, instance: str, run: ContainerLaunch | None) -> None:
         """Keep by which line an instance says that it is ready."""
         if run is not None and run.ready is not None:
             self._ready_lines[name, instance] = run.ready.line
 
-    def ready_line(self, name: NodeName, instance: str) -> str | None:
+    def find_ready_line(self, name: NodeName, instance: str) -> str | None:
         """Return the expression for the line by which an instance says that it is ready, None where it is not known."""
-        plan = self.bridge.store.plan(name, instance) if name in self.bridge.store.nodes else None
+        plan = self.bridge.store.get_launch_plan(name, instance) if name in self.bridge.store.nodes else None
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
-    def scene(
+    def build_overview_model(
         self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
     ) -> OverviewScreenModel:  # fmt: skip
         """Return what the overview shows."""
         addresses = {node.name: node.host for node in nodes}
-        glances = tuple(self._glance(name, addresses.get(name), instances.get(name)) for name in names)
+        glances = tuple(self._build_node_tile(name, addresses.get(name), instances.get(name)) for name in names)
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return OverviewScreenModel(
-            glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.shown, ascii_only,
-            tuple(self.bridge.event_log), self._lines_of_switches(ascii_only),
+            glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.current_notices, ascii_only,
+            tuple(self.bridge.event_log), self._render_progress_lines(ascii_only),
         )  # fmt: skip
 
-    def _lines_of_switches(self, ascii_only: bool) -> tuple[TextRow, ...]:
+    def _render_progress_lines(self, ascii_only: bool) -> tuple[TextRow, ...]:
         """Return a line for the switch that goes on here, and one for all that is carried."""
-        course = self.switches.running
+        course = self.switches.running_switch
         switch = (
             []
             if course is None
-            else [render_switch_progress_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+            else [
+                render_switch_progress_line(
+                    course, self.displayed_time(), self._format_action_key(ActionId.SWITCH), ascii_only
+                )
+            ]
         )
         words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
         keys = [
-            (key, word) for action, word in words if (key := self._key(action)) is not None and not self.is_replaying
+            (key, word)
+            for action, word in words
+            if (key := self._format_action_key(action)) is not None and not self.is_replaying
         ]
-        switch += [] if course is not None else self.journals.moves(keys, ascii_only, self._panel.size.width - 2)
-        return (*switch, *(moved_row(one, ascii_only) for one in self.moves.running_transfers))
+        switch += (
+            []
+            if course is not None
+            else self.journals.render_journal_rows(keys, ascii_only, self._panel.size.width - 2)
+        )
+        return (*switch, *(render_transfer(one, ascii_only) for one in self.moves.running_transfers))
 
     @property
     def own_switch(self) -> SwitchProgress | None:
         """The switch that this panel does, from its first step on."""
-        return None if self.jobs.switch_job is None else self.switches.own_switch(self.bridge.store)
+        return None if self.jobs.switch_job is None else self.switches.get_own_switch(self.bridge.store)
 
     @property
-    def switch_left(self) -> bool | None:
+    def abandoned_switch_state(self) -> bool | None:
         """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
-        return False if self.switches.running is not None else self.journals.has_abandoned_switch
+        return False if self.switches.running_switch is not None else self.journals.has_abandoned_switch
 
-    def _key(self, action: ActionId) -> str | None:
+    def _format_action_key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
         keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
         return next((format_key(key, self._panel.ascii_only) for key in keys), None)
 
-    def glance(self, name: NodeName, instance: str) -> NodeTileModel:
+    def build_instance_tile(self, name: NodeName, instance: str) -> NodeTileModel:
         """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
-        node = self.supervisor.node(name)
-        return self._glance(name, None if node is None else node.host, instance)
+        node = self.supervisor.get_node(name)
+        return self._build_node_tile(name, None if node is None else node.host, instance)
 
-    def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> NodeTileModel:
+    def _build_node_tile(self, name: NodeName, address: str | None, chosen: str | None) -> NodeTileModel:
         return build_tile_model(
-            self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
-            jobs=self._doing(name), recent=self.recent, start_key=self._start_key(),
+            self.bridge.store, name, self.displayed_time(), ends=self.bridge.start_results_on_node(name), address=address, chosen=chosen,
+            jobs=self._describe_activities(name), recent=self.recent, start_key=self._start_key(),
         )  # fmt: skip
 
     @property
-    def progress(self) -> str:
+    def progress_summary(self) -> str:
         """What goes on in a few words, for screens on which the overview's lines are not seen."""
-        course, going = self.switches.running, self.moves.running_transfers
-        words = [] if course is None or course.step is None else [f"switch: {course.step}"]
-        return ", ".join([*words, *(moved_short(one) for one in going[:1])])
+        course, going = self.switches.running_switch, self.moves.running_transfers
+        words = [] if course is None or course.current_step is None else [f"switch: {course.current_step}"]
+        return ", ".join([*words, *(format_transfer_short(one) for one in going[:1])])
 
     def _start_key(self) -> str | None:
         """Return the key by which a profile is started; None where nothing can be."""
         if self.is_replaying:
             return None
-        return self._key(ActionId.UP)
+        return self._format_action_key(ActionId.UP)
 
-    def wrong(self, name: NodeName | None, view: NodeTelemetryView | None, fault: SparkctlError | None) -> NodeProblems:
+    def collect_node_problems(
+        self, name: NodeName | None, view: NodeTelemetryView | None, fault: SparkctlError | None
+    ) -> NodeProblems:
         """Return what is wrong with a node, and with the config."""
-        now = view.sample.time if view is not None and view.sample is not None else self.now()
+        now = view.sample.time if view is not None and view.sample is not None else self.displayed_time()
         word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
-        about = [one for one in self.notices.shown if name is not None and word.search(one[0])]
+        about = [one for one in self.notices.current_notices if name is not None and word.search(one[0])]
         return NodeProblems(
-            view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.event_log), about,
+            view, now, {} if name is None else self.bridge.start_results_on_node(name), tuple(self.bridge.event_log), about,
             None if fault is None else fault.message, None if fault is None else fault.hint,
         )  # fmt: skip
 
-    def _doing(self, name: NodeName) -> tuple[str, ...]:
+    def _describe_activities(self, name: NodeName) -> tuple[str, ...]:
         """Return what is being done to a node, in words."""
-        verbs = [job.started.verb for job in self.jobs.running if name in job.started.nodes]
-        verbs = [verb for verb in verbs if verb in _DOING and verb != "doctor"]
-        verbs += ["doctor"] if name in self.examinations.running else []
-        return tuple(_DOING[verb] for verb in verbs)
+        verbs = [job.started.verb for job in self.jobs.running_jobs if name in job.started.nodes]
+        verbs = [verb for verb in verbs if verb in _ACTIVITY_BY_VERB and verb != "doctor"]
+        verbs += ["doctor"] if name in self.examinations.running_nodes else []
+        return tuple(_ACTIVITY_BY_VERB[verb] for verb in verbs)
 
     async def aclose(self) -> tuple[str, ...]:
         """End everything of ours; return what is left to be said."""
         own, job = self.own_switch, self.jobs.switch_job
         said = await self.jobs.aclose()
-        if own is not None and own.step is not None and job is not None and job.ended is None:
-            said += describe_unfinished_switch(own, format_step_number(own.step))
+        if own is not None and own.current_step is not None and job is not None and job.ended is None:
+            said += describe_unfinished_switch(own, format_step_number(own.current_step))
         self.bridge.close()
-        await cancel_and_wait(self._beside, _PATIENCE)  # they read over the crew's connections
+        await cancel_and_wait(self._beside, _CLOSE_SECONDS)  # they read over the crew's connections
         await self.supervisor.aclose()
         return said
 
@@ -457,15 +480,15 @@ class PanelController:
         started = self.parse_command(words)
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
             started = self._record_doctor_run(started)
-            self._panel.open("doctor")
+            self._panel.open_screen("doctor")
         if started.verb in ("resume", "abort"):
             self.switches.hide_finished()
-            self._panel.open("switch")
+            self._panel.open_screen("switch")
         if started.verb in ("down", "free"):
             self.jobs.detach_starts(started)
-        self.jobs.start(started)
-        if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
-            self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
+        self.jobs.start_job(started)
+        if len(started.nodes) == 1 and started.nodes[0] in self._panel.node_names:
+            self._panel.select_node(self._panel.node_names.index(NodeName(started.nodes[0])))
         self.bridge.schedule_repaint()
 
     def parse_command(self, words: Sequence[str]) -> PreparedCommand:
@@ -474,21 +497,21 @@ class PanelController:
         if commands is None:
             raise InvalidInput("this panel has no commands")
         return commands.parse_command(
-            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
+            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
         )
 
-    async def offers(self) -> list[ProfileOffer]:
+    async def load_profile_offers(self) -> list[ProfileOffer]:
         """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
         return await asyncio.to_thread(list_startable_profiles, self.recent)
 
     def run_doctor(self, nodes: Sequence[Node]) -> None:
         """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
-        wanted = [node for node in nodes if node.name not in self.examinations.running]
+        wanted = [node for node in nodes if node.name not in self.examinations.running_nodes]
         if not wanted:
             return
-        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
+        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
         names = tuple(str(node.name) for node in wanted)
-        self.jobs.start(
+        self.jobs.start_job(
             self._record_doctor_run(
                 PreparedCommand("doctor", ("doctor",), names, context, lambda: check_nodes(context, wanted))
             )
@@ -497,35 +520,35 @@ class PanelController:
 
     def _record_doctor_run(self, started: PreparedCommand) -> PreparedCommand:
         """Return a `doctor` whose findings are kept as they come."""
-        names = tuple(map(NodeName, started.nodes)) or self._panel.names
-        self.examinations.start_run(names, self.now())
+        names = tuple(map(NodeName, started.nodes)) or self._panel.node_names
+        self.examinations.start_run(names, self.displayed_time())
         return replace(started, events=lambda: self.examinations.record_findings(started.events(), names))
 
-    def home(self, node: Node) -> str | None:
+    def find_home_directory(self, node: Node) -> str | None:
         """Return the user's home on a node; None while it is not known."""
-        return self._homes.home_directory(node)
+        return self._homes.get_home_directory(node)
 
-    def plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
+    def preview_launch_plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
         """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
         return build_preview_plan(self.context, profile, node, home, os.environ)
 
-    def _finished(self, job: Job, defect: BaseException | None) -> None:
+    def _handle_job_end(self, job: Job, defect: BaseException | None) -> None:
         """Keep what a verb has told, and say how it ended."""
         started, ended = job.started, job.ended
         if started.verb == "up" and job.instance is not None:
             self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
         was_refused = started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED
         if self.is_taken_over and was_refused and ended is not None and ended.message:
-            self.bridge.refused(ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
+            self.bridge.record_refusal(ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
         report_job_end(self, self._panel, job, defect)
-        self.recent = self.context.history.recent_profiles(_RECENT)
+        self.recent = self.context.history.get_recent_profiles(_MAX_RECENT_PROFILES)
         self.bridge.schedule_repaint()
 
-    def notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
+    def show_notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
         """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
         unless a dialog has it in full."""
-        self.notices.add(words, tone, self.views(self._panel.names))
-        front = self._panel.front
+        self.notices.add_notice(words, tone, self.list_node_views(self._panel.node_names))
+        front = self._panel.front_screen
         if front is not None and front.frozen_at is not None:
             self._panel.call_later(self._panel.repaint_front_screen)
         if not is_shown and front is not None and front.SCREEN_ID != OVERVIEW:
@@ -539,36 +562,38 @@ class PanelController:
     def reset_state(self) -> None:
         """Forget what a recording has told: it begins anew."""
         self._shown = None
-        self.bridge.rewind()
+        self.bridge.reset_store()
         self.examinations = DoctorRuns()
         self.switches, self.moves = SwitchTracker(), TransferTracker()
         self.notices.clear()
         turn, self.turn = self.turn, asyncio.Event()
         turn.set()
 
-    def _paint(self) -> None:
+    def _schedule_panel_repaint(self) -> None:
         """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
-        self._panel.call_later(self._panel.repaint)
+        self._panel.call_later(self._panel.repaint_unless_frozen)
 
     def handle_event(self, event: Event) -> None:
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
-            self.examinations.replay(event)
+            self.examinations.replay_event(event)
         if isinstance(event, LaunchPlanned) and not self.is_replaying:
-            self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
+            self._panel.select_instance(
+                event.plan.node, event.plan.instance
+            )  # what is being started is what is watched
         if isinstance(event, WarningEmitted) and not self.is_replaying:
-            front = self._panel.front  # now: not when minutes were spent on it
+            front = self._panel.front_screen  # now: not when minutes were spent on it
             is_told = front is not None and front.already_shows(event.message)
-            self.notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
+            self.show_notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
         if (
             isinstance(event, GuardActed)
             and (notice := describe_guard_action(event, self._panel.ascii_only)) is not None
         ):
-            self.notice(*notice)
+            self.show_notice(*notice)
         self.journals.apply_event(event)
-        was_running = self.switches.running is not None
-        self.switches.apply_event(event, self.bars)
-        if was_running and self.switches.running is None:
+        was_running = self.switches.running_switch is not None
+        self.switches.apply_event(event, self.memory_bars)
+        if was_running and self.switches.running_switch is None:
             self.journals.mark_own_switch_ended(event.ts)
         if self.moves.apply_event(event):
             self.bridge.schedule_repaint()

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.tui.controller import PanelController
 
-_EVERY = 2.0  # seconds at least between two sums of a node
-_AGAIN = 60.0  # seconds until files that were not there, or not whole, are looked for again
-_COMING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_STEP = 28  # bits: memory that moves by less than 256 MiB makes no other answer
-_Key = tuple[str, NodeName]  # a profile's hash, and the node
+_UPDATE_SECONDS = 2.0  # seconds at least between two sums of a node
+_RECHECK_SECONDS = 60.0  # seconds until files that were not there, or not whole, are looked for again
+_STARTING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_MEMORY_STEP_BITS = 28  # bits: memory that moves by less than 256 MiB makes no other answer
+_EstimateKey = tuple[str, NodeName]  # a profile's hash, and the node
 
 
 class MemoryEstimateCache:
@@ -36,11 +36,11 @@ class MemoryEstimateCache:
     def __init__(self, room: PanelController) -> None:
         self._room = room
         self._wanted: dict[str, Profile] = {}
-        self._answers: dict[_Key, MemoryFit] = {}
-        self._counted: dict[_Key, object] = {}  # what an answer was counted from
-        self._counted_for: dict[_Key, object] = {}  # what stood on the node when it was counted last
+        self._answers: dict[_EstimateKey, MemoryFit] = {}
+        self._counted: dict[_EstimateKey, object] = {}  # what an answer was counted from
+        self._counted_for: dict[_EstimateKey, object] = {}  # what stood on the node when it was counted last
         self._plans: dict[tuple[str, NodeName, str | None], LaunchPlan | None] = {}
-        self._refused: dict[_Key, str] = {}  # why there is no plan
+        self._refused: dict[_EstimateKey, str] = {}  # why there is no plan
         self._found: dict[tuple[NodeName, str], tuple[float, CheckpointFiles]] = {}
         self._tried: dict[NodeName, float] = {}
         self._running: dict[NodeName, asyncio.Task[None]] = {}
@@ -58,9 +58,9 @@ class MemoryEstimateCache:
         self._wanted = {one.digest: one for one in profiles}
         for name in self._room.bridge.store.nodes:
             if name not in self._running:
-                task = self._room.run_background_task(self._count(name), f"fits on {name}")
+                task = self._room.run_background_task(self._update_and_rest(name), f"fits on {name}")
                 self._running[name] = task
-                task.add_done_callback(lambda done, name=name: self._over(name, done))  # type: ignore[misc]
+                task.add_done_callback(lambda done, name=name: self._finish_update(name, done))  # type: ignore[misc]
 
     async def compute_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:
         """Return the answer for a profile that is nowhere in the list; None where it cannot be counted."""
@@ -69,34 +69,36 @@ class MemoryEstimateCache:
         await self._update_node(node, [profile])
         return self.get_estimate(profile, node)
 
-    def _over(self, name: NodeName, task: asyncio.Task[None]) -> None:
+    def _finish_update(self, name: NodeName, task: asyncio.Task[None]) -> None:
         del self._running[name]
         if not task.cancelled():
             task.result()  # a defect is not to be hidden
 
-    async def _count(self, name: NodeName) -> None:
+    async def _update_and_rest(self, name: NodeName) -> None:
         """Count all that is wanted for a node, and rest."""
         await self._update_node(name, list(self._wanted.values()))
-        await self._room.clock.sleep(_EVERY)
+        await self._room.clock.sleep(_UPDATE_SECONDS)
 
     async def _update_node(self, name: NodeName, wanted: Sequence[Profile]) -> None:
         room = self._room
         view = room.bridge.store.get_last_known_view(name)
-        node = room.supervisor.node(name) or Node(name, str(name))
-        home = None if room.is_replaying else room.home(node)
-        plans = await asyncio.to_thread(self._planned, wanted, node, home)
+        node = room.supervisor.get_node(name) or Node(name, str(name))
+        home = None if room.is_replaying else room.find_home_directory(node)
+        plans = await asyncio.to_thread(self._build_launch_plans, wanted, node, home)
         if home is not None:
-            await self._look(node, view, wanted, plans)
+            await self._read_checkpoint_files(node, view, wanted, plans)
         is_live = not room.is_replaying and view.state is NodeState.OK
         if is_live and home is None:
             return  # where the files lie is not known yet: what came of it now would be no result
-        is_news = await asyncio.to_thread(self._judge, wanted, plans, view, is_live and name not in self._tried)
+        is_news = await asyncio.to_thread(
+            self._update_estimates, wanted, plans, view, is_live and name not in self._tried
+        )
         counted = {(one.digest, name): _budget_fingerprint(view) for one in wanted}
         if is_news or any(self._counted_for.get(key) != there for key, there in counted.items()):
             self._counted_for |= counted
             room.bridge.schedule_repaint()
 
-    def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
+    def _build_launch_plans(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
         from sparkctl.commands.start.launch_plans import preview_launch
 
         for one in wanted:
@@ -108,7 +110,7 @@ class MemoryEstimateCache:
                     self._refused[one.digest, node.name] = seen.refusal.message
         return [self._plans[one.digest, node.name, home] for one in wanted]
 
-    async def _look(
+    async def _read_checkpoint_files(
         self, node: Node, view: NodeTelemetryView, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None]
     ) -> None:
         """Look at the files of models that were not looked at yet. What does not answer now is asked again later."""
@@ -122,11 +124,15 @@ class MemoryEstimateCache:
             for place in list_checkpoint_paths(one, plan)
         }
         new = sorted(place for place in all_of_them if self._is_due(node.name, place, now))
-        if not new or view.state is not NodeState.OK or now - self._tried.get(node.name, -_AGAIN) < _EVERY * 5:
+        if (
+            not new
+            or view.state is not NodeState.OK
+            or now - self._tried.get(node.name, -_RECHECK_SECONDS) < _UPDATE_SECONDS * 5
+        ):
             return
         self._tried[node.name] = now
         with suppress(NodeError):
-            async with room.supervisor.background_session(node) as session:
+            async with room.supervisor.create_background_session(node) as session:
                 await session.link.connect()
                 look = await session.read_node(*(f"model={place}" for place in new))
             self._found |= {(node.name, one.place): (now, one) for one in look.models}
@@ -134,9 +140,11 @@ class MemoryEstimateCache:
 
     def _is_due(self, node: NodeName, place: str, now: float) -> bool:
         when, one = self._found.get((node, place), (None, None))
-        return when is None or one is None or (now - when > _AGAIN and (not one.is_there or one.unfinished > 0))
+        return (
+            when is None or one is None or (now - when > _RECHECK_SECONDS and (not one.is_there or one.unfinished > 0))
+        )
 
-    def _judge(
+    def _update_estimates(
         self, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None], view: NodeTelemetryView, is_looked_at: bool
     ) -> bool:
         """Count what has other premises than the last time; return whether there is a new answer. Of a profile for several
@@ -161,7 +169,7 @@ class MemoryEstimateCache:
             there = (
                 memory_budget_of_view(view, one.name) if is_now else None
             )  # what it had before it fell silent is no answer
-            premises = (_rough(there), tuple(found))
+            premises = (_round_budget(there), tuple(found))
             if self._counted.get(key) != premises:
                 self._counted[key] = premises
                 asked = one.nodes if len(self._room.bridge.store.nodes) >= one.nodes else 1
@@ -172,11 +180,14 @@ class MemoryEstimateCache:
 
 def _budget_fingerprint(view: NodeTelemetryView) -> object:
     """Return what stands on a node, and what of it is still to take its memory: with that an answer is an old one."""
-    return frozenset((one.container_id, one.phase in _COMING) for one in view.instances if one.is_alive)
+    return frozenset((one.container_id, one.phase in _STARTING_PHASES) for one in view.instances if one.is_alive)
 
 
-def _rough(there: MemoryBudget | None) -> object:
+def _round_budget(there: MemoryBudget | None) -> object:
     if there is None:
         return None
-    holders = tuple((one.name, (one.held or 0) >> _STEP, one.coming >> _STEP, one.is_replaced) for one in there.holders)
-    return there.available >> _STEP, there.droppable >> _STEP, holders
+    holders = tuple(
+        (one.name, (one.held or 0) >> _MEMORY_STEP_BITS, one.coming >> _MEMORY_STEP_BITS, one.is_replaced)
+        for one in there.holders
+    )
+    return there.available >> _MEMORY_STEP_BITS, there.droppable >> _MEMORY_STEP_BITS, holders

@@ -32,7 +32,7 @@ async def run_external_program(
         except OSError as error:
             raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
         finally:
-            panel.keyboard.resume()
+            panel.keyboard.resume_input()
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
     panel.refresh(layout=True)

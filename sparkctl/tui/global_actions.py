@@ -31,21 +31,21 @@ class GlobalActions:
         if one.id in HANDLERS:
             HANDLERS[one.id](self._panel)
         elif one.screen is not None:
-            self._panel.open(one.screen)
+            self._panel.open_screen(one.screen)
         elif one.words is not None:
             self._panel.run_command_line(one.words(self._panel.build_action_context()))
 
     def do_up(self, _: Action) -> None:
         """Ask what to start, and where."""
-        self._panel.orders.choose_profile()
+        self._panel.orders.open_profile_picker()
 
     def do_switch(self, _: Action) -> None:
         """Show the switch that goes on; else what one to the selected profile would be, or ask to which."""
         panel = self._panel
-        if panel.room is not None and panel.room.switches.running is not None:
-            panel.open("switch")
+        if panel.controller is not None and panel.controller.switches.running_switch is not None:
+            panel.open_screen("switch")
         else:
-            panel.orders.switch()
+            panel.orders.plan_selected_switch()
 
     def do_command(self, _: Action) -> None:
         """Let a line be typed."""
@@ -53,17 +53,17 @@ class GlobalActions:
 
     def do_palette(self, _: Action) -> None:
         """Let an action be found by its name."""
-        from sparkctl.tui.dialogs.command_palette import THEME, ActionPalette, list_palette_entries
+        from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, ActionPalette, list_palette_entries
 
         panel = self._panel
 
-        def take(does: str | None) -> None:
-            if does is not None and does.startswith(THEME):
-                panel.theme = does.removeprefix(THEME)
+        def run_chosen_entry(does: str | None) -> None:
+            if does is not None and does.startswith(THEME_PREFIX):
+                panel.theme = does.removeprefix(THEME_PREFIX)
             elif does is not None:
                 panel.perform_action(does)
 
-        panel.push_screen(ActionPalette(list_palette_entries(panel)), take)
+        panel.push_screen(ActionPalette(list_palette_entries(panel)), run_chosen_entry)
 
     def do_help(self, _: Action) -> None:
         """Show the keys of the screen in front."""
@@ -71,7 +71,7 @@ class GlobalActions:
         from sparkctl.tui.key_hints import render_key_help
 
         panel = self._panel
-        screen = panel.front
+        screen = panel.front_screen
         actions = panel.actions if screen is None else screen.actions
         crumb = "" if screen is None else screen.breadcrumb
         rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
@@ -83,39 +83,39 @@ class GlobalActions:
         from sparkctl.views.finding_view import render_problems
 
         panel = self._panel
-        assert panel.room is not None
+        assert panel.controller is not None
         now = panel.build_action_context()
         name = now.node
-        rows = render_problems(panel.node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
+        rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
         panel.push_screen(TextDialog(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
 
     def do_next(self, _: Action) -> None:
         """Select the next Spark."""
-        self._panel.choose_next(1)
+        self._panel.move_node_selection(1)
 
     def do_previous(self, _: Action) -> None:
         """Select the Spark before."""
-        self._panel.choose_next(-1)
+        self._panel.move_node_selection(-1)
 
     def do_first(self, _: Action) -> None:
         """Select the first Spark."""
-        self._panel.choose(0)
+        self._panel.select_node(0)
 
     def do_last(self, _: Action) -> None:
         """Select the last Spark."""
-        self._panel.choose(len(self._panel.names) - 1)
+        self._panel.select_node(len(self._panel.node_names) - 1)
 
     def do_lower(self, _: Action) -> None:
         """Select the next instance."""
-        self._panel.choose_instance(1)
+        self._panel.move_instance_selection(1)
 
     def do_upper(self, _: Action) -> None:
         """Select the instance before."""
-        self._panel.choose_instance(-1)
+        self._panel.move_instance_selection(-1)
 
     def do_pause(self, _: Action) -> None:
         """Hold the picture, or let it go on."""
-        self._panel.pause()
+        self._panel.toggle_pause()
 
     def do_back(self, _: Action) -> None:
         """Go back; on the overview, forget what was said."""
@@ -123,8 +123,8 @@ class GlobalActions:
         panel.clear_notifications()
         if len(panel.screen_stack) > 1:
             panel.pop_screen()
-        elif panel.room is not None:
-            panel.room.notices.clear()
+        elif panel.controller is not None:
+            panel.controller.notices.clear()
             panel.repaint_front_screen()
 
     def do_quit(self, one: Action) -> None:
@@ -132,76 +132,80 @@ class GlobalActions:
         if len(self._panel.screen_stack) > 1:
             self.do_back(one)
         else:
-            self._panel.ask_to_leave()
+            self._panel.request_exit()
 
     def do_quit_at_once(self, _: Action) -> None:
         """End the panel."""
-        self._panel.ask_to_leave()
+        self._panel.request_exit()
 
     def do_reconnect(self, _: Action) -> None:
         """Connect to the selected Spark now."""
         panel = self._panel
-        if panel.room is not None and panel.node is not None:
-            panel.room.supervisor.reconnect(panel.node)
+        if panel.controller is not None and panel.selected_node is not None:
+            panel.controller.supervisor.reconnect_node(panel.selected_node)
 
 
-_BEST = "command -v bash >/dev/null && exec bash; exec sh"  # what an image has
+_SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # what an image has
 
 
 def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
     """Return the words that open a shell on a node; no shell of ours reads them."""
-    return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_ssh(node), "--", node.host]
+    return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_build_ssh_prefix(node), "--", node.host]
 
 
 def build_container_shell_command(node: Node, container: str) -> list[str]:
     """Return the words that open a shell inside of a container, by its name; the node's own shell reads them as they are."""
-    words = ["docker", "exec", "-it", "--", container, "sh", "-c", _BEST]
-    return words if node.is_local else [*_ssh(node), "-t", "--", node.host, shlex.join(words)]
+    words = ["docker", "exec", "-it", "--", container, "sh", "-c", _SHELL_COMMAND]
+    return words if node.is_local else [*_build_ssh_prefix(node), "-t", "--", node.host, shlex.join(words)]
 
 
-def _ssh(node: Node) -> list[str]:
+def _build_ssh_prefix(node: Node) -> list[str]:
     words = ["ssh"]
     if node.known_hosts:
-        words += ["-o", f'UserKnownHostsFile="{_path(node.known_hosts)}"']
-    words += ["-i", _path(node.identity)] if node.identity else []
+        words += ["-o", f'UserKnownHostsFile="{_format_ssh_path(node.known_hosts)}"']
+    words += ["-i", _format_ssh_path(node.identity)] if node.identity else []
     words += ["-J", node.jump] if node.jump else []
     words += ["-p", str(node.port)] if node.port else []
     words += ["-l", node.user] if node.user else []
     return words
 
 
-def _path(text: str) -> str:
+def _format_ssh_path(text: str) -> str:
     return str(Path(text).expanduser()).replace("%", "%%")  # ssh puts names in place of what follows a single one
 
 
-RATES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
-NEAR, FAR = 10.0, 60.0  # seconds of a recording
-_LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # what Rich takes for a terminal's own
-_SIMULATED = "simulated: there is no shell"
-_NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
-_NOT_RUN = (126, 127)  # what `docker exec` ends with where there is nothing to run
+SAMPLE_INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
+SHORT_SEEK_SECONDS, LONG_SEEK_SECONDS = 10.0, 60.0  # seconds of a recording
+_LIGHT_COLOURS = {
+    "#292929": "#ffffff",
+    "#c5c8c6": "#1c1c1c",
+    "#868887": "#5f5f5f",
+}  # what Rich takes for a terminal's own
+_NO_SHELL_MESSAGE = "simulated: there is no shell"
+_SSH_FAILED_STATUS = 255  # what ssh ends with where it is ssh that failed
+_EXEC_FAILED_STATUSES = (126, 127)  # what `docker exec` ends with where there is nothing to run
 
 
 def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
     """Open the profile of the selected instance in the editor, at a field where one is to blame."""
     from sparkctl.tui.profile_editor import edit_profile
 
-    one = panel.build_action_context().selected
+    one = panel.build_action_context().selected_instance
     if one is not None and one.profile is not None:
         panel.spawn_terminal_task(edit_profile(panel, one.profile, field))
 
 
 def _copy_address(panel: PanelApp) -> None:
-    one = panel.build_action_context().selected
+    one = panel.build_action_context().selected_instance
     if one is not None and one.endpoint is not None:
         panel.copy_text(one.endpoint, one.endpoint)
 
 
 def open_node_shell(panel: PanelApp) -> None:
     name = panel.build_action_context().node
-    node = next((node for node in panel.sparks if node.name == name), None)
+    node = next((node for node in panel.config_nodes if node.name == name), None)
     if panel.setup.badge is not None:
-        panel.show_toast(_SIMULATED)
+        panel.show_toast(_NO_SHELL_MESSAGE)
     elif node is not None:
         panel.spawn_terminal_task(_open_shell(panel, node))
 
@@ -216,18 +220,18 @@ async def _open_shell(panel: PanelApp, node: Node) -> None:
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return
-    if status == _NO_CONNECTION and not node.is_local:
+    if status == _SSH_FAILED_STATUS and not node.is_local:
         lines = [line for line in said.splitlines() if line.strip()]
         panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
 
 
 def open_container_shell(panel: PanelApp) -> None:
     now = panel.build_action_context()
-    node = next((node for node in panel.sparks if node.name == now.node), None)
+    node = next((node for node in panel.config_nodes if node.name == now.node), None)
     if panel.setup.badge is not None:
-        panel.show_toast(_SIMULATED)
-    elif node is not None and now.selected is not None:
-        panel.spawn_terminal_task(_open_shell_inside(panel, node, now.selected.container))
+        panel.show_toast(_NO_SHELL_MESSAGE)
+    elif node is not None and now.selected_instance is not None:
+        panel.spawn_terminal_task(_open_shell_inside(panel, node, now.selected_instance.container))
 
 
 async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> None:
@@ -242,7 +246,7 @@ async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> Non
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return
-    if status in (*_NOT_RUN, _NO_CONNECTION):
+    if status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
         lines = [line for line in said.splitlines() if line.strip() and not line.startswith("Connection to ")]
         panel.show_toast(
             "\n".join([f"no shell inside of {container} on {node.name} (exit {status})", *lines[-3:]]),
@@ -259,8 +263,8 @@ async def _show_plan(panel: PanelApp) -> None:
     from sparkctl.tui.dialogs.base import TextDialog
     from sparkctl.views.instance_rows import render_launched_plan
 
-    one, room = panel.build_action_context().selected, panel.room
-    node = None if one is None or room is None else room.supervisor.node(one.node)
+    one, room = panel.build_action_context().selected_instance, panel.controller
+    node = None if one is None or room is None else room.supervisor.get_node(one.node)
     if one is None or room is None or node is None or one.container_id is None:
         return
     try:
@@ -277,27 +281,27 @@ def export_screenshot_svg(panel: PanelApp) -> str:
     svg = panel.export_screenshot(title="sparkctl")
     theme = panel.current_theme
     if theme.ansi and not theme.dark:
-        for default, light in _LIGHT.items():
+        for default, light in _LIGHT_COLOURS.items():
             svg = svg.replace(default, light)
     return svg
 
 
-def _save_screen(panel: PanelApp) -> None:
+def _save_screenshot(panel: PanelApp) -> None:
     """The picture is taken now; what is said of it is not on it."""
-    panel.spawn(_save(panel, export_screenshot_svg(panel)))
+    panel.spawn_task(_write_screenshot(panel, export_screenshot_svg(panel)))
 
 
-async def _save(panel: PanelApp, picture: str) -> None:
+async def _write_screenshot(panel: PanelApp, picture: str) -> None:
     name = f"sparkctl-{time.strftime('%Y%m%d-%H%M%S')}.svg"
 
-    def write() -> Path:
+    def create_svg_file() -> Path:
         path = Path.cwd() / name
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
             out.write(picture)
         return path
 
     try:
-        path = await asyncio.to_thread(write)
+        path = await asyncio.to_thread(create_svg_file)
     except OSError as error:
         panel.show_toast(f"not saved: {name}: {error.strerror or error}", severity="error")
     else:
@@ -306,38 +310,54 @@ async def _save(panel: PanelApp, picture: str) -> None:
 
 def increase_sample_rate(panel: PanelApp) -> None:
     set_sample_interval(
-        panel, max((rate for rate in RATES if panel.room and rate < panel.room.supervisor.every), default=None)
+        panel,
+        max(
+            (
+                rate
+                for rate in SAMPLE_INTERVALS
+                if panel.controller and rate < panel.controller.supervisor.sample_interval
+            ),
+            default=None,
+        ),
     )
 
 
 def decrease_sample_rate(panel: PanelApp) -> None:
     set_sample_interval(
-        panel, min((rate for rate in RATES if panel.room and rate > panel.room.supervisor.every), default=None)
+        panel,
+        min(
+            (
+                rate
+                for rate in SAMPLE_INTERVALS
+                if panel.controller and rate > panel.controller.supervisor.sample_interval
+            ),
+            default=None,
+        ),
     )
 
 
 def set_sample_interval(panel: PanelApp, every: float | None) -> None:
     from sparkctl.monitor.sampler import LOADING_INTERVAL
 
-    if panel.room is None:
+    if panel.controller is None:
         return
-    now = panel.room.supervisor.every if every is None else every
-    panel.room.supervisor.set_sample_interval(now)
+    now = panel.controller.supervisor.sample_interval if every is None else every
+    panel.controller.supervisor.set_sample_interval(now)
     loading = "; every second while something loads" if now > LOADING_INTERVAL else ""
     words = ("every second" if now == 1 else f"every {now:g} s") + loading
     panel.show_toast(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 
-def playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[PanelApp], None]:
-    def play(panel: PanelApp) -> None:
-        if panel.room is not None and panel.room.player is not None:
-            do(panel.room.player)
-            panel.repaint()
+def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[PanelApp], None]:
+    def control_player(panel: PanelApp) -> None:
+        if panel.controller is not None and panel.controller.player is not None:
+            do(panel.controller.player)
+            panel.repaint_unless_frozen()
 
-    return play
+    return control_player
 
 
-def _background(panel: PanelApp) -> None:
+def _suspend_to_background(panel: PanelApp) -> None:
     panel.action_suspend_process()
 
 
@@ -347,14 +367,14 @@ HANDLERS: dict[ActionId, Callable[[PanelApp], None]] = {
     ActionId.SHELL: open_node_shell,
     ActionId.SHELL_INSIDE: open_container_shell,
     ActionId.PLAN_OF: show_launch_plan,
-    ActionId.SAVE_SCREEN: _save_screen,
+    ActionId.SAVE_SCREEN: _save_screenshot,
     ActionId.FASTER: increase_sample_rate,
     ActionId.SLOWER: decrease_sample_rate,
-    ActionId.PLAY_FASTER: playback_handler(lambda player: player.change_speed(1)),
-    ActionId.PLAY_SLOWER: playback_handler(lambda player: player.change_speed(-1)),
-    ActionId.PLAY_ON: playback_handler(lambda player: player.seek(NEAR)),
-    ActionId.PLAY_BACK: playback_handler(lambda player: player.seek(-NEAR)),
-    ActionId.PLAY_FAR_ON: playback_handler(lambda player: player.seek(FAR)),
-    ActionId.PLAY_FAR_BACK: playback_handler(lambda player: player.seek(-FAR)),
-    ActionId.BACKGROUND: _background,
+    ActionId.PLAY_FASTER: make_playback_handler(lambda player: player.change_speed(1)),
+    ActionId.PLAY_SLOWER: make_playback_handler(lambda player: player.change_speed(-1)),
+    ActionId.PLAY_ON: make_playback_handler(lambda player: player.seek(SHORT_SEEK_SECONDS)),
+    ActionId.PLAY_BACK: make_playback_handler(lambda player: player.seek(-SHORT_SEEK_SECONDS)),
+    ActionId.PLAY_FAR_ON: make_playback_handler(lambda player: player.seek(LONG_SEEK_SECONDS)),
+    ActionId.PLAY_FAR_BACK: make_playback_handler(lambda player: player.seek(-LONG_SEEK_SECONDS)),
+    ActionId.BACKGROUND: _suspend_to_background,
 }

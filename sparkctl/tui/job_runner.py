@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import DOCTOR, SWITCH
-from sparkctl.commands.stop.impact import aimed_at
+from sparkctl.commands.stop.impact import parse_targets
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.model.events import (
     CachesDropped,
@@ -21,7 +21,7 @@ from sparkctl.model.events import (
     LaunchPlanned,
     Outcome,
     PhaseChanged,
-    SwitchStepped,
+    SwitchStepReported,
     WarningEmitted,
 )
 from sparkctl.model.node import NodeName
@@ -36,13 +36,13 @@ from sparkctl.views.command_result_view import (
     render_refused_start,
 )
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.controller import PanelController
 
-_PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
+_STOP_SECONDS = 2.0  # seconds that a verb has to get to where it can be left
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Job:
                 self.plan, self.instance = event, event.plan.instance
             case PhaseChanged():
                 self.instance = event.instance
-            case SwitchStepped():
+            case SwitchStepReported():
                 self.switches = True
             case CommandEnded():
                 self.ended = event
@@ -84,54 +84,54 @@ class JobRunner:
         self._tasks: dict[asyncio.Task[None], Job] = {}
 
     @property
-    def running(self) -> tuple[Job, ...]:
+    def running_jobs(self) -> tuple[Job, ...]:
         """Those that are not over."""
         return tuple(self._tasks.values())
 
     @property
     def switch_job(self) -> Job | None:
         """The one that is in the middle of a switch."""
-        return next((job for job in self.running if job.switches), None)
+        return next((job for job in self.running_jobs if job.switches), None)
 
     def interrupt_switch(self) -> None:
         """Let that end where it can be left, as Ctrl-C does."""
         if self.switch_job is not None:
-            self.switch_job.started.context.interrupt.press()
+            self.switch_job.started.context.interrupt.record_press()
 
-    def start(self, started: PreparedCommand) -> Job:
+    def start_job(self, started: PreparedCommand) -> Job:
         """Run a verb beside everything else."""
         job = Job(started)
 
-        async def run() -> None:
+        async def emit_events() -> None:
             async with aclosing(started.events()) as events:
                 async for event in events:
                     job.record_event(event)
                     self._emit(event)
 
-        task = asyncio.create_task(run(), name=" ".join(started.words))
+        task = asyncio.create_task(emit_events(), name=" ".join(started.words))
         self._tasks[task] = job
         task.add_done_callback(self._on_task_done)
         return job
 
     def detach_starts(self, down: PreparedCommand) -> None:
         """Stop watching the starts that a ``down`` or a ``free`` is about to end: what it names, on the nodes that it is about."""
-        names, _ = aimed_at(down.words)
-        for job in self.running:
+        names, _ = parse_targets(down.words)
+        for job in self.running_jobs:
             is_named = (
                 down.verb == "free" or "--all" in down.words or (job.instance is not None and job.instance in names)
             )
             is_there = not (down.nodes and job.started.nodes) or set(down.nodes) & set(job.started.nodes)
             if job.started.verb == "up" and is_named and is_there:
-                job.started.context.interrupt.press()
+                job.started.context.interrupt.record_press()
 
     async def aclose(self) -> tuple[str, ...]:
         """Let every verb end where it can be left; return what they say of what goes on and of what can be done, a line each."""
         tasks = dict(self._tasks)
         for job in tasks.values():
-            job.started.context.interrupt.press()
+            job.started.context.interrupt.record_press()
         if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
-        await cancel_and_wait(tasks, _PATIENCE)
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+        await cancel_and_wait(tasks, _STOP_SECONDS)
         ends = [job.ended for job in tasks.values() if job.ended is not None and job.ended.message]
         return tuple(
             line
@@ -148,8 +148,8 @@ class JobRunner:
             self._finished(job, task.exception())
 
 
-_SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
-_WIDEST = 96
+_SWITCH_VERBS = ("switch", "resume", "abort")  # their screen tells how they end
+_MAX_DIALOG_COLUMNS = 96
 
 
 def report_job_end(room: PanelController, panel: PanelApp, job: Job, defect: BaseException | None) -> None:
@@ -166,11 +166,13 @@ def report_job_end(room: PanelController, panel: PanelApp, job: Job, defect: Bas
         return  # what it found says all
     if started.verb == "sync":
         room.moves.clear(ended)
-    if panel.front is not None and panel.front.SCREEN_ID == DOCTOR:
-        room.run_doctor([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
-    details = _build_details_dialog(job, min(_WIDEST, panel.size.width - 10), by_hand=room.is_taken_over)
-    is_seen = panel.front is not None and panel.front.SCREEN_ID == SWITCH and started.verb in _SWITCHING
-    room.notice(words, tone, is_shown=details is not None or is_seen)
+    if panel.front_screen is not None and panel.front_screen.SCREEN_ID == DOCTOR:
+        room.run_doctor([node for node in panel.config_nodes if node.name in started.nodes])  # is it mended?
+    details = _build_details_dialog(job, min(_MAX_DIALOG_COLUMNS, panel.size.width - 10), by_hand=room.is_taken_over)
+    is_seen = (
+        panel.front_screen is not None and panel.front_screen.SCREEN_ID == SWITCH and started.verb in _SWITCH_VERBS
+    )
+    room.show_notice(words, tone, is_shown=details is not None or is_seen)
     if details is not None:
         panel.push_screen(details)
 
@@ -180,12 +182,14 @@ def build_exit_summary(room: PanelController, names: Sequence[NodeName]) -> tupl
     switch stops: a sentence each."""
     if room.is_replaying:
         return ()
-    watched, own = {job.instance for job in room.jobs.running}, room.own_switch  # their own end says it
-    if own is not None and own.step is not SwitchStep.CHECKING:
+    watched, own = {job.instance for job in room.jobs.running_jobs}, room.own_switch  # their own end says it
+    if own is not None and own.current_step is not SwitchStep.CHECKING:
         watched |= {own.instance, *own.stops}
-    views = [room.bridge.store.get_last_known_view(view.name) for view in room.views(names)]
+    views = [room.bridge.store.get_last_known_view(view.name) for view in room.list_node_views(names)]
     said = (
-        describe_running_instances(view, [one for one in view.instances if one.name not in watched], room.now())
+        describe_running_instances(
+            view, [one for one in view.instances if one.name not in watched], room.displayed_time()
+        )
         for view in views
     )
     return (*(one for one in said if one is not None), *(() if own is None else describe_stopped_models(own)))
@@ -207,7 +211,7 @@ def _build_details_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialo
 
 def _render_dry_run(job: Job, ended: CommandEnded, columns: int) -> list[TextRow]:
     if job.plan is not None:
-        return [make_row(sanitized(line)) for line in format_launch_plan(job.plan.plan, columns)]
+        return [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
     if job.started.verb in ("down", "free"):
         return [each for line in (ended.message or "").splitlines() for each in wrap_paragraph(line, columns=columns)]
     return []

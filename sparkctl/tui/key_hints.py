@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.sanitize import sanitize_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, pad_row, text_width, to_ascii_row
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_row, to_ascii_row
 
-_SHOWN = {
+_KEY_SYMBOLS = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
     "exclamation_mark": "!", "slash": "/",
 }  # fmt: skip
-_LESS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # what matters less than what is wrong
-_APART = 3  # columns between two of the footer
-_PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
+_LOW_PRIORITY_ACTIONS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # what matters less than what is wrong
+_GAP_COLUMNS = 3  # columns between two of the footer
+_ASCII_KEY_NAMES = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class FooterKey:
 
 def format_key(key: str, ascii_only: bool = False) -> str:
     """Return a key as it is printed on the keyboard."""
-    shown = _SHOWN.get(key, key)
-    return _PLAIN.get(shown, shown) if ascii_only else shown
+    shown = _KEY_SYMBOLS.get(key, key)
+    return _ASCII_KEY_NAMES.get(shown, shown) if ascii_only else shown
 
 
 def render_key_footer(
@@ -46,13 +46,13 @@ def render_key_footer(
     if can.get(ActionId.WRONG):  # then it matters more than what can be done at any time
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
-        at = next((at for at, one in enumerate(others) if one.id in _LESS), len(others))
+        at = next((at for at, one in enumerate(others) if one.id in _LOW_PRIORITY_ACTIONS), len(others))
         placed = (*others[:at], wrong, *others[at:])
-    wide = {one.id: text_width(format_key(one.keys[0], ascii_only)) + 1 + text_width(one.short) for one in placed}
+    wide = {one.id: measure_text(format_key(one.keys[0], ascii_only)) + 1 + measure_text(one.short) for one in placed}
     kept = {placed[-1].id} if placed else set()
     taken = 1 + sum(wide[one] for one in kept)
     for one in sorted(placed[:-1], key=lambda each: not can[each.id]):
-        taken += wide[one.id] + _APART
+        taken += wide[one.id] + _GAP_COLUMNS
         if taken > columns:
             break
         kept.add(one.id)
@@ -62,11 +62,11 @@ def render_key_footer(
     for one in placed:
         if one.id in kept:
             if places:
-                spans.append(Span(" " * _APART))
+                spans.append(Span(" " * _GAP_COLUMNS))
             spans.append(Span(format_key(one.keys[0], ascii_only), TextStyle.KEY if can[one.id] else TextStyle.FRAME))
             spans.append(Span(f" {one.short}", TextStyle.VALUE if can[one.id] else TextStyle.FRAME))
             places.append(FooterKey(one.id, start, start + wide[one.id]))
-            start += wide[one.id] + _APART
+            start += wide[one.id] + _GAP_COLUMNS
     line = tuple(spans)
     return pad_row(to_ascii_row(line) if ascii_only else line, columns), tuple(places)
 
@@ -74,7 +74,7 @@ def render_key_footer(
 def render_key_help(actions: Sequence[Action], now: ActionContext, ascii_only: bool = False) -> list[TextRow]:
     """Return every key of this screen, what it does, its command, and why it cannot be done now; what cannot be in this kind
     of panel, of a recording or of what happens now, is not there."""
-    never = {why.not_live} if now.replaying else {why.not_played}  # in this kind of panel
+    never = {why.reason_recording} if now.replaying else {why.reason_no_recording}  # in this kind of panel
     actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
     keys = [", ".join(format_key(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
     wide = max((len(each) for each in keys), default=0)

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
     from sparkctl.tui.app import PanelApp
 
-PATIENCE = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
-RIGHT_OF_WAY = 0.1  # seconds for which work that can wait lets keys go first, at most: it is not to starve under them
-PAINTING = 0.01  # seconds in which the picture that a key has led to is begun: Textual looks for it every 4 ms
-UNBIDDEN = 0.5  # seconds in which keys that were on their way cannot answer a dialog that nobody called for
-_CALM = 2  # a key on its way up may post a message, which goes the same way
+MAX_OPENING_SECONDS = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
+KEY_PRIORITY_SECONDS = (
+    0.1  # seconds for which work that can wait lets keys go first, at most: it is not to starve under them
+)
+PAINT_GRACE_SECONDS = (
+    0.01  # seconds in which the picture that a key has led to is begun: Textual looks for it every 4 ms
+)
+IGNORED_KEY_SECONDS = 0.5  # seconds in which keys that were on their way cannot answer a dialog that nobody called for
+_CALM_ROUNDS = 2  # a key on its way up may post a message, which goes the same way
 
 
 class KeyQueue:
@@ -44,7 +48,7 @@ class KeyQueue:
         self._taken: float | None = None
         self._expected = 0.0  # until when a key may come of what was read of the terminal
         self._begun = 0.0  # when the first key was taken of those that are still being done
-        self._done = -PAINTING
+        self._done = -PAINT_GRACE_SECONDS
 
     def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing was typed for so many seconds."""
@@ -54,13 +58,13 @@ class KeyQueue:
         """Tell whether a key is on its way, being done, or its picture still to be painted: what can wait for some ms does."""
         now = time.monotonic()
         if self._typing is not None and not self._typing.done():
-            return now - self._begun < RIGHT_OF_WAY
-        return now < self._expected or now - self._done < PAINTING
+            return now - self._begun < KEY_PRIORITY_SECONDS
+        return now < self._expected or now - self._done < PAINT_GRACE_SECONDS
 
     def expect_key(self, patience: float | None = None) -> None:
         """Know that a key is on its way, or may be one after so many seconds of patience. Called by the thread that reads
         the terminal."""
-        self._expected = time.monotonic() + (patience or 0.0) + PAINTING
+        self._expected = time.monotonic() + (patience or 0.0) + PAINT_GRACE_SECONDS
 
     @property
     def is_opening(self) -> bool:
@@ -81,7 +85,7 @@ class KeyQueue:
         self._typed.append(event)
         if self._typing is None or self._typing.done():
             self._begun = time.monotonic()
-            self._typing = self._panel.spawn(self._type())
+            self._typing = self._panel.spawn_task(self._deliver_queued_keys())
 
     def hold_until_done(self, opening: asyncio.Task[None]) -> None:
         """Keep what is typed until a task is over, which opens something and needs no key for that."""
@@ -90,7 +94,7 @@ class KeyQueue:
 
     def hold_until_mounted(self, mounting: Awaitable[object]) -> None:
         """Keep what is typed, escape as well, until that is there which it is typed for."""
-        task = self._panel.spawn(_patiently(mounting))
+        task = self._panel.spawn_task(_wait_for_mount(mounting))
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
@@ -100,57 +104,57 @@ class KeyQueue:
         self._away.add(other)
         other.add_done_callback(self._away.discard)
 
-    def resume(self) -> None:
+    def resume_input(self) -> None:
         """The other program has ended: keys are for the panel again."""
         self._away.clear()
 
     def discard_keys_briefly(self) -> None:
         """A dialog has opened by itself: what was typed until somebody can have seen it is no answer to it."""
         self._typed.clear()
-        self._deaf_until = asyncio.get_running_loop().time() + UNBIDDEN
+        self._deaf_until = asyncio.get_running_loop().time() + IGNORED_KEY_SECONDS
 
     def close(self) -> None:
         """Take nothing more."""
         self._is_closed = True
         self._typed.clear()
 
-    async def _type(self) -> None:
+    async def _deliver_queued_keys(self) -> None:
         while self._typed:
             if self._opening or self._coming:
-                await self._opened()
+                await self._wait_for_opening()
                 continue
             event = self._typed.popleft()
-            if await _drain_pump(self._panel, partial(self._panel.hand_over, event)):
-                await self._settled()
+            if await _drain_pump(self._panel, partial(self._panel.deliver_key_event, event)):
+                await self._wait_until_settled()
         self._done = time.monotonic()
 
-    async def _settled(self) -> None:
+    async def _wait_until_settled(self) -> None:
         """Return when everything that a key has led to is done: messages, screens, and what opens beside the loop."""
         calm, before = 0, None
-        while calm < _CALM:
-            now = self._target()
+        while calm < _CALM_ROUNDS:
+            now = self._find_key_target()
             for pump in now.ancestors_with_self:
                 await _drain_pump(pump)
             if self._opening or self._coming:
-                await self._opened()
-            calm = calm + 1 if now is before and now is self._target() else 0
+                await self._wait_for_opening()
+            calm = calm + 1 if now is before and now is self._find_key_target() else 0
             before = now
 
-    async def _opened(self) -> None:
+    async def _wait_for_opening(self) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
         await asyncio.wait(self._opening | self._coming)
-        if loop.time() - since > PATIENCE:
+        if loop.time() - since > MAX_OPENING_SECONDS:
             self._typed.clear()
 
-    def _target(self) -> DOMNode:
+    def _find_key_target(self) -> DOMNode:
         """Return whom the next key is for."""
         return self._panel.focused or self._panel.screen
 
 
-async def _patiently(mounting: Awaitable[object]) -> None:
+async def _wait_for_mount(mounting: Awaitable[object]) -> None:
     with suppress(TimeoutError):  # what is left meanwhile is never mounted
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(MAX_OPENING_SECONDS):
             await mounting
 
 
@@ -158,14 +162,14 @@ async def _drain_pump(pump: MessagePump, do: Callable[[], Awaitable[None]] | Non
     """Return when everything that a pump was sent is done, and ``do`` after it; False where it takes no messages now."""
     passed = asyncio.Event()
 
-    async def call() -> None:
+    async def run_and_signal() -> None:
         try:
             if do is not None:
                 await do()
         finally:
             passed.set()
 
-    if not pump.call_later(call):
+    if not pump.call_later(run_and_signal):
         return False
     await passed.wait()
     return True

@@ -15,7 +15,7 @@ class NodeSelection:
         self._instances: dict[NodeName, str] = {}
 
     @property
-    def instances(self) -> Mapping[NodeName, str]:
+    def chosen_instances(self) -> Mapping[NodeName, str]:
         """The instance that was chosen on each node."""
         return self._instances
 
@@ -35,12 +35,12 @@ class NodeSelection:
         """Let this instance be the one that is selected on its node."""
         self._instances[node] = instance
 
-    def instance(self, node: NodeName, there: Sequence[str]) -> str | None:
+    def selected_instance(self, node: NodeName, there: Sequence[str]) -> str | None:
         """Return the selected instance of a node: the one that was chosen, else the one that matters most, the first."""
         mine = self._instances.get(node)
         return mine if mine in there else there[0] if there else None
 
     def move_instance(self, node: NodeName, there: Sequence[str], by: int) -> None:
         """Select another instance of a node, of those that are there."""
-        at = there.index(self.instance(node, there) or there[0]) + by
+        at = there.index(self.selected_instance(node, there) or there[0]) + by
         self._instances[node] = there[max(0, min(len(there) - 1, at))]

@@ -13,22 +13,26 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.files import read_regular
+from sparkctl.files import read_regular_file
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
-    from sparkctl.profiles.profile_lint import Diagnostic, LintResult
+    from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
     from sparkctl.tui.app import PanelApp
 
 
-_USUAL = ("nano", "vi")
-_PLUS = (  # +LINE FILE
+_DEFAULT_EDITORS = ("nano", "vi")
+_PLUS_LINE_EDITORS = (  # +LINE FILE
     "vi", "vim", "nvim", "view", "gvim", "nano", "pico", "emacs", "emacsclient", "joe", "jed", "kak", "micro", "mg", "ne",
 )  # fmt: skip
-_BEHIND = ("hx", "helix", "subl", "zed")  # FILE:LINE:COLUMN
-_GOTO = ("code", "code-insiders", "codium", "cursor", "windsurf")  # --goto FILE:LINE:COLUMN
-_WINDOWS = (*_GOTO, "subl", "zed")  # they go on in a window of their own, and return at once unless asked not to
+_COLON_LINE_EDITORS = ("hx", "helix", "subl", "zed")  # FILE:LINE:COLUMN
+_GOTO_EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf")  # --goto FILE:LINE:COLUMN
+_WINDOW_EDITORS = (
+    *_GOTO_EDITORS,
+    "subl",
+    "zed",
+)  # they go on in a window of their own, and return at once unless asked not to
 
 
 def find_editor() -> list[str]:
@@ -39,7 +43,7 @@ def find_editor() -> list[str]:
                 return words
         except ValueError as wrong:
             raise InvalidInput(f"${name}: {wrong}", f"export {name}=nano") from wrong
-    found = next((path for name in _USUAL if (path := shutil.which(name))), None)
+    found = next((path for name in _DEFAULT_EDITORS if (path := shutil.which(name))), None)
     if found is None:
         raise InvalidInput("no editor is known", "export EDITOR=nano")
     return [found]
@@ -50,12 +54,12 @@ def build_editor_argv(
 ) -> list[str]:
     """Return what opens a file in an editor, at a line and a column where it is known how this one is told."""
     name = Path(words[0]).name
-    wait = ["--wait"] if name in _WINDOWS and not {"--wait", "-w"} & set(words) else []
-    if line is None or name not in (*_PLUS, *_BEHIND, *_GOTO):
+    wait = ["--wait"] if name in _WINDOW_EDITORS and not {"--wait", "-w"} & set(words) else []
+    if line is None or name not in (*_PLUS_LINE_EDITORS, *_COLON_LINE_EDITORS, *_GOTO_EDITORS):
         return [*words, *wait, str(path)]
-    if name in _PLUS:
+    if name in _PLUS_LINE_EDITORS:
         return [*words, f"+{line}", str(path)]
-    return [*words, *wait, *(["--goto"] if name in _GOTO else []), f"{path}:{line}:{column or 1}"]
+    return [*words, *wait, *(["--goto"] if name in _GOTO_EDITORS else []), f"{path}:{line}:{column or 1}"]
 
 
 async def open_editor(panel: PanelApp, path: Path, line: int | None = None, column: int | None = None) -> int:
@@ -69,7 +73,7 @@ async def open_editor(panel: PanelApp, path: Path, line: int | None = None, colu
     return status
 
 
-_TOLD = 2  # findings in the corner; the profiles' screen has them all
+_MAX_TOAST_FINDINGS = 2  # findings in the corner; the profiles' screen has them all
 
 
 async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> None:
@@ -80,8 +84,8 @@ async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> 
     library = ProfileLibrary()
     try:
         path, copied = await asyncio.to_thread(library.get_or_copy_user_file, name)
-        before = read_regular(path, 1 << 20)
-        errors = (await asyncio.to_thread(_lint_file, library, path)).of(LintSeverity.ERROR)
+        before = read_regular_file(path, 1 << 20)
+        errors = (await asyncio.to_thread(_lint_file, library, path)).list_by_level(LintSeverity.ERROR)
         line, column = next(
             ((at.line, at.column) for at in (one.place for one in errors) if at.file == str(path)), (None, None)
         )
@@ -91,10 +95,10 @@ async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> 
                 line = await asyncio.to_thread(_find_field_line, path, field)
             status = await open_editor(panel, path, line, column)
         finally:
-            same = path.exists() and read_regular(path, 1 << 20) == before
+            same = path.exists() and read_regular_file(path, 1 << 20) == before
             if copied and same:
                 path.unlink()
-        ended = [f"the editor ended with {_status(status)}"] if status else []
+        ended = [f"the editor ended with {_format_exit_status(status)}"] if status else []
         if not path.exists() and not copied:
             panel.show_toast("\n".join([*ended, f"{name}: {path} is gone"]), severity="warning")
             return
@@ -109,12 +113,12 @@ async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> 
 async def fix_profile(panel: PanelApp, name: str) -> None:
     """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
 
-    def work() -> tuple[Path, bool, tuple[Diagnostic, ...], LintResult]:
+    def fix_and_lint() -> tuple[Path, bool, tuple[LintDiagnostic, ...], LintResult]:
         from sparkctl.profiles.profile_edit import apply_lint_fixes
 
         library = ProfileLibrary()
         path, copied = library.get_or_copy_user_file(name)
-        done: tuple[Diagnostic, ...] = ()
+        done: tuple[LintDiagnostic, ...] = ()
         try:
             done = apply_lint_fixes(path, _lint_file(library, path).diagnostics)
         finally:
@@ -123,7 +127,7 @@ async def fix_profile(panel: PanelApp, name: str) -> None:
         return path, copied, done, _lint_file(library, path)
 
     try:
-        path, copied, done, checked = await asyncio.to_thread(work)
+        path, copied, done, checked = await asyncio.to_thread(fix_and_lint)
     except SparkctlError as error:
         panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
@@ -147,11 +151,13 @@ def _show_edit_result(
     from sparkctl.views.profiles.lint_view import summarize_lint
 
     mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
-    if same and not checked.of(LintSeverity.ERROR):
+    if same and not checked.list_by_level(LintSeverity.ERROR):
         unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
         panel.show_toast("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
         return
-    worst = [*checked.of(LintSeverity.ERROR), *checked.of(LintSeverity.WARNING)][:_TOLD]
+    worst = [*checked.list_by_level(LintSeverity.ERROR), *checked.list_by_level(LintSeverity.WARNING)][
+        :_MAX_TOAST_FINDINGS
+    ]
     severity = (
         ("warning" if ended else "information")
         if not worst
@@ -164,7 +170,7 @@ def _show_edit_result(
     )
 
 
-def _status(status: int) -> str:
+def _format_exit_status(status: int) -> str:
     return f"exit {status}" if status > 0 else signal.Signals(-status).name
 
 

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
 
-_ESCAPE = "\x1b[27u"  # escape and nothing else, as kitty's protocol has it
-_ALONE = re.compile("\x1b([^\x1b\\[O])", re.DOTALL)  # CSI and SS3 begin with [ and O; a second escape ends the first
+_ESCAPE_CODE = "\x1b[27u"  # escape and nothing else, as kitty's protocol has it
+_ESCAPED_KEY_PATTERN = re.compile(
+    "\x1b([^\x1b\\[O])", re.DOTALL
+)  # CSI and SS3 begin with [ and O; a second escape ends the first
 # What a terminal sends as one comes in one read, also over SSH; where a line is so bad that it does not, ESCDELAY is for that.
-LONE = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025  # seconds
-_PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
-EDITING = frozenset("bf\x7f")  # with alt, what a line's editor knows: a word back, a word on, a word deleted
+LONE_ESCAPE_SECONDS = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025  # seconds
+_PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
+EDITING_KEYS = frozenset("bf\x7f")  # with alt, what a line's editor knows: a word back, a word on, a word deleted
 
 
 class EscapeKeyParser(XTermParser):
@@ -47,9 +49,9 @@ class EscapeKeyParser(XTermParser):
         self._is_pasting = False
 
     @property
-    def patience(self) -> float | None:
+    def escape_wait_seconds(self) -> float | None:
         """Seconds until an escape that is held back is taken as one; None without."""
-        return None if self._since is None else max(0.0, self._since + LONE - self._now())
+        return None if self._since is None else max(0.0, self._since + LONE_ESCAPE_SECONDS - self._now())
 
     def feed(self, data: str) -> Iterable[Message]:
         """Return the keys and other messages of what was read; nothing read is the end."""
@@ -63,36 +65,36 @@ class EscapeKeyParser(XTermParser):
 
     def tick(self) -> Iterable[Message]:
         """Return escape where nothing followed it: to be called when there is nothing to be read."""
-        if self._since is not None and self._now() - self._since >= LONE:
+        if self._since is not None and self._now() - self._since >= LONE_ESCAPE_SECONDS:
             self._since = None
-            return super().feed(_ESCAPE)
+            return super().feed(_ESCAPE_CODE)
         return super().tick()
 
     def _split_escape(self, data: str) -> str:
         """Return what was read with escape as a code of its own where a key follows it; not within what was pasted."""
         was_pasting = self._is_pasting
-        if (began := data.rfind(_PASTE)) >= 0 or _PASTED in data:
-            self._is_pasting = began > data.rfind(_PASTED)
+        if (began := data.rfind(_PASTE_START)) >= 0 or _PASTE_END in data:
+            self._is_pasting = began > data.rfind(_PASTE_END)
             return data
         if was_pasting:
             return data
-        return _ALONE.sub(self._meant, data)
+        return _ESCAPED_KEY_PATTERN.sub(self._replace_escaped_key, data)
 
-    def _meant(self, found: re.Match[str]) -> str:
+    def _replace_escaped_key(self, found: re.Match[str]) -> str:
         """Return the codes of escape and a key, or of alt with that key."""
         key = found[1]
         if not self._keeps(key):
-            return _ESCAPE + key
-        return found[0] if key in EDITING else f"\x1b[{ord(key)};3u"
+            return _ESCAPE_CODE + key
+        return found[0] if key in EDITING_KEYS else f"\x1b[{ord(key)};3u"
 
 
-_LOOK = 0.1  # seconds between two looks whether the panel has ended
+_EXIT_POLL_SECONDS = 0.1  # seconds between two looks whether the panel has ended
 GC_THRESHOLDS = (
     700,
     10,
     10,
 )  # the thresholds that CPython begins with: while it runs, the panel collects often and little
-CACHE_LIMIT = 512
+MAX_CACHE_ENTRIES = 512
 RENDER_CACHES = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
 )  # fmt: skip
@@ -142,18 +144,20 @@ class StdoutDriver(LinuxDriver):
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(_LOOK if parser.patience is None else parser.patience):
+                if selector.select(
+                    _EXIT_POLL_SECONDS if parser.escape_wait_seconds is None else parser.escape_wait_seconds
+                ):
                     try:
                         read = os.read(self.fileno, 1 << 12)
                     except OSError:
                         read = b""
                     if not read:
-                        self._app.call_later(self._panel.leave)
+                        self._app.call_later(self._panel.exit_panel)
                         break
                     self._panel.keyboard.expect_key()
                     for message in parser.feed(decode(read)):
                         self.process_message(message)
-                    self._panel.keyboard.expect_key(parser.patience)
+                    self._panel.keyboard.expect_key(parser.escape_wait_seconds)
                 else:  # what waits to be read decides, however late this thread comes to it
                     self._panel.keyboard.expect_key()
                     for message in parser.tick():
@@ -166,7 +170,7 @@ class StdoutDriver(LinuxDriver):
     def _keeps_alt(self, character: str) -> bool:
         """Tell whether alt with a character is a key of the operator's own, or of the line that is being typed."""
         with suppress(ScreenStackError):  # before the first picture
-            if character in EDITING and isinstance(self._app.focused, Input):
+            if character in EDITING_KEYS and isinstance(self._app.focused, Input):
                 return True
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
 
@@ -188,5 +192,5 @@ def trim_render_caches() -> None:
     and more, to no use.
     """
     for remembered in RENDER_CACHES:
-        if remembered.cache_info().currsize > CACHE_LIMIT:
+        if remembered.cache_info().currsize > MAX_CACHE_ENTRIES:
             remembered.cache_clear()

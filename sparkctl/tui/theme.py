@@ -8,23 +8,23 @@ from textual.theme import Theme
 
 from sparkctl.views.text.styled_text import TextStyle
 
-DARK = Theme(
+DARK_THEME = Theme(
     name="spark", primary="#5fb8c4", secondary="#5fb8c4", accent="#5fb8c4", foreground="#d6dade", background="#101317",
     surface="#171b21", panel="#1d2229", success="#86c06c", warning="#e2b45f", error="#e5686a", dark=True,
 )  # fmt: skip
-LIGHT = Theme(
+LIGHT_THEME = Theme(
     name="spark-light", primary="#0f6f80", secondary="#0f6f80", accent="#0f6f80", foreground="#20262c", background="#f7f8f9",
     surface="#eceef1", panel="#e2e5e9", success="#3d7a2a", warning="#8f6200", error="#b3282d", dark=False,
 )  # fmt: skip
 
 
-READABLE = 4.5  # of contrast, of text that is to be read
+MIN_CONTRAST = 4.5  # of contrast, of text that is to be read
 
 
 def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Style]:
     """Return a style for each tone. ``colourless``: by weight alone, for terminals that want no colour."""
     if colourless or theme.ansi:
-        return _ansi_styles(colourless)
+        return _build_ansi_styles(colourless)
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
     text = Color.parse(theme.foreground or ("#d6dade" if theme.dark else "#20262c"))
     accent = Color.parse(theme.primary)
@@ -33,80 +33,80 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
         for given, other in ((theme.success, "#86c06c"), (theme.warning, "#e2b45f"), (theme.error, "#e5686a"))
     )
 
-    def made(colour: Color, *, bold: bool = False) -> Style:
+    def make_style(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
     dim, old, faint = ensure_contrast(text, ground, 0.30), ensure_contrast(text, ground, 0.42), text.blend(ground, 0.72)
     accent, good, attention, bad = (ensure_contrast(one, ground) for one in (accent, good, attention, bad))
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
-        TextStyle.PLAIN: made(text),
-        TextStyle.LABEL: made(dim),
-        TextStyle.UNIT: made(dim),
-        TextStyle.VALUE: made(text),
-        TextStyle.STRONG: made(bright, bold=True),
-        TextStyle.TITLE: made(bright, bold=True),
-        TextStyle.ACCENT: made(accent),
-        TextStyle.GOOD: made(good),
-        TextStyle.ATTENTION: made(attention),
-        TextStyle.BAD: made(bad, bold=True),
-        TextStyle.STALE: made(old),
-        TextStyle.FRAME: made(faint),
-        TextStyle.CHOSEN: made(accent),
-        TextStyle.KEY: made(accent, bold=True),
-        TextStyle.GPU: made(accent),
-        TextStyle.OTHER: made(accent.blend(ground, 0.30)),
-        TextStyle.CACHE: made(text.blend(ground, 0.62)),
-        TextStyle.FREE: made(text.blend(ground, 0.80)),
-        TextStyle.BODY: made(accent.blend(ground, 0.66)),
+        TextStyle.PLAIN: make_style(text),
+        TextStyle.LABEL: make_style(dim),
+        TextStyle.UNIT: make_style(dim),
+        TextStyle.VALUE: make_style(text),
+        TextStyle.STRONG: make_style(bright, bold=True),
+        TextStyle.TITLE: make_style(bright, bold=True),
+        TextStyle.ACCENT: make_style(accent),
+        TextStyle.GOOD: make_style(good),
+        TextStyle.ATTENTION: make_style(attention),
+        TextStyle.BAD: make_style(bad, bold=True),
+        TextStyle.STALE: make_style(old),
+        TextStyle.FRAME: make_style(faint),
+        TextStyle.CHOSEN: make_style(accent),
+        TextStyle.KEY: make_style(accent, bold=True),
+        TextStyle.GPU: make_style(accent),
+        TextStyle.OTHER: make_style(accent.blend(ground, 0.30)),
+        TextStyle.CACHE: make_style(text.blend(ground, 0.62)),
+        TextStyle.FREE: make_style(text.blend(ground, 0.80)),
+        TextStyle.BODY: make_style(accent.blend(ground, 0.66)),
     }
 
 
 def contrast_ratio(one: Color, other: Color) -> float:
     """Return the ratio of two colours' luminances, 1 to 21 (WCAG 2.1)."""
-    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    lighter, darker = sorted((_compute_luminance(one), _compute_luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def ensure_contrast(colour: Color, ground: Color, faded: float = 0.0) -> Color:
     """Return a colour blended into its ground by ``faded``, or by less, or more unlike it, so that it can be read there."""
     for share in (faded, faded * 0.75, faded * 0.5, faded * 0.25, 0.0):
-        if contrast_ratio(made := colour.blend(ground, share), ground) >= READABLE:
+        if contrast_ratio(made := colour.blend(ground, share), ground) >= MIN_CONTRAST:
             return made
-    away = Color.parse("white" if _luminance(ground) < 0.18 else "black")
+    away = Color.parse("white" if _compute_luminance(ground) < 0.18 else "black")
     shades = (colour.blend(away, step / 10) for step in range(1, 11))
-    return next((shade for shade in shades if contrast_ratio(shade, ground) >= READABLE), away)
+    return next((shade for shade in shades if contrast_ratio(shade, ground) >= MIN_CONTRAST), away)
 
 
-def _luminance(colour: Color) -> float:
+def _compute_luminance(colour: Color) -> float:
     shares = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
     return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), shares, strict=True))
 
 
-def _ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
+def _build_ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
     """The terminal's own sixteen colours, or none: then bold and dim have to do."""
 
-    def made(colour: str | None, *, bold: bool = False, dim: bool = False) -> Style:
+    def make_style(colour: str | None, *, bold: bool = False, dim: bool = False) -> Style:
         return Style(color=None if colourless else colour, bold=bold or None, dim=dim or None)
 
     return {
-        TextStyle.PLAIN: made(None),
-        TextStyle.LABEL: made(None, dim=True),
-        TextStyle.UNIT: made(None, dim=True),
-        TextStyle.VALUE: made(None),
-        TextStyle.STRONG: made(None, bold=True),
-        TextStyle.TITLE: made(None, bold=True),
-        TextStyle.ACCENT: made("cyan"),
-        TextStyle.GOOD: made("green"),
-        TextStyle.ATTENTION: made("yellow"),
-        TextStyle.BAD: made("red", bold=True),
-        TextStyle.STALE: made("bright_black", dim=colourless),
-        TextStyle.FRAME: made("bright_black", dim=colourless),
-        TextStyle.CHOSEN: made("cyan", bold=True),
-        TextStyle.KEY: made("cyan", bold=True),
-        TextStyle.GPU: made("cyan", bold=True),
-        TextStyle.OTHER: made("cyan"),
-        TextStyle.CACHE: made(None, dim=True),
-        TextStyle.FREE: made("bright_black", dim=colourless),
-        TextStyle.BODY: made("bright_black", dim=colourless),
+        TextStyle.PLAIN: make_style(None),
+        TextStyle.LABEL: make_style(None, dim=True),
+        TextStyle.UNIT: make_style(None, dim=True),
+        TextStyle.VALUE: make_style(None),
+        TextStyle.STRONG: make_style(None, bold=True),
+        TextStyle.TITLE: make_style(None, bold=True),
+        TextStyle.ACCENT: make_style("cyan"),
+        TextStyle.GOOD: make_style("green"),
+        TextStyle.ATTENTION: make_style("yellow"),
+        TextStyle.BAD: make_style("red", bold=True),
+        TextStyle.STALE: make_style("bright_black", dim=colourless),
+        TextStyle.FRAME: make_style("bright_black", dim=colourless),
+        TextStyle.CHOSEN: make_style("cyan", bold=True),
+        TextStyle.KEY: make_style("cyan", bold=True),
+        TextStyle.GPU: make_style("cyan", bold=True),
+        TextStyle.OTHER: make_style("cyan"),
+        TextStyle.CACHE: make_style(None, dim=True),
+        TextStyle.FREE: make_style("bright_black", dim=colourless),
+        TextStyle.BODY: make_style("bright_black", dim=colourless),
     }

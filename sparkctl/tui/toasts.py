@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 
 from sparkctl.errors import SparkctlError
 
-_SAID = 6  # lines of a toast: it lies over what one came to read
+_MAX_TOAST_LINES = 6  # lines of a toast: it lies over what one came to read
 _SEVERITIES = ("information", "warning", "error")
 
 
@@ -37,7 +37,7 @@ class ToastApp(App[tuple[str, ...]]):
             self._unsaid.append((words, severity))
         else:
             self.call_later(self.clear_notifications)  # one at a time: what is older is overcome, or was read
-            said = "\n".join([*sanitize_lines(words)][:_SAID])
+            said = "\n".join([*sanitize_lines(words)][:_MAX_TOAST_LINES])
             self.notify(said, severity=severity, markup=False)
 
     def show_pending_toasts(self) -> None:

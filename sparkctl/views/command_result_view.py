@@ -16,22 +16,22 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.views.event_text import format_cache_drop, format_guard_event, guard_coverage_warning
+from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event
 from sparkctl.views.switch_plan_view import join_names
 from sparkctl.views.text.line_wrap import wrap_line_for_screen
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized, truncate_row
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span, truncate_row
 
-_GOOD = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
-_DID = {"up": "started", "down": "stopped"}
+_SUCCESS_OUTCOMES = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
+_VERB_PAST_FORMS = {"up": "started", "down": "stopped"}
 
 
 def describe_command_result(
     verb: str, ended: CommandEnded, nodes: Sequence[str], caches: Sequence[CachesDropped] = (), ascii_only: bool = False
 ) -> tuple[str, TextStyle]:
     """Return how it ended as one sentence, with its sign, and its tone. Nothing in it was cleaned yet."""
-    good = ended.outcome in _GOOD
-    sign = state_symbol(Phase.READY if good else Phase.FAILED, ascii_only)
+    good = ended.outcome in _SUCCESS_OUTCOMES
+    sign = get_state_symbol(Phase.READY if good else Phase.FAILED, ascii_only)
     where = f" on {' and '.join(nodes)}" if nodes else ""
     tone = TextStyle.GOOD if good else TextStyle.BAD if ended.outcome is Outcome.FAILED else TextStyle.ATTENTION
     if caches and verb == "drop-caches":
@@ -41,7 +41,7 @@ def describe_command_result(
     if ended.outcome is Outcome.READY:
         after = f" after {format_duration(ended.seconds)}" if ended.message is None else ""
         words = ended.message or f"{ended.instance} is ready{where}{after}"
-        if (unguarded := guard_coverage_warning(ended.guard)) is not None:
+        if (unguarded := describe_missing_guard(ended.guard)) is not None:
             words, tone = f"{words}; {unguarded}", TextStyle.ATTENTION
         return f"{sign} {words}" + (f"   {ended.endpoint}" if ended.endpoint else ""), tone
     if ended.verdict is not None:
@@ -51,7 +51,7 @@ def describe_command_result(
         return f"{sign} everything of sparkctl's{where} has stopped{f'; {told}' if told else ''}", tone
     if ended.message:
         return f"{sign} {ended.message}" + (format_hints(ended.hint) if not good else ""), tone
-    what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
+    what = f"{ended.instance} {_VERB_PAST_FORMS.get(verb, verb)}" if ended.instance else verb
     return f"{sign} {what}{where}: {ended.outcome}, {format_duration(ended.seconds)}", tone
 
 
@@ -59,7 +59,7 @@ def describe_warning(event: WarningEmitted, ascii_only: bool = False) -> tuple[s
     """Return a warning as one sentence, with its sign."""
     where = f"{event.node}: " if event.node else ""
     return (
-        f"{state_symbol(Severity.WARNING, ascii_only)} {where}{event.message}{format_hints(event.hint)}",
+        f"{get_state_symbol(Severity.WARNING, ascii_only)} {where}{event.message}{format_hints(event.hint)}",
         TextStyle.ATTENTION,
     )
 
@@ -75,7 +75,7 @@ def describe_guard_action(event: GuardActed, ascii_only: bool = False) -> tuple[
         return None
     bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
     good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
-    sign = state_symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING, ascii_only)
+    sign = get_state_symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING, ascii_only)
     tone = TextStyle.BAD if bad else TextStyle.GOOD if good else TextStyle.ATTENTION
     return f"{sign} {event.node}: guard: {format_guard_event(event)}", tone
 
@@ -87,11 +87,11 @@ def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
 
 def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int) -> list[TextRow]:
     """Return why a start was refused, and each way out on lines of its own."""
-    rows = [make_row(sanitized(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
+    rows = [make_row(sanitize_span(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
     for line in sanitize_lines(ended.message or ""):
-        rows += [make_row(sanitized(one, TextStyle.BAD)) for one in wrap_line_for_screen(line, columns, 0)]
+        rows += [make_row(sanitize_span(one, TextStyle.BAD)) for one in wrap_line_for_screen(line, columns, 0)]
     for way in sanitize_lines(ended.hint or ""):
-        rows += [(), *(make_row(sanitized(one, TextStyle.VALUE)) for one in wrap_line_for_screen(way, columns, 2))]
+        rows += [(), *(make_row(sanitize_span(one, TextStyle.VALUE)) for one in wrap_line_for_screen(way, columns, 2))]
     return rows
 
 
@@ -100,21 +100,21 @@ def render_refused_line(message: str, hint: str | None, columns: int, lines: int
     rows = []
     for words, tone in ((message, TextStyle.BAD), *(((hint, TextStyle.LABEL),) if hint else ())):
         rows += [
-            make_row(" ", sanitized(one, tone))
+            make_row(" ", sanitize_span(one, tone))
             for line in sanitize_lines(words)
             for one in wrap_line_for_screen(line, columns - 2, 0)
         ]
     return [truncate_row(one, columns) for one in rows[:lines]]
 
 
-_GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
-_OLD_STOPPED = (SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.UNDOING, SwitchStep.LEFT)
-_LATELY = 20 * 3600.0  # seconds in which an hour names a moment
+_ENDED_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
+_STEPS_AFTER_STOP = (SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.UNDOING, SwitchStep.LEFT)
+_TODAY_SECONDS = 20 * 3600.0  # seconds in which an hour names a moment
 
 
 def describe_running_instances(view: NodeTelemetryView, instances: Sequence[InstanceView], now: float) -> str | None:
     """Return it as a sentence, None where nothing is to be said; ``view`` with what was known last, ``now`` unix seconds."""
-    running = [one.name for one in instances if one.ours and one.is_alive and one.phase not in _GONE]
+    running = [one.name for one in instances if one.ours and one.is_alive and one.phase not in _ENDED_PHASES]
     if not running:
         return None
     names = " and ".join(running)
@@ -122,7 +122,7 @@ def describe_running_instances(view: NodeTelemetryView, instances: Sequence[Inst
         return f"{names} {'goes' if len(running) == 1 else 'go'} on running on {view.name}"
     if view.instances_seen is None:
         return None
-    form = "%H:%M" if now - view.instances_seen < _LATELY else "%Y-%m-%d %H:%M"
+    form = "%H:%M" if now - view.instances_seen < _TODAY_SECONDS else "%Y-%m-%d %H:%M"
     when = time.strftime(form, time.localtime(view.instances_seen))
     return f"{view.name} did not answer; {names} ran there at {when}"
 
@@ -134,7 +134,7 @@ def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
     verb = "is" if is_one else "are"
     if step is None:
         return ()
-    if step.step in _OLD_STOPPED or (step.step is SwitchStep.STOPPING and step.ended is not None):
+    if step.step in _STEPS_AFTER_STOP or (step.step is SwitchStep.STOPPING and step.ended is not None):
         return (f"{old} {verb} stopped; {'its' if is_one else 'their'} containers are kept",)
     if step.step is SwitchStep.STOPPING:
         return (f"{old} {verb} being stopped; {'its' if is_one else 'their'} containers are kept",)

@@ -12,13 +12,13 @@ from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration
 from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
-from sparkctl.views.event_text import format_verdict, phase_name, step_name
+from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
-_HEAD = 10  # columns of a label
-_SHORTEST = 0.05  # seconds of a part that is worth a word
-_COUNTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
-_ARGUMENT = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
+_LABEL_COLUMNS = 10  # columns of a label
+_MIN_PART_SECONDS = 0.05  # seconds of a part that is worth a word
+_COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
+_ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
 def format_diagnosis(
@@ -28,26 +28,32 @@ def format_diagnosis(
 
     ``title`` names an engine; ``instance`` and ``node`` are set where there is one to start again.
     """
-    lines = [_first(found, title)]
+    lines = [_format_headline(found, title)]
     if found.runs > 1:
         lines.append(
-            f"{'runs':{_HEAD}}{found.runs} in this log; all this is of the last one, from line {found.run_began} on"
+            f"{'runs':{_LABEL_COLUMNS}}{found.runs} in this log; all this is of the last one, from line {found.run_began} on"
         )
-    lines += [f"{'took':{_HEAD}}{_times(found.parts)}"] if sum(one.seconds for one in found.parts) >= _SHORTEST else []
+    lines += (
+        [f"{'took':{_LABEL_COLUMNS}}{_format_durations(found.parts)}"]
+        if sum(one.seconds for one in found.parts) >= _MIN_PART_SECONDS
+        else []
+    )
     lines += [
-        f"{'' if at else 'it says':{_HEAD}}{sanitize_line(one.what)}: {_format_seconds(one.seconds)} (line {one.line})"
+        f"{'' if at else 'it says':{_LABEL_COLUMNS}}{sanitize_line(one.what)}: {_format_seconds(one.seconds)} (line {one.line})"
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
         slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
-        lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {_value(fact)}{slow}")
+        lines.append(
+            f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
+        )
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *format_verdict(_for(found.verdict, instance), instance, node)]
+        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance), instance, node)]
     if found.before is not None:
-        before = _for(found.before, instance)
+        before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended so:", *(f"  {line}" for line in format_verdict(before)), ""]
-    return [*lines, _nothing(found)]
+    return [*lines, _describe_no_failure(found)]
 
 
 def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
@@ -60,8 +66,10 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
         "phase": str(found.phase),
         "step": found.step,
         "ready": found.ready,
-        "verdict": None if verdict is None else _verdict(_for(verdict, instance)),
-        "contributing": [_verdict(_for(one, instance)) for one in verdict.contributing] if verdict else [],
+        "verdict": None if verdict is None else _build_verdict_json(_adapt_verdict(verdict, instance)),
+        "contributing": [_build_verdict_json(_adapt_verdict(one, instance)) for one in verdict.contributing]
+        if verdict
+        else [],
         "facts": {str(one.name): sanitize_line(one.value) for one in found.facts},
         "fallbacks": [str(one.name) for one in found.facts if one.is_fallback],
         "seconds": [{"phase": str(one.phase), "step": one.step, "seconds": one.seconds} for one in found.parts],
@@ -69,7 +77,7 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
         "lines": found.lines,
         "runs": found.runs,
         "run_began": found.run_began,
-        "before": None if found.before is None else _verdict(_for(found.before, instance)),
+        "before": None if found.before is None else _build_verdict_json(_adapt_verdict(found.before, instance)),
         "source": sanitize_line(source),
         "instance": instance,
         "node": node,
@@ -86,52 +94,52 @@ def format_remedy_as_flags(remedy: str) -> str:
     """Return a remedy for a log of which nobody has a profile: flags as they are typed, the first with its name in one."""
     first = True
 
-    def typed(found: re.Match[str]) -> str:
+    def format_flag(found: re.Match[str]) -> str:
         nonlocal first
         dashes = "-" if len(found["name"]) == 1 else "--"
         flag = f"{dashes}{found['name']}" + (f" {found['value']}" if found["value"] else "")
         beside, first = (f" (in a profile: {found[0]})" if first else ""), False
         return flag + beside
 
-    return _ARGUMENT.sub(typed, remedy)
+    return _ARGUMENT_PATTERN.sub(format_flag, remedy)
 
 
-def _for(verdict: Verdict, instance: str | None) -> Verdict:
+def _adapt_verdict(verdict: Verdict, instance: str | None) -> Verdict:
     return verdict if instance else replace(verdict, remedy=format_remedy_as_flags(verdict.remedy))
 
 
-def _value(fact: EngineFact) -> str:
+def _format_fact_value(fact: EngineFact) -> str:
     if fact.name is EngineFactName.AVAILABLE_AT_LOAD:
         return f"{sanitize_line(fact.value)} GiB"
-    return f"{int(fact.value):,}" if fact.name in _COUNTS and fact.value.isdecimal() else sanitize_line(fact.value)
+    return f"{int(fact.value):,}" if fact.name in _COUNT_FACTS and fact.value.isdecimal() else sanitize_line(fact.value)
 
 
 def _format_seconds(seconds: float) -> str:
     return "under 1 s" if seconds < 1 else format_duration(seconds)
 
 
-def _first(found: LogDiagnosis, title: Callable[[str], str]) -> str:
+def _format_headline(found: LogDiagnosis, title: Callable[[str], str]) -> str:
     if found.engine is None:
-        return f"no engine's log that sparkctl knows   {_count(found.lines)}"
+        return f"no engine's log that sparkctl knows   {_format_line_count(found.lines)}"
     whose = f"{title(found.engine)} {sanitize_line(found.version)}" if found.version else title(found.engine)
-    step = f" ({step_name(Step(found.step))})" if found.step else ""
-    far = "it was ready" if found.ready else f"not ready, it came to: {phase_name(found.phase)}{step}"
-    return f"{whose}   {far}   {_count(found.lines)}"
+    step = f" ({format_step_name(Step(found.step))})" if found.step else ""
+    far = "it was ready" if found.ready else f"not ready, it came to: {format_phase_name(found.phase)}{step}"
+    return f"{whose}   {far}   {_format_line_count(found.lines)}"
 
 
-def _count(lines: int) -> str:
+def _format_line_count(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines:,} lines"
 
 
-def _times(parts: tuple[PhaseDuration, ...]) -> str:
+def _format_durations(parts: tuple[PhaseDuration, ...]) -> str:
     told = [
-        f"{step_name(Step(one.step)) if one.step else phase_name(one.phase)} {_format_seconds(one.seconds)}"
+        f"{format_step_name(Step(one.step)) if one.step else format_phase_name(one.phase)} {_format_seconds(one.seconds)}"
         for one in parts
     ]
     return f"{_format_seconds(sum(one.seconds for one in parts))}: {', '.join(told)}"
 
 
-def _nothing(found: LogDiagnosis) -> str:
+def _describe_no_failure(found: LogDiagnosis) -> str:
     if not found.lines:
         return "The log holds no text: it is empty, or nothing but zeros, as a full disk or a crash leaves one."
     if found.ready and found.is_stopped:
@@ -145,12 +153,12 @@ def _nothing(found: LogDiagnosis) -> str:
     return "No failure found, and it was not ready: the log breaks off, or it was still starting."
 
 
-def _verdict(verdict: Verdict) -> dict[str, object]:
+def _build_verdict_json(verdict: Verdict) -> dict[str, object]:
     edit = verdict.edit
     return {
         "cause": str(verdict.cause),
         "summary": sanitize_line(verdict.summary),
-        "evidence": [_evidence(one) for one in verdict.evidence],
+        "evidence": [_build_evidence_json(one) for one in verdict.evidence],
         "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],
         "again": None if verdict.again is None else sanitize_line(verdict.again),
         "field": verdict.field,
@@ -160,5 +168,5 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _evidence(one: Evidence) -> dict[str, object]:
+def _build_evidence_json(one: Evidence) -> dict[str, object]:
     return {"line": one.line, "text": sanitize_line(one.text), "origin": one.origin}

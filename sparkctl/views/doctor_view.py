@@ -19,31 +19,35 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
+    compute_visible_range,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
+    measure_row,
+    measure_text,
+    sanitize_span,
     scroll_rows,
-    text_width,
-    visible_range,
 )
 
-_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
-_TONES = {Severity.GOOD: TextStyle.GOOD, Severity.WARNING: TextStyle.ATTENTION, Severity.PROBLEM: TextStyle.BAD}
-_COUNTED = {
+_SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
+_SEVERITY_STYLES = {
+    Severity.GOOD: TextStyle.GOOD,
+    Severity.WARNING: TextStyle.ATTENTION,
+    Severity.PROBLEM: TextStyle.BAD,
+}
+_SEVERITY_NOUNS = {
     Severity.PROBLEM: ("problem", "problems"), Severity.WARNING: ("warning", "warnings"),
     Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
 }  # fmt: skip
-_SILENT = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
-_OURS = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # one command, nothing beside it
-_LABEL = 7  # columns of the words that say what a line of a finding is about
-_PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b")
+_FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
+_OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # one command, nothing beside it
+_LABEL_COLUMNS = 7  # columns of the words that say what a line of a finding is about
+_PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,13 @@ class DoctorFinding:
     since: str | None = None
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def stable_key(self) -> tuple[str, ...]:
         """What stays the same while its figures change."""
         one = self.found
         return (one.node or "", one.check, one.instance or "", "" if one.instance or self.is_live else one.message)
 
     @property
-    def words(self) -> str:
+    def filter_text(self) -> str:
         """What a filter looks at."""
         one = self.found
         return sanitize_line(
@@ -69,7 +73,7 @@ class DoctorFinding:
         )
 
     @property
-    def command(self) -> str | None:
+    def remedy_command(self) -> str | None:
         """The remedy as it is copied: without the words that say where it is to be typed."""
         remedy = self.found.remedy
         if remedy is None:
@@ -80,7 +84,7 @@ class DoctorFinding:
     def fix_argv(self) -> tuple[str, ...] | None:
         """The command line of ours that the remedy is and nothing else; None where it is for the operator's own hands."""
         remedy = self.found.remedy
-        if remedy is None or not _OURS.fullmatch(remedy) or _PLACEHOLDER.search(remedy):
+        if remedy is None or not _OWN_COMMAND_PATTERN.fullmatch(remedy) or _PLACEHOLDER_PATTERN.search(remedy):
             return None
         words = tuple(shlex.split(remedy)[1:])
         return words if any(one.changes and one.verb == words[0] for one in ACTIONS) else None
@@ -111,16 +115,18 @@ class DoctorScreenModel:
     pattern: FilterPattern | None = None
 
     @property
-    def shown(self) -> tuple[DoctorFinding, ...]:
+    def visible_findings(self) -> tuple[DoctorFinding, ...]:
         """Those that the filter leaves."""
         pattern = self.pattern
-        return self.entries if pattern is None else tuple(one for one in self.entries if pattern.matches(one.words))
+        return (
+            self.entries if pattern is None else tuple(one for one in self.entries if pattern.matches(one.filter_text))
+        )
 
     @property
     def selected(self) -> DoctorFinding | None:
         """The chosen one, else the worst."""
-        shown = self.shown
-        return next((one for one in shown if one.key == self.chosen), shown[0] if shown else None)
+        shown = self.visible_findings
+        return next((one for one in shown if one.stable_key == self.chosen), shown[0] if shown else None)
 
 
 def merge_findings(
@@ -134,11 +140,11 @@ def merge_findings(
     """
     asked = {(one.node, one.check, one.instance, one.message) for one in told}
     live = [
-        DoctorFinding(FindingReported.of(view.when, one), True, format_since(one.since, _clock(view)))
+        DoctorFinding(FindingReported.from_finding(view.when, one), True, format_since(one.since, _get_node_time(view)))
         for view in views if view.state is NodeState.OK for one in view.findings
         if (one.node, one.kind.value, one.instance, one.summary) not in asked
     ]  # fmt: skip
-    live += [_silence(view) for view in views if view.state in _SILENT]
+    live += [_make_connection_finding(view) for view in views if view.state in _FAILED_STATES]
     newer = {(one.found.node, one.found.check, one.found.instance) for one in live}
     seen = {(one.node, one.check, one.instance, one.message) for one in found}
     looked = [*found]
@@ -150,15 +156,15 @@ def merge_findings(
     names = [view.name for view in views]
     kinds = [kind.value for kind in FindingKind]
 
-    def rank(one: DoctorFinding) -> tuple[int, int, int]:
+    def sort_key(one: DoctorFinding) -> tuple[int, int, int]:
         each = one.found
         return (
-            _ORDER.index(each.severity),
+            _SEVERITY_ORDER.index(each.severity),
             names.index(each.node) if each.node in names else len(names),
             kinds.index(each.check) if each.check in kinds else len(kinds),
         )
 
-    return tuple(sorted((*live, *looks), key=rank))
+    return tuple(sorted((*live, *looks), key=sort_key))
 
 
 def _is_newer(one: FindingReported, when: Callable[[NodeName], float | None]) -> bool:
@@ -166,15 +172,15 @@ def _is_newer(one: FindingReported, when: Callable[[NodeName], float | None]) ->
     return looked is None or one.ts > looked
 
 
-def _time(when: float) -> str:
+def _format_time(when: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(when))
 
 
-def _clock(view: NodeTelemetryView) -> float:
+def _get_node_time(view: NodeTelemetryView) -> float:
     return view.sample.time if view.sample is not None else view.when
 
 
-def _silence(view: NodeTelemetryView) -> DoctorFinding:
+def _make_connection_finding(view: NodeTelemetryView) -> DoctorFinding:
     what = f"{view.state}" + (f": {view.detail}" if view.detail else "")
     return DoctorFinding(
         FindingReported(view.when, view.name, FindingKind.CONNECTION.value, Severity.PROBLEM, what, view.hint), True
@@ -185,21 +191,23 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
     """Return exactly ``lines`` rows: how it stands, the findings, and the selected one in full."""
     rows: list[TextRow] = [_render_summary(checkup, columns)]
     if checkup.pattern is not None:
-        rows.append(_filter(checkup, checkup.pattern))
-    shown = checkup.shown
+        rows.append(_render_filter(checkup, checkup.pattern))
+    shown = checkup.visible_findings
     further, count, room = 0, len(shown), lines - len(rows)
     top, there = len(rows), range(0)
     if count:
-        upper = min(count, max(3, room - min(_most(shown, checkup.now, columns), room // 2)))
+        upper = min(count, max(3, room - min(_max_detail_lines(shown, checkup.now, columns), room // 2)))
         if room - upper < 4:
             upper = min(count, room)
         at = 0 if checkup.selected is None else shown.index(checkup.selected)
-        there = visible_range(count, at, upper if count <= upper else upper - 1)
-        rows += _list(checkup, shown, there)
+        there = compute_visible_range(count, at, upper if count <= upper else upper - 1)
+        rows += _render_list(checkup, shown, there)
         if len(there) < count:
-            rows.append(_further(there, count, checkup.ascii_only))
+            rows.append(_render_hidden_counts(there, count, checkup.ascii_only))
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
-            below = _detail(checkup, checkup.selected, columns, min(left, _most(shown, checkup.now, columns)))
+            below = _render_detail_page(
+                checkup, checkup.selected, columns, min(left, _max_detail_lines(shown, checkup.now, columns))
+            )
             rows, further = [*rows, *below.rows], below.further
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), make_row("  ", Span("Nothing was found, good or bad.", TextStyle.STALE))]
@@ -208,33 +216,35 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
 
 def _render_summary(checkup: DoctorScreenModel, columns: int) -> TextRow:
     """Return how far the examination is, or how old it is, and how many findings of each kind there are."""
-    left = _progress(checkup) if checkup.running else make_row(Span(f" {_age(checkup)}", TextStyle.LABEL))
+    left = (
+        _render_progress(checkup) if checkup.running else make_row(Span(f" {_describe_age(checkup)}", TextStyle.LABEL))
+    )
     bad = (Severity.PROBLEM, Severity.WARNING)
     is_over = checkup.when is not None and not checkup.running
     well = is_over and not any(one.found.severity in bad for one in checkup.entries)
     head = (Span("nothing is wrong", TextStyle.GOOD),) if well else ()
-    room = columns - row_width(left) - row_width(head) - 3
-    counts = next((made for made in _counts(checkup) if row_width(made) <= room), ())
+    room = columns - measure_row(left) - measure_row(head) - 3
+    counts = next((made for made in _render_counts(checkup) if measure_row(made) <= room), ())
     between = (Span(" · ", TextStyle.LABEL),) if head and counts else ()
     return justify_row(left, (*head, *between, *counts, Span(" ")), columns)
 
 
-def _counts(checkup: DoctorScreenModel) -> Iterator[TextRow]:
+def _render_counts(checkup: DoctorScreenModel) -> Iterator[TextRow]:
     """Yield how many there are of each severity: in words, by their signs, and of the bad ones alone."""
-    numbers = [(each, sum(one.found.severity is each for one in checkup.entries)) for each in _ORDER]
+    numbers = [(each, sum(one.found.severity is each for one in checkup.entries)) for each in _SEVERITY_ORDER]
     numbers = [(each, number) for each, number in numbers if number]
 
-    def joined(parts: Sequence[tuple[Severity, str]], by: str) -> TextRow:
-        spans = [Span(words, _TONES.get(each, TextStyle.LABEL)) for each, words in parts]
+    def join_parts(parts: Sequence[tuple[Severity, str]], by: str) -> TextRow:
+        spans = [Span(words, _SEVERITY_STYLES.get(each, TextStyle.LABEL)) for each, words in parts]
         return tuple(span for at, one in enumerate(spans) for span in ([Span(by, TextStyle.LABEL)] * bool(at) + [one]))
 
-    yield joined([(each, f"{number} {_COUNTED[each][number != 1]}") for each, number in numbers], " · ")
-    signs = [(each, f"{state_symbol(each, checkup.ascii_only)} {number}") for each, number in numbers]
-    yield joined(signs, "  ")
-    yield joined(signs[:2], "  ")
+    yield join_parts([(each, f"{number} {_SEVERITY_NOUNS[each][number != 1]}") for each, number in numbers], " · ")
+    signs = [(each, f"{get_state_symbol(each, checkup.ascii_only)} {number}") for each, number in numbers]
+    yield join_parts(signs, "  ")
+    yield join_parts(signs[:2], "  ")
 
 
-def _progress(checkup: DoctorScreenModel) -> TextRow:
+def _render_progress(checkup: DoctorScreenModel) -> TextRow:
     spans = [Span(" examining ", TextStyle.ATTENTION)]
     for at, one in enumerate(checkup.running):
         how = (
@@ -246,35 +256,35 @@ def _progress(checkup: DoctorScreenModel) -> TextRow:
         )
         spans += [
             Span(", " if at else "", TextStyle.LABEL),
-            sanitized(one.name, TextStyle.TITLE),
+            sanitize_span(one.name, TextStyle.TITLE),
             Span(how, TextStyle.LABEL),
         ]
     return (*spans, Span(" ...", TextStyle.LABEL))
 
 
-def _age(checkup: DoctorScreenModel) -> str:
+def _describe_age(checkup: DoctorScreenModel) -> str:
     if checkup.is_recording and checkup.when is None:
         return "a recording: what its samples show"
-    return "not examined yet" if checkup.when is None else f"examined {_ago(checkup.when, checkup.now)}"
+    return "not examined yet" if checkup.when is None else f"examined {_format_ago(checkup.when, checkup.now)}"
 
 
-def _ago(when: float, now: float) -> str:
+def _format_ago(when: float, now: float) -> str:
     """Return how long ago something was, with its hour: seconds that tick would be the only thing that moves."""
     passed = now - when
     if passed < 10:
-        return f"{_time(when)}, just now"
+        return f"{_format_time(when)}, just now"
     step = 10 if passed < 60 else 60
-    return f"{_time(when)}, {format_duration(passed // step * step)} ago"
+    return f"{_format_time(when)}, {format_duration(passed // step * step)} ago"
 
 
-def _filter(checkup: DoctorScreenModel, pattern: FilterPattern) -> TextRow:
-    count = f"{len(checkup.shown)}/{len(checkup.entries)}"
+def _render_filter(checkup: DoctorScreenModel, pattern: FilterPattern) -> TextRow:
+    count = f"{len(checkup.visible_findings)}/{len(checkup.entries)}"
     return make_row(
-        " ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitized(pattern.fault or pattern.typed, TextStyle.VALUE)
+        " ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitize_span(pattern.fault or pattern.typed, TextStyle.VALUE)
     )
 
 
-def _further(there: range, count: int, ascii_only: bool) -> TextRow:
+def _render_hidden_counts(there: range, count: int, ascii_only: bool) -> TextRow:
     """Return how many findings stand above and below those that are seen."""
     up, down = ("^", "v") if ascii_only else ("↑", "↓")
     above, below = there.start, count - there.stop
@@ -282,9 +292,9 @@ def _further(there: range, count: int, ascii_only: bool) -> TextRow:
     return make_row(Span(f"   {'   '.join(words)}", TextStyle.LABEL))
 
 
-def _list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], there: range) -> list[TextRow]:
-    wide = max(text_width(sanitize_line(one.found.node or "")) for one in shown)
-    kind = max(text_width(sanitize_line(one.found.check)) for one in shown)
+def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], there: range) -> list[TextRow]:
+    wide = max(measure_text(sanitize_line(one.found.node or "")) for one in shown)
+    kind = max(measure_text(sanitize_line(one.found.check)) for one in shown)
     mark = ">" if checkup.ascii_only else "▸"
     chosen = checkup.selected
     rows: list[TextRow] = []
@@ -294,63 +304,63 @@ def _list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], there: ran
         rows.append(
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
-                Span(f"{state_symbol(each.severity, checkup.ascii_only)} ", _TONES.get(each.severity, TextStyle.LABEL)),
-                sanitized(f"{sanitize_line(each.node or ''):<{wide}}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
-                sanitized(f"{sanitize_line(each.check):<{kind}}  ", TextStyle.LABEL), sanitized(each.message, tone),
+                Span(f"{get_state_symbol(each.severity, checkup.ascii_only)} ", _SEVERITY_STYLES.get(each.severity, TextStyle.LABEL)),
+                sanitize_span(f"{sanitize_line(each.node or ''):<{wide}}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
+                sanitize_span(f"{sanitize_line(each.check):<{kind}}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
             )
         )  # fmt: skip
     return rows
 
 
-def _most(shown: Sequence[DoctorFinding], now: float, columns: int) -> int:
+def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) -> int:
     """Return the lines of the longest finding, so that the list does not jump while it is gone through."""
     return max(len(_render_detail(one, now, columns - 4)) for one in shown) + 2
 
 
-def _detail(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
-    tone = _TONES.get(one.found.severity, TextStyle.LABEL)
-    sign = state_symbol(one.found.severity, checkup.ascii_only)
+def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
+    tone = _SEVERITY_STYLES.get(one.found.severity, TextStyle.LABEL)
+    sign = get_state_symbol(one.found.severity, checkup.ascii_only)
     title = make_row(
-        Span(f"{sign} {_COUNTED[one.found.severity][0]}", tone), sanitized(f"  {one.found.node or ''}", TextStyle.TITLE),
-        sanitized(f"  {one.found.check}", TextStyle.LABEL),
+        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(f"  {one.found.node or ''}", TextStyle.TITLE),
+        sanitize_span(f"  {one.found.check}", TextStyle.LABEL),
     )  # fmt: skip
-    whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_read(checkup, one, columns))
+    whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
     page = scroll_rows(whole, checkup.further, lines - 2, checkup.ascii_only)
     return ScrollPage(
         draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=checkup.ascii_only), page.further
     )
 
 
-def _is_read(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
+def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
     """Tell whether the list says all of a finding that is good."""
     before = 9 + sum(
-        max(text_width(sanitize_line(getattr(each.found, name) or "")) for each in checkup.shown)
+        max(measure_text(sanitize_line(getattr(each.found, name) or "")) for each in checkup.visible_findings)
         for name in ("node", "check")
     )
-    return one.found.severity is Severity.GOOD and before + text_width(sanitize_line(one.found.message)) <= columns
+    return one.found.severity is Severity.GOOD and before + measure_text(sanitize_line(one.found.message)) <= columns
 
 
 def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: bool = False) -> list[TextRow]:
     """Return what is (unless that ``is_read`` in the list), since when, why it matters, and what to do."""
-    rows = [] if is_read else _labelled("what", one.found.message, TextStyle.VALUE, columns)
-    seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _ago(one.found.ts, now)
+    rows = [] if is_read else _render_labelled("what", one.found.message, TextStyle.VALUE, columns)
+    seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)
     proof = [sanitize_line(str(figure)) for figure in one.found.evidence]
-    rows += _labelled("seen", " · ".join([seen, *proof]), TextStyle.LABEL, columns)
+    rows += _render_labelled("seen", " · ".join([seen, *proof]), TextStyle.LABEL, columns)
     reason = None if one.found.severity is Severity.GOOD else explain_finding(one.found.check)
     if reason is not None:
-        rows += _labelled("why", reason, TextStyle.LABEL, columns)
+        rows += _render_labelled("why", reason, TextStyle.LABEL, columns)
     if one.found.remedy is None:
         return rows
-    rows += _labelled("do", one.found.remedy, TextStyle.KEY, columns)
+    rows += _render_labelled("do", one.found.remedy, TextStyle.KEY, columns)
     does = (
         (Span("   enter", TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL)) if one.fix_argv else ()
     )
-    return [*rows, make_row(" " * _LABEL, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
+    return [*rows, make_row(" " * _LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
 
 
-def _labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:
-    lines = wrap_line(sanitize_line(words), max(8, columns - _LABEL), 0)
+def _render_labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:
+    lines = wrap_line(sanitize_line(words), max(8, columns - _LABEL_COLUMNS), 0)
     return [
-        make_row(Span(f"{label if not at else '':<{_LABEL}}", TextStyle.UNIT), sanitized(line, tone))
+        make_row(Span(f"{label if not at else '':<{_LABEL_COLUMNS}}", TextStyle.UNIT), sanitize_span(line, tone))
         for at, line in enumerate(lines)
     ]

@@ -11,13 +11,13 @@ from typing import Any
 from sparkctl.commands.endpoint import ServedEndpoint
 from sparkctl.model.sanitize import sanitize_line
 
-_NO_KEY = "none"  # clients want one where the server asks for none
+_KEY_PLACEHOLDER = "none"  # clients want one where the server asks for none
 # what clients of services elsewhere look for, and what keys to them are called
-_SERVICES = frozenset({
+_WELL_KNOWN_SERVICES = frozenset({
     "OPENAI", "ANTHROPIC", "AZURE", "AZURE_OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "GROQ", "COHERE", "DEEPSEEK", "OPENROUTER",
     "TOGETHER", "XAI", "PERPLEXITY", "HUGGINGFACE", "HF", "NVIDIA", "REPLICATE", "FIREWORKS", "CEREBRAS", "LITELLM",
 })  # fmt: skip
-_ANSWER = 8192  # tokens of one answer, where a client wants a limit and no engine says one
+_MAX_ANSWER_TOKENS = 8192  # tokens of one answer, where a client wants a limit and no engine says one
 
 
 def format_endpoint_config(
@@ -51,35 +51,35 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
 
 def api_key_variable(one: ServedEndpoint) -> str:
     """Return the environment variable that clients are told to take the key from."""
-    return f"{_variable(one)}_API_KEY"
+    return f"{_make_variable_prefix(one)}_API_KEY"
 
 
-def _variable(one: ServedEndpoint) -> str:
+def _make_variable_prefix(one: ServedEndpoint) -> str:
     """Return what the variables of an endpoint begin with. Those of well-known services are not given to whoever calls a
     container so: their clients, and the keys they hold, would go there."""
-    own = _upper(one.instance)
-    return f"{own}_{_upper(one.node)}" if own in _SERVICES else own
+    own = _to_variable_name(one.instance)
+    return f"{own}_{_to_variable_name(one.node)}" if own in _WELL_KNOWN_SERVICES else own
 
 
-def _upper(text: str) -> str:
+def _to_variable_name(text: str) -> str:
     name = re.sub(r"[^A-Z0-9]+", "_", text.upper()).strip("_")
     return name if name[:1].isalpha() else f"_{name}"
 
 
-def _env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     """Every endpoint under its own name; the default one as OpenAI's clients look for it. A name goes to who has it first."""
     lines: list[str] = []
     taken: set[str] = set()
     for one in served:
         lines.append(f"# {one.instance} on {one.node}")
-        key = f'"${{{api_key_variable(one)}}}"' if one.needs_key else _NO_KEY
+        key = f'"${{{api_key_variable(one)}}}"' if one.needs_key else _KEY_PLACEHOLDER
         model = shlex.quote(one.models[0].name) if one.models else None
         if one is default:
             lines += [f"export OPENAI_BASE_URL={shlex.quote(one.url)}", f"export OPENAI_API_KEY={key}"]
             lines += [f"export OPENAI_MODEL={model}"] if model else []
-        own = _variable(one)
+        own = _make_variable_prefix(one)
         if own in taken:
-            own = f"{own}_{_upper(one.node)}"
+            own = f"{own}_{_to_variable_name(one.node)}"
         if own in taken:
             continue
         taken.add(own)
@@ -88,19 +88,19 @@ def _env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> li
     return lines
 
 
-def _litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+def _format_litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     import yaml
 
     models: list[dict[str, Any]] = []
-    own = _own_names(served)
+    own = _assign_model_names(served)
     notes = [
-        f"# {_shown(name)}: its instances take contexts of different lengths, and one name for all would spread requests"
-        f" over them; each has a name of its own: {', '.join(_shown(given) for given in names)}"
-        for name, names in _by_model(own).items()
+        f"# {_format_comment_name(name)}: its instances take contexts of different lengths, and one name for all would spread requests"
+        f" over them; each has a name of its own: {', '.join(_format_comment_name(given) for given in names)}"
+        for name, names in _group_by_model(own).items()
     ]
     for position, one in enumerate(served):
         for model in one.models:
-            key = f"os.environ/{api_key_variable(one)}" if one.needs_key else _NO_KEY
+            key = f"os.environ/{api_key_variable(one)}" if one.needs_key else _KEY_PLACEHOLDER
             entry: dict[str, Any] = {"model_name": own.get((position, model.name), model.name)}
             entry["litellm_params"] = {"model": f"openai/{model.name}", "api_base": one.url, "api_key": key}
             if model.context is not None:
@@ -110,12 +110,12 @@ def _litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -
     return [*notes, *text.rstrip("\n").split("\n")]
 
 
-def _shown(name: str) -> str:
+def _format_comment_name(name: str) -> str:
     """Return a name for a comment of one line."""
     return " ".join(sanitize_line(name).split())
 
 
-def _own_names(served: Sequence[ServedEndpoint]) -> dict[tuple[int, str], str]:
+def _assign_model_names(served: Sequence[ServedEndpoint]) -> dict[tuple[int, str], str]:
     """Return names for models that several endpoints serve with different contexts, by the endpoint's position and the model.
 
     LiteLLM takes entries of one name for the same model, and balances over them: a long request would end at a short context.
@@ -127,29 +127,30 @@ def _own_names(served: Sequence[ServedEndpoint]) -> dict[tuple[int, str], str]:
     uneven = {name for name, found in contexts.items() if len(set(found)) > 1}
     taken = set(contexts)
     own: dict[tuple[int, str], str] = {}
-    for position, (one, instance) in enumerate(zip(served, _unique_names(served), strict=True)):
+    for position, (one, instance) in enumerate(zip(served, _assign_unique_names(served), strict=True)):
         for name in dict.fromkeys(model.name for model in one.models if model.name in uneven):
             own[position, name] = instance if instance not in taken else f"{instance}/{name}"
             taken.add(own[position, name])
     return own
 
 
-def _by_model(own: dict[tuple[int, str], str]) -> dict[str, list[str]]:
+def _group_by_model(own: dict[tuple[int, str], str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for (_, name), given in own.items():
         found.setdefault(name, []).append(given)
     return found
 
 
-def _openclaw(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+def _format_openclaw(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     providers: dict[str, Any] = {}
-    names = _unique_names(served)
+    names = _assign_unique_names(served)
     for one, name in zip(served, names, strict=True):
         models = [
-            {"id": model.name, "name": f"{model.name} on {one.node}", "input": ["text"]} | _limits(model.context)
+            {"id": model.name, "name": f"{model.name} on {one.node}", "input": ["text"]}
+            | _build_token_limits(model.context)
             for model in one.models
         ]
-        key = f"${{{api_key_variable(one)}}}" if one.needs_key else _NO_KEY
+        key = f"${{{api_key_variable(one)}}}" if one.needs_key else _KEY_PLACEHOLDER
         providers[name] = {"baseUrl": one.url, "api": "openai-completions", "apiKey": key, "models": models}
     document: dict[str, Any] = {"models": {"mode": "merge", "providers": providers}}
     may_be = [
@@ -161,24 +162,26 @@ def _openclaw(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) 
     return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
 
 
-def _limits(context: int | None) -> dict[str, int]:
-    return {} if context is None else {"contextWindow": context, "maxTokens": _answer(context)}
+def _build_token_limits(context: int | None) -> dict[str, int]:
+    return {} if context is None else {"contextWindow": context, "maxTokens": _limit_answer_tokens(context)}
 
 
-def _answer(context: int) -> int:
-    return min(_ANSWER, max(1, context // 2))
+def _limit_answer_tokens(context: int) -> int:
+    return min(_MAX_ANSWER_TOKENS, max(1, context // 2))
 
 
-def _opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+def _format_opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     providers: dict[str, Any] = {}
-    for one, name in zip(served, _unique_names(served), strict=True):
+    for one, name in zip(served, _assign_unique_names(served), strict=True):
         models: dict[str, Any] = {}
         for model in one.models:
             limit = (
-                {} if model.context is None else {"limit": {"context": model.context, "output": _answer(model.context)}}
+                {}
+                if model.context is None
+                else {"limit": {"context": model.context, "output": _limit_answer_tokens(model.context)}}
             )
             models[model.name] = {"name": f"{model.name} on {one.node}"} | limit
-        key = f"{{env:{api_key_variable(one)}}}" if one.needs_key else _NO_KEY
+        key = f"{{env:{api_key_variable(one)}}}" if one.needs_key else _KEY_PLACEHOLDER
         providers[name] = {
             "npm": "@ai-sdk/openai-compatible",
             "name": f"{one.instance} on {one.node}",
@@ -189,15 +192,15 @@ def _opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) 
     return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
 
 
-def _unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
+def _assign_unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
     """Return a name for each endpoint: the instance's, with its node where two nodes have one of that name."""
     twice = {one.instance for one in served if sum(other.instance == one.instance for other in served) > 1}
     return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
 
 
 _WRITERS: dict[str, Callable[[Sequence[ServedEndpoint], ServedEndpoint | None], list[str]]] = {
-    "env": _env,
-    "litellm": _litellm,
-    "openclaw": _openclaw,
-    "opencode": _opencode,
+    "env": _format_env,
+    "litellm": _format_litellm,
+    "openclaw": _format_openclaw,
+    "opencode": _format_opencode,
 }

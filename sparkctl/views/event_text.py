@@ -10,10 +10,10 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import GIB, format_clock, format_size
-from sparkctl.model.verdict import LAST_LINE, FieldChange, Verdict
-from sparkctl.views.text.state_symbols import progress_bar
+from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
+from sparkctl.views.text.state_symbols import format_progress_bar
 
-_DOING = {
+_PHASE_NAMES = {
     Phase.DROPPING_CACHES: "dropping caches",
     Phase.CREATING: "creating",
     Phase.STARTING: "starting",
@@ -27,7 +27,7 @@ _DOING = {
 
 
 # steps as people say them; --json keeps the names
-_STEPS = {
+_STEP_NAMES = {
     "join": "joining",
     "http": "HTTP server",
     "draft": "draft model",
@@ -38,26 +38,26 @@ _STEPS = {
 }
 
 
-def phase_name(phase: Phase) -> str:
+def format_phase_name(phase: Phase) -> str:
     """Return the word for a phase."""
-    return _DOING.get(phase, str(phase))
+    return _PHASE_NAMES.get(phase, str(phase))
 
 
-def step_name(step: Step) -> str:
+def format_step_name(step: Step) -> str:
     """Return what a step is called."""
-    return _STEPS.get(step.name, sanitize_line(step.name))
+    return _STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
 def format_step(step: Step | None, ascii_only: bool = False) -> str:
     """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
     if step is None:
         return ""
-    words = [step_name(step)]
+    words = [format_step_name(step)]
     fraction = step.fraction
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total
     if fraction is not None:
-        words.append(progress_bar(fraction, ascii_only=ascii_only))
+        words.append(format_progress_bar(fraction, ascii_only=ascii_only))
     if step.done is not None and step.total is not None:
         words.append(f"{step.done}/{step.total}")
     elif fraction is not None:
@@ -74,7 +74,7 @@ def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
 
 def format_phase(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
     """Return the live line of a phase, without the node."""
-    parts = [phase_name(event.phase), format_step(event.step, ascii_only), format_elapsed(event, elapsed)]
+    parts = [format_phase_name(event.phase), format_step(event.step, ascii_only), format_elapsed(event, elapsed)]
     if event.detail:
         parts.append(sanitize_line(event.detail))
     return "   ".join(part for part in parts if part)
@@ -84,11 +84,11 @@ def format_cache_drop(event: CachesDropped) -> str:
     """Return what dropping gave back: free memory and page cache before and after, available memory if it moved."""
     before, after = event.before, event.after
     line = (
-        f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_arrow(before.free, after.free)}   "
-        f"page cache {_arrow(before.reclaimable, after.reclaimable)}"
+        f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_format_size_change(before.free, after.free)}   "
+        f"page cache {_format_size_change(before.reclaimable, after.reclaimable)}"
     )
     if abs(after.available - before.available) > GIB:
-        line += f"   available {_arrow(before.available, after.available)}"
+        line += f"   available {_format_size_change(before.available, after.available)}"
     if event.proven is False:
         line += "   the kernel counted no drop"
     return line
@@ -114,7 +114,7 @@ def format_release(event: MemoryReleased) -> str:
     return f"{who}: nothing of it is left{now}{then}"
 
 
-def guard_coverage_warning(coverage: GuardCoverage | None) -> str | None:
+def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
     """Return what is to be said of a start that was not guarded as it was meant to be, None of every other."""
     return {
         GuardCoverage.NONE: "no guard watched its start",
@@ -158,13 +158,15 @@ def format_verdict(verdict: Verdict, instance: str | None = None, node: str | No
     """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
     lines = [sanitize_line(verdict.summary)]
     for evidence in verdict.evidence:
-        what = "" if evidence.origin == LAST_LINE else "proof"
-        lines.append(f"  {what:<7} {evidence.place}: {sanitize_line(evidence.text)}")
+        what = "" if evidence.origin == LAST_LINE_ORIGIN else "proof"
+        lines.append(f"  {what:<7} {evidence.location}: {sanitize_line(evidence.text)}")
     lines.append(f"  try     {sanitize_line(verdict.remedy)}")
-    lines += [f"  also    {sanitize_line(other.summary)}{_at(other)}" for other in verdict.contributing]
+    lines += [
+        f"  also    {sanitize_line(other.summary)}{_format_evidence_line(other)}" for other in verdict.contributing
+    ]
     if verdict.edit is not None and instance:
         where = ["--node", node] if node else []
-        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.setting])
+        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.set_argument])
         lines.append(f"  again   {sanitize_line(again)}")
         lines += [f"          {words}" for words in [describe_edit_source(verdict.edit)] if words]
     return lines
@@ -177,12 +179,12 @@ def describe_edit_source(edit: FieldChange) -> str:
     return "a first try" + (f": it was {sanitize_line(edit.was)}" if edit.was is not None else "")
 
 
-def _at(verdict: Verdict) -> str:
+def _format_evidence_line(verdict: Verdict) -> str:
     line = next((proof.line for proof in verdict.evidence if proof.line is not None), None)
     return "" if line is None else f" (line {line})"
 
 
-def _arrow(before: int, after: int) -> str:
+def _format_size_change(before: int, after: int) -> str:
     return f"{before / GIB:.1f} → {after / GIB:.1f}"
 
 

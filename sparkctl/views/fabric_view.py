@@ -14,21 +14,21 @@ from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.views.meter_view import UNKNOWN
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
-_GB = 1e9
-_IDLE_RATE = 1e6  # bytes/s: what two idle nodes say to each other is far less
-Port = tuple[NetworkInterface, RdmaLane]
+_GIGABYTE = 1e9
+_IDLE_BYTES_PER_SECOND = 1e6  # bytes/s: what two idle nodes say to each other is far less
+FabricPort = tuple[NetworkInterface, RdmaLane]
 
 
 def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) -> list[TextRow]:
     """Return a row for each set of Sparks that share a network on fast ports, and for each whose peer is not known."""
     if len(glances) < 2:
         return []
-    ports = {seen.name: found for seen in glances if (found := _fast_ports(seen))}
+    ports = {seen.name: found for seen in glances if (found := _find_fast_ports(seen))}
     by_peers: dict[tuple[NodeName, ...], set[str]] = {}
-    for network in dict.fromkeys(one for found in ports.values() for one in _networks(found)):
-        members = tuple(name for name, found in ports.items() if network in _networks(found))
+    for network in dict.fromkeys(one for found in ports.values() for one in _list_networks(found)):
+        members = tuple(name for name, found in ports.items() if network in _list_networks(found))
         if len(members) > 1:
             by_peers.setdefault(members, set()).add(network)
     rows = []
@@ -48,58 +48,58 @@ def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) ->
 
 
 def _render_mesh(
-    members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[Port], ascii_only: bool
+    members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[FabricPort], ascii_only: bool
 ) -> TextRow:
     """Return of more than two that there is a way between all; who sends to whom is not known."""
     line = "=" if ascii_only else "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
-        " ", Span(f"{line}{line} {_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitized(who, TextStyle.TITLE),
-        sanitized(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
+        " ", Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitize_span(who, TextStyle.TITLE),
+        sanitize_span(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _render_pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> TextRow:
+def _render_pair(members: Sequence[str], ports: Sequence[FabricPort], ascii_only: bool) -> TextRow:
     """Return what the first of two has: what goes out here comes in there."""
     line = "=" if ascii_only else "═"
-    name = f"{line}{line} {_speed(ports)} {line}{line}"
+    name = f"{line}{line} {_format_speed(ports)} {line}{line}"
     names = (
-        sanitized(members[0], TextStyle.TITLE),
+        sanitize_span(members[0], TextStyle.TITLE),
         Span(f" {name} ", TextStyle.ACCENT),
-        sanitized(members[1], TextStyle.TITLE),
+        sanitize_span(members[1], TextStyle.TITLE),
     )
     received, sent = (
-        _sum(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
+        _sum_known_rates(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
     return make_row(
-        " ", *names, *_moves(received, sent, ascii_only),
+        " ", *names, *_render_throughput(received, sent, ascii_only),
         Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _moves(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
+def _render_throughput(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
     """Return what a link moves each way; idle where it is known to move next to nothing."""
-    if received is not None and sent is not None and max(received, sent) < _IDLE_RATE:
+    if received is not None and sent is not None and max(received, sent) < _IDLE_BYTES_PER_SECOND:
         return (Span("   idle", TextStyle.LABEL),)
     up, down = ("out", "in") if ascii_only else ("↑", "↓")
     return make_row(
-        Span(f"   {up}", TextStyle.LABEL), Span(_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
-        Span(_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
+        Span(f"   {up}", TextStyle.LABEL), Span(_format_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
+        Span(_format_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
     )  # fmt: skip
 
 
-def _render_unpaired(name: str, ports: Sequence[Port], are_all_seen: bool) -> TextRow:
+def _render_unpaired(name: str, ports: Sequence[FabricPort], are_all_seen: bool) -> TextRow:
     """Return the own ports of one whose peer is not known; that there is none is said only where all others were seen."""
     words = " and ".join(link.name for link, _ in ports)
     known = are_all_seen and all(link.networks is not None for link, _ in ports)
     why = "no address in common with another Spark" if known else "the other end is not known"
     return make_row(
-        " ", sanitized(name, TextStyle.TITLE), Span(f"   {_speed(ports)} up: ", TextStyle.LABEL), sanitized(words, TextStyle.VALUE),
+        " ", sanitize_span(name, TextStyle.TITLE), Span(f"   {_format_speed(ports)} up: ", TextStyle.LABEL), sanitize_span(words, TextStyle.VALUE),
         Span(f"   {why}", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _fast_ports(seen: NodeTileModel) -> list[Port]:
+def _find_fast_ports(seen: NodeTileModel) -> list[FabricPort]:
     """Return the interfaces of the fabric that have a carrier: those of RDMA ports."""
     sample = seen.view.sample
     if sample is None or not seen.is_known:
@@ -108,22 +108,22 @@ def _fast_ports(seen: NodeTileModel) -> list[Port]:
     return [(link, ports[link.name]) for link in sample.links or () if link.carrier and link.name in ports]
 
 
-def _networks(ports: Iterable[Port]) -> Collection[str]:
+def _list_networks(ports: Iterable[FabricPort]) -> Collection[str]:
     return dict.fromkeys(network for link, _ in ports for network in link.networks or ())
 
 
-def _speed(ports: Iterable[Port]) -> str:
+def _format_speed(ports: Iterable[FabricPort]) -> str:
     fastest = max((link.speed or 0 for link, _ in ports), default=0)
     return f"{fastest / 1000:g}G" if fastest else "?"
 
 
-def _sum(rates: Iterable[float | None]) -> float | None:
+def _sum_known_rates(rates: Iterable[float | None]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
 
 
-def _rate(rate: float | None) -> str:
-    return f"{'—':>6}" if rate is None else f"{rate / _GB:6.1f}"
+def _format_rate(rate: float | None) -> str:
+    return f"{'—':>6}" if rate is None else f"{rate / _GIGABYTE:6.1f}"
 
 
 def format_node_links(sample: Sample, ascii_only: bool = False, only_idle: bool = False) -> list[list[str]]:
@@ -145,15 +145,15 @@ def _format_link_cells(
         cells.append(f"{link.speed / 1000:g} Gb/s")
     if link.mtu is not None:
         cells.append(f"MTU {link.mtu}")
-    cells.append(_traffic(link, arrows))
+    cells.append(_format_traffic(link, arrows))
     if port is not None:
-        cells.append(f"RDMA {sanitize_line(port.name)} {_traffic(port, arrows)}")
+        cells.append(f"RDMA {sanitize_line(port.name)} {_format_traffic(port, arrows)}")
         if port.name in idle:
             cells.append(f"IDLE while {sanitize_line(idle[port.name])} works: half of the link is unused")
     return cells
 
 
-def _traffic(one: NetworkInterface | RdmaLane, arrows: tuple[str, str]) -> str:
+def _format_traffic(one: NetworkInterface | RdmaLane, arrows: tuple[str, str]) -> str:
     down, up = arrows
     return f"{down} {_format_link_rate(one.receive_rate)} {up} {_format_link_rate(one.send_rate)}"
 

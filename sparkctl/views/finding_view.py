@@ -18,16 +18,16 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_verdict
 from sparkctl.views.overview.event_log_view import EventLogEntry
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
-_INDENT, _HANG = 4, 6
-_SLACK = 1.0  # seconds: a finding that began with the newest sample
+_INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
+_JUST_NOW_SECONDS = 1.0  # seconds: a finding that began with the newest sample
 
 
 def format_finding(found: FindingReported, ascii_only: bool = False) -> list[str]:
     """Return one line, and the remedy under it where there is one."""
-    lines = [f"  {state_symbol(found.severity, ascii_only)} {found.check:12}  {sanitize_line(found.message)}"]
+    lines = [f"  {get_state_symbol(found.severity, ascii_only)} {found.check:12}  {sanitize_line(found.message)}"]
     if found.remedy:
         lines.append(f"    {'':12}  try: {sanitize_line(found.remedy)}")
     return lines
@@ -48,11 +48,13 @@ def format_node_findings(
         words = (
             sanitize_line(one.summary) if proven else f"{sanitize_line(one.summary)} · {format_since(one.since, now)}"
         )
-        lines += wrap_line(f"{'':{_INDENT}}{state_symbol(one.severity, ascii_only)} {words}", width, _HANG)
+        lines += wrap_line(
+            f"{'':{_INDENT_COLUMNS}}{get_state_symbol(one.severity, ascii_only)} {words}", width, _HANG_COLUMNS
+        )
         if proven:
-            lines += wrap_line(f"{'':{_HANG}}{_format_evidence(one, now)}", width, _HANG)
+            lines += wrap_line(f"{'':{_HANG_COLUMNS}}{_format_evidence(one, now)}", width, _HANG_COLUMNS)
         if one.remedy and (wanted is None or f"try {index}" in wanted):
-            lines += wrap_line(f"{'':{_HANG}}try: {sanitize_line(one.remedy)}", width, _HANG)
+            lines += wrap_line(f"{'':{_HANG_COLUMNS}}try: {sanitize_line(one.remedy)}", width, _HANG_COLUMNS)
     return lines
 
 
@@ -65,10 +67,10 @@ def format_since(since: float | None, now: float) -> str:
     """Return since when something is so; both are unix seconds by the node's clock."""
     if since is None:
         return "since before we looked"
-    return "since just now" if now - since < _SLACK else f"for {format_duration(now - since)}"
+    return "since just now" if now - since < _JUST_NOW_SECONDS else f"for {format_duration(now - since)}"
 
 
-WHY: dict[Kind, str] = {
+FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock it decodes at a fraction of its speed, however the engine is set.",
     Kind.SLOW_PATH: "Weights are unpacked to 16 bits for every step: what they save of memory is not gained in speed.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
@@ -107,11 +109,11 @@ WHY: dict[Kind, str] = {
 
 def explain_finding(check: str) -> str | None:
     """Return why a check matters; None for one that this version does not know."""
-    return WHY[Kind(check)] if check in set(Kind) else None
+    return FINDING_EXPLANATIONS[Kind(check)] if check in set(Kind) else None
 
 
-_BAD = (TextStyle.BAD, TextStyle.ATTENTION)
-_MOST_ACTS = 5
+_BAD_STYLES = (TextStyle.BAD, TextStyle.ATTENTION)
+_MAX_GUARD_ACTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class NodeProblems:
     hint: str | None = None
 
     @property
-    def is_more_than_findings(self) -> bool:
+    def has_other_problems(self) -> bool:
         """Tell whether there is anything that is no finding."""
         return bool(
             self.fault or self.is_unreachable or self.failed_instances or self.guard_actions or self.bad_notices
@@ -157,7 +159,7 @@ class NodeProblems:
     def guard_actions(self) -> tuple[EventLogEntry, ...]:
         """What the guard warned of or did lately, the latest last."""
         mine = [one for one in self.happened if self.view is not None and one.node == self.view.name]
-        return tuple(one for one in mine if one.what[0] == "guard" and one.tone in _BAD)[-_MOST_ACTS:]
+        return tuple(one for one in mine if one.what[0] == "guard" and one.tone in _BAD_STYLES)[-_MAX_GUARD_ACTIONS:]
 
     @property
     def bad_notices(self) -> tuple[str, ...]:
@@ -165,13 +167,13 @@ class NodeProblems:
         failed = [name for name, end, _ in self.failed_instances if end is not None]
         return tuple(
             words for words, tone in self.notices
-            if tone in _BAD and "guard: " not in words and not any(f" {name} failed" in words for name in failed)
+            if tone in _BAD_STYLES and "guard: " not in words and not any(f" {name} failed" in words for name in failed)
         )  # fmt: skip
 
 
 def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False) -> list[TextRow]:
     """Return all of it, each part with its sign."""
-    bad, warned = state_symbol(Phase.FAILED, ascii_only), state_symbol(Severity.WARNING, ascii_only)
+    bad, warned = get_state_symbol(Phase.FAILED, ascii_only), get_state_symbol(Severity.WARNING, ascii_only)
     blocks: list[list[str]] = []
     if wrong.fault:
         lines = [f"{bad} the config is not taken in; what was read before it stays", *sanitize_lines(wrong.fault)]
@@ -198,7 +200,7 @@ def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False)
     ]
     if view is not None:
         lines += format_node_findings(view.findings, wrong.now, ascii_only, columns)
-    return [make_row(sanitized(line)) for line in lines]
+    return [make_row(sanitize_span(line)) for line in lines]
 
 
 def _wrap_text(line: str, indent: str, columns: int) -> list[str]:

@@ -10,12 +10,12 @@ from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.events import GuardActed
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import (
-    LEASE_EXPIRED,
+    LEASE_EXPIRED_PREFIX,
     GuardAction,
     GuardAlertLevel,
-    GuardAnswer,
     GuardEvent,
     GuardReceipt,
+    GuardRunState,
     GuardState,
     GuardWatch,
 )
@@ -25,39 +25,43 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_guard_event
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 
-_EVENTS = 5
-_INDENT = 4
+_MAX_EVENTS = 5
+_INDENT_COLUMNS = 4
 
 
 def format_guard_status(views: Sequence[GuardStatus], ascii_only: bool = False, width: int | None = None) -> list[str]:
     """Return the lines of the whole picture; where ``width`` (columns) is given, none that can be broken is longer."""
     lines: list[str] = []
     for view in views:
-        lines += ([""] if lines else []) + _node(view, ascii_only)
-    return [part for line in lines for part in wrap_line(line, width, _INDENT + 2)]
+        lines += ([""] if lines else []) + _format_node_guard(view, ascii_only)
+    return [part for line in lines for part in wrap_line(line, width, _INDENT_COLUMNS + 2)]
 
 
-def _node(view: GuardStatus, ascii_only: bool) -> list[str]:
+def _format_node_guard(view: GuardStatus, ascii_only: bool) -> list[str]:
     hint = [f"    try: {sanitize_line(view.hint)}"] if view.hint else []
     detail = [f"    {sanitize_line(view.detail)}"] if view.detail else []
     if view.state is not NodeState.OK:
-        words = f"{state_symbol(view.state, ascii_only)} {view.name}   {view.state}"
+        words = f"{get_state_symbol(view.state, ascii_only)} {view.name}   {view.state}"
         return [words + (f": {sanitize_line(view.detail)}" if view.detail else ""), *hint]
     if view.guard is None:
-        is_silent = view.answer is GuardAnswer.SILENT
+        is_silent = view.answer is GuardRunState.SILENT
         words = "a guard runs, but does not answer" if is_silent else "no guard runs"
-        sign = state_symbol(Severity.WARNING if is_silent else Phase.STOPPED, ascii_only)
+        sign = get_state_symbol(Severity.WARNING if is_silent else Phase.STOPPED, ascii_only)
         lines = [f"{sign} {view.name}   {words}", *detail, *hint]
-        return lines + [_receipt(receipt, view.name) for receipt in view.receipts]
-    lines = [f"{state_symbol(view.state, ascii_only)} {view.name}   {_guard(view.guard)}", *detail, *hint]
+        return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
+    lines = [
+        f"{get_state_symbol(view.state, ascii_only)} {view.name}   {_format_guard_state(view.guard)}",
+        *detail,
+        *hint,
+    ]
     lines += _format_watches(view.guard.watches, view.when) if view.guard.watches else ["    nothing is watched"]
-    told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_EVENTS:]
+    told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
     for one in told:
         acted = GuardActed(one.at, view.name, one.what, one.why, one.at, one.instance, None, one.available, one.free)
-        lines.append(f"    {_clock(one.at)}  {format_guard_event(acted)}")
-    return lines + [_receipt(receipt, view.name) for receipt in view.receipts]
+        lines.append(f"    {_format_date_time(one.at)}  {format_guard_event(acted)}")
+    return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
 
 
 def _is_worth_showing(event: GuardEvent, receipts: Sequence[GuardReceipt]) -> bool:
@@ -65,12 +69,12 @@ def _is_worth_showing(event: GuardEvent, receipts: Sequence[GuardReceipt]) -> bo
     if event.what is GuardAction.KILLED:
         return event.container not in [receipt.container for receipt in receipts]
     if event.what is GuardAction.ENDED:
-        return event.why.startswith(LEASE_EXPIRED)
+        return event.why.startswith(LEASE_EXPIRED_PREFIX)
     return event.what is not GuardAction.COMPACTED
 
 
-def _guard(guard: GuardState) -> str:
-    words = [f"guard since {_clock(guard.since)}", f"{format_gib(guard.available)} available"]
+def _format_guard_state(guard: GuardState) -> str:
+    words = [f"guard since {_format_date_time(guard.since)}", f"{format_gib(guard.available)} available"]
     if guard.docker is False:
         words.append("cannot reach Docker: it can warn, not act")
     words.append(
@@ -95,16 +99,16 @@ def _format_watches(watches: Sequence[GuardWatch], now: float) -> list[str]:
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
-        " " * _INDENT + "   ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
+        " " * _INDENT_COLUMNS + "   ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
 
 
-def _receipt(receipt: GuardReceipt, node: str) -> str:
+def _format_receipt(receipt: GuardReceipt, node: str) -> str:
     instance = sanitize_line(receipt.instance or receipt.container[:12])
-    return f"    {_clock(receipt.at)}  stopped {instance}: {describe_memory_drop(receipt)}   sparkctl logs {instance} --node {node}"
+    return f"    {_format_date_time(receipt.at)}  stopped {instance}: {describe_memory_drop(receipt)}   sparkctl logs {instance} --node {node}"
 
 
-def _clock(when: float) -> str:
+def _format_date_time(when: float) -> str:
     """Return the date and the time of day: what is told here may be of another day, and is copied into reports."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))

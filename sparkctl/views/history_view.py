@@ -14,7 +14,7 @@ from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.units import format_clock, format_duration, format_gib
-from sparkctl.views.event_text import format_verdict, phase_name, step_name
+from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.styled_text import (
@@ -22,25 +22,25 @@ from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    compute_visible_range,
     make_row,
+    measure_text,
     pad_row,
-    sanitized,
+    sanitize_span,
     scroll_rows,
-    text_width,
     truncate_row,
-    visible_range,
     wrap_rows,
 )
 
 _UNKNOWN_END = "not known how it ended"
-_LATE = 1.25  # of the usual time
-_LABEL = 12  # columns
-_OF_THE_NEW = (
+_LATE_RATIO = 1.25  # of the usual time
+_LABEL_COLUMNS = 12  # columns
+_NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
 )  # steps of a switch; by the others something else stops, or comes back
-_OWN_WORDS = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
-_OF_THE_OLD = (SwitchStep.RESTORING, SwitchStep.RESTORED)
+_VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
+_OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +69,18 @@ class DetailSection:
 def build_history_row(one: OperationRecord) -> HistoryRow:
     """Return an operation as a row of the list."""
     return HistoryRow(
-        one.id, when(one.began), verb_word(one), subject_words(one),
-        sanitize_line(", ".join(one.nodes)), describe_outcome(one), describe_duration(one), describe_reason(one), outcome_tone(one),
+        one.id, format_minute(one.began), describe_verb(one), describe_subject(one),
+        sanitize_line(", ".join(one.nodes)), describe_outcome(one), describe_duration(one), describe_reason(one), choose_outcome_style(one),
     )  # fmt: skip
 
 
-def verb_word(one: OperationRecord) -> str:
+def describe_verb(one: OperationRecord) -> str:
     """Return by which verb it was done, where that says more than what kind it was."""
     verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
-    return verb if verb in _OWN_WORDS.get(one.kind, ()) else str(one.kind)
+    return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else str(one.kind)
 
 
-def subject_words(one: OperationRecord) -> str:
+def describe_subject(one: OperationRecord) -> str:
     """Return what it was done to: a profile or an instance, or all there is on the nodes that were meant."""
     if name := one.profile or one.instance:
         return sanitize_line(name)
@@ -90,17 +90,17 @@ def subject_words(one: OperationRecord) -> str:
     return sanitize_line(f"everything on {' and '.join(freed)}") if freed else "everything"
 
 
-def _again(one: OperationRecord) -> str | None:
+def _get_repeat_command(one: OperationRecord) -> str | None:
     """Return the command that asks for the same again; nothing is left to be resumed or undone where that was done."""
-    return None if one.has_succeeded and verb_word(one) in _OWN_WORDS[OperationKind.SWITCH] else one.command
+    return None if one.has_succeeded and describe_verb(one) in _VERBS_BY_KIND[OperationKind.SWITCH] else one.command
 
 
-def when(seconds: float) -> str:
+def format_minute(seconds: float) -> str:
     """Return a unix time as the operator's own clock shows it."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "—"
 
 
-def _to_the_second(seconds: float) -> str:
+def _format_second(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "—"
 
 
@@ -111,7 +111,7 @@ def describe_outcome(one: OperationRecord) -> str:
     return sanitize_line(one.outcome).replace("-", " ")
 
 
-def outcome_tone(one: OperationRecord) -> TextStyle:
+def choose_outcome_style(one: OperationRecord) -> TextStyle:
     """Return how bad that is."""
     if one.is_running:
         return TextStyle.ACCENT
@@ -151,28 +151,28 @@ def format_history(found: Sequence[OperationRecord], columns: int | None, *, has
             return ["nothing in the history is like that; all of it: sparkctl history"]
         return ["nothing was done from this machine yet; whatever up, down, free and switch do will be listed here"]
     made = [build_history_row(one) for one in found]
-    rows = [_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
-    lines = _table(rows)
+    rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
+    lines = _align_table(rows)
     if columns is None or all(len(line) <= columns for line in lines):
         return lines
-    table = _table([one[:-1] for one in rows])
+    table = _align_table([one[:-1] for one in rows])
     if any(len(line) > columns for line in table):
-        table = _table([_HEAD[:-1], *(_short(one) for one in rows[1:])])
+        table = _align_table([_TABLE_HEAD[:-1], *(_shorten_cells(one) for one in rows[1:])])
     lines = []
     for line, one in zip(table, rows, strict=True):
-        why = one[-1] if one is not _HEAD else ""
+        why = one[-1] if one is not _TABLE_HEAD else ""
         lines += [truncate_line(line, columns), *([truncate_line(f"      {why}", columns)] if why else [])]
     return lines
 
 
-def _short(one: tuple[str, ...]) -> tuple[str, ...]:
+def _shorten_cells(one: tuple[str, ...]) -> tuple[str, ...]:
     return (one[0], one[1][5:], *one[2:6], one[6].partition(" of about ")[0])
 
 
-_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
+_TABLE_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _align_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(one[at]) for one in rows) for at in range(len(rows[0]))]
     return [
         "  ".join([f"{one[0]:>{widths[0]}}", *(f"{one[at]:{widths[at]}}" for at in range(1, len(one)))]).rstrip()
@@ -189,121 +189,135 @@ def build_operation_sections(
     """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that;
     ``parts``: what a switch was made of."""
     sections = [
-        DetailSection(f"{one.id}: {verb_word(one)} of {subject_words(one)}", tuple(_head(one))),
-        DetailSection("how it ended" if one.has_succeeded else "why", tuple(_why(one))),
-        *(DetailSection(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
-        DetailSection("steps", tuple(_steps(one))),
-        DetailSection("made of", tuple(_made_of(parts))),
-        DetailSection("memory", tuple(_memory(one))),
-        DetailSection("seen", tuple(_seen(one))),
-        *(DetailSection(_of(one, "node", share), tuple(_facts(share))) for share in one.shares),
-        DetailSection("files", tuple(_files(one))),
+        DetailSection(f"{one.id}: {describe_verb(one)} of {describe_subject(one)}", tuple(_render_head(one))),
+        DetailSection("how it ended" if one.has_succeeded else "why", tuple(_render_reason(one))),
+        *(
+            DetailSection(_make_section_title(one, "phases", share), tuple(_render_phases(one, share)))
+            for share in one.shares
+        ),
+        DetailSection("steps", tuple(_render_steps(one))),
+        DetailSection("made of", tuple(_render_switch_parts(parts))),
+        DetailSection("memory", tuple(_render_memory(one))),
+        DetailSection("seen", tuple(_render_speed(one))),
+        *(
+            DetailSection(_make_section_title(one, "node", share), tuple(_render_node_facts(share)))
+            for share in one.shares
+        ),
+        DetailSection("files", tuple(_render_files(one))),
     ]
     if one.kind is OperationKind.START:
-        sections.append(DetailSection("changed since it last worked", tuple(_changed(worked, changes))))
+        sections.append(DetailSection("changed since it last worked", tuple(_render_start_diff(worked, changes))))
     return tuple(each for each in sections if each.rows)
 
 
 def format_sections(sections: Sequence[DetailSection]) -> Iterator[str]:
     """Yield the sections as text."""
-    from sparkctl.views.text.styled_text import plain_text
+    from sparkctl.views.text.styled_text import join_text
 
     for number, section in enumerate(sections):
         if number:
             yield ""
         yield section.title
-        yield from ("  " + plain_text(each) for each in section.rows)
+        yield from ("  " + join_text(each) for each in section.rows)
 
 
-def _of(one: OperationRecord, title: str, share: NodeResult) -> str:
-    return title if len(one.shares) == 1 else f"{title}, {_who(one, share)}"
+def _make_section_title(one: OperationRecord, title: str, share: NodeResult) -> str:
+    return title if len(one.shares) == 1 else f"{title}, {_describe_share(one, share)}"
 
 
-def _who(one: OperationRecord, share: NodeResult) -> str:
+def _describe_share(one: OperationRecord, share: NodeResult) -> str:
     """Return whose part that is: of a start the node is enough, elsewhere several instances may be on one."""
     return sanitize_line(share.node if one.kind is OperationKind.START else f"{share.instance} on {share.node}")
 
 
-def _pair(name: str, value: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
+def _render_label_value(name: str, value: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
     return make_row(
-        Span(f"{name:{_LABEL}}" if len(name) < _LABEL else f"{name}  ", TextStyle.LABEL), sanitized(value, tone)
+        Span(f"{name:{_LABEL_COLUMNS}}" if len(name) < _LABEL_COLUMNS else f"{name}  ", TextStyle.LABEL),
+        sanitize_span(value, tone),
     )
 
 
-def _head(one: OperationRecord) -> Iterator[TextRow]:
-    yield _pair("outcome", describe_outcome(one), outcome_tone(one))
-    yield _pair("began", _to_the_second(one.began) + (f" by {one.operator}" if one.operator else ""))
+def _render_head(one: OperationRecord) -> Iterator[TextRow]:
+    yield _render_label_value("outcome", describe_outcome(one), choose_outcome_style(one))
+    yield _render_label_value("began", _format_second(one.began) + (f" by {one.operator}" if one.operator else ""))
     if one.ended is not None:
-        yield _pair(
-            "ended", _to_the_second(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
+        yield _render_label_value(
+            "ended", _format_second(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
         )
     if took := describe_duration(one):
-        yield _pair("took", took)
-    yield _pair("on", ", ".join(one.nodes))
-    for name, value in (("engine", one.engine), ("image", one.image), ("hash", one.hash), ("again", _again(one))):
+        yield _render_label_value("took", took)
+    yield _render_label_value("on", ", ".join(one.nodes))
+    for name, value in (
+        ("engine", one.engine),
+        ("image", one.image),
+        ("hash", one.hash),
+        ("again", _get_repeat_command(one)),
+    ):
         if value is not None:
-            yield _pair(name, value)
+            yield _render_label_value(name, value)
     if one.parent is not None:
-        yield _pair("part of", f"the switch {one.parent}: sparkctl history show {one.parent}")
+        yield _render_label_value("part of", f"the switch {one.parent}: sparkctl history show {one.parent}")
 
 
-def _why(one: OperationRecord) -> Iterator[TextRow]:
+def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
     if one.verdict is not None:
         yield from (
-            make_row(sanitized(line))
+            make_row(sanitize_span(line))
             for line in format_verdict(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
         )
         if one.kind is not OperationKind.SWITCH:
             return  # of a switch there is what became of the one before, too
     if one.why:
-        yield from (make_row(sanitized(line)) for line in sanitize_lines(one.why) if line.strip())
+        yield from (make_row(sanitize_span(line)) for line in sanitize_lines(one.why) if line.strip())
     elif words := describe_reason(one):
-        yield make_row(sanitized(words))
+        yield make_row(sanitize_span(words))
     if one.hint and not one.has_succeeded:
-        yield from (make_row(sanitized(line, TextStyle.LABEL)) for line in sanitize_lines(one.hint))
+        yield from (make_row(sanitize_span(line, TextStyle.LABEL)) for line in sanitize_lines(one.hint))
 
 
-def _phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
+def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
     """Yield each part with what it took and, of the head, what was expected; of a part that comes twice, the second is the
     second."""
-    left = expected_durations(one, share)
+    left = list_expected_durations(one, share)
     for part in share.parts:
-        usual = next((each for each in left if each.key == part.key), None)
+        usual = next((each for each in left if each.part_key == part.part_key), None)
         if usual is not None:
             left.remove(usual)
         expected = "" if usual is None else f"   usually {format_duration(usual.seconds)}"
-        is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
+        is_late = usual is not None and part.seconds > _LATE_RATIO * usual.seconds + 1.0
         yield make_row(
-            Span(f"{part_name(part):28}", TextStyle.LABEL),
+            Span(f"{format_part_name(part):28}", TextStyle.LABEL),
             Span(f"{format_duration(part.seconds):>12}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),
             Span(expected, TextStyle.LABEL),
         )
 
 
-def expected_durations(one: OperationRecord, share: NodeResult) -> list[PhaseDuration]:
+def list_expected_durations(one: OperationRecord, share: NodeResult) -> list[PhaseDuration]:
     """Return what was usual: it is known of the head, whose parts are not those of another rank."""
     return list(one.usual.parts) if share.node in one.nodes[:1] else []
 
 
-def part_name(part: PhaseDuration) -> str:
+def format_part_name(part: PhaseDuration) -> str:
     """Return what a part of a start is called: ``loading: weights``."""
-    return phase_name(part.phase) + (f": {step_name(Step(part.step))}" if part.step else "")
+    return format_phase_name(part.phase) + (f": {format_step_name(Step(part.step))}" if part.step else "")
 
 
-def _steps(one: OperationRecord) -> Iterator[TextRow]:
+def _render_steps(one: OperationRecord) -> Iterator[TextRow]:
     for each in one.moments:
         after = "" if each.seconds is None else f"after {format_duration(each.seconds)}"
-        is_said = each.step in _OF_THE_NEW or (each.instance != one.instance and each.step not in _OF_THE_OLD)
+        is_said = each.step in _NEW_INSTANCE_STEPS or (
+            each.instance != one.instance and each.step not in _OLD_INSTANCE_STEPS
+        )
         whose = each.instance if is_said else ""
         words = " ".join(sanitize_line(f"{each.step} {whose}").split())
         yield make_row(
             Span(f"{words:28}", TextStyle.LABEL),
             Span(f"{after:>18}"),
-            sanitized(f"   {each.proof}" if each.proof else ""),
+            sanitize_span(f"   {each.proof}" if each.proof else ""),
         )
 
 
-def _made_of(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
+def _render_switch_parts(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
     for part in parts:
         each = build_history_row(part)
         yield make_row(
@@ -313,8 +327,8 @@ def _made_of(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
         )
 
 
-def _memory(one: OperationRecord) -> Iterator[TextRow]:
-    widest = max((len(_who(one, share)) for share in one.shares), default=0)
+def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
+    widest = max((len(_describe_share(one, share)) for share in one.shares), default=0)
     for share in one.shares:
         known = (
             ("available before", share.available_before if one.kind is OperationKind.START else None), ("at its peak", share.peak),
@@ -325,57 +339,60 @@ def _memory(one: OperationRecord) -> Iterator[TextRow]:
         )  # fmt: skip
         words = [f"{name} {format_gib(value)}" for name, value in known if value is not None]
         if words:
-            yield _pair(f"{_who(one, share):{widest}}", ", ".join(words))
+            yield _render_label_value(f"{_describe_share(one, share):{widest}}", ", ".join(words))
 
 
-def _seen(one: OperationRecord) -> Iterator[TextRow]:
+def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     for share in one.shares:
         words = [] if share.accept_length is None else [f"accept length {share.accept_length:.2f}"]
         words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s of a request"]
         if words:
-            yield _pair(_who(one, share), ", ".join(words))
+            yield _render_label_value(_describe_share(one, share), ", ".join(words))
 
 
-def _facts(share: NodeResult) -> Iterator[TextRow]:
+def _render_node_facts(share: NodeResult) -> Iterator[TextRow]:
     known = (
         ("container", share.container and share.container[:12]), ("digest", share.image_digest), ("driver", share.driver),
         ("kernel", share.kernel), ("version", share.engine_version),
     )  # fmt: skip
-    yield from (_pair(name, value) for name, value in known if value is not None)
+    yield from (_render_label_value(name, value) for name, value in known if value is not None)
 
 
-def _files(one: OperationRecord) -> Iterator[TextRow]:
+def _render_files(one: OperationRecord) -> Iterator[TextRow]:
     for share in one.shares:
         if share.log is not None:
-            yield _pair("log", share.log)
+            yield _render_label_value("log", share.log)
         if share.receipt is not None:
-            yield _pair("guard", share.receipt)
+            yield _render_label_value("guard", share.receipt)
 
 
-def _changed(worked: OperationRecord | None, changes: StartDiff | None) -> Iterator[TextRow]:
+def _render_start_diff(worked: OperationRecord | None, changes: StartDiff | None) -> Iterator[TextRow]:
     if worked is None or changes is None:
         yield make_row(Span("no earlier start of it that went well is known", TextStyle.LABEL))
         return
-    yield make_row(Span(f"since {worked.id}, {when(worked.began)}", TextStyle.LABEL))
+    yield make_row(Span(f"since {worked.id}, {format_minute(worked.began)}", TextStyle.LABEL))
     if not changes.found:
         yield make_row(Span("nothing that is kept is different"))
     for each in changes.found:
-        yield from render_changes(each)
+        yield from render_difference(each)
     if changes.unknown:
-        yield make_row(sanitized(f"not kept, so not compared: {', '.join(changes.unknown)}", TextStyle.LABEL))
+        yield make_row(sanitize_span(f"not kept, so not compared: {', '.join(changes.unknown)}", TextStyle.LABEL))
 
 
-def render_changes(one: StartDifference) -> Iterator[TextRow]:
+def render_difference(one: StartDifference) -> Iterator[TextRow]:
     """Yield a change as a unified diff does: the old with a minus, the new with a plus."""
     if one.before is not None:
-        yield make_row(Span("- ", TextStyle.BAD), sanitized(f"{one.what}: {one.before}"))
+        yield make_row(Span("- ", TextStyle.BAD), sanitize_span(f"{one.what}: {one.before}"))
     if one.after is not None:
-        yield make_row(Span("+ ", TextStyle.GOOD), sanitized(f"{one.what}: {one.after}"))
+        yield make_row(Span("+ ", TextStyle.GOOD), sanitize_span(f"{one.what}: {one.after}"))
 
 
 def build_history_json(found: Sequence[OperationRecord]) -> dict[str, object]:
     """Return the list as JSON data; the profile's text is left to `operation_document`."""
-    return {"schema": 1, "operations": [{k: v for k, v in _plain(one).items() if k != "text"} for one in found]}
+    return {
+        "schema": 1,
+        "operations": [{k: v for k, v in _to_json_object(one).items() if k != "text"} for one in found],
+    }
 
 
 def build_operation_json(
@@ -385,29 +402,33 @@ def build_operation_json(
     parts: Sequence[OperationRecord] = (),
 ) -> dict[str, object]:
     """Return everything of one operation as JSON data."""
-    since = None if worked is None or changes is None else {"id": worked.id, "began": worked.began} | _plain(changes)
+    since = (
+        None
+        if worked is None or changes is None
+        else {"id": worked.id, "began": worked.began} | _to_json_object(changes)
+    )
     made_of = [part.id for part in parts]
-    return {"schema": 1, "operation": _plain(one), "made_of": made_of, "changed_since_it_worked": since}
+    return {"schema": 1, "operation": _to_json_object(one), "made_of": made_of, "changed_since_it_worked": since}
 
 
-def _plain(value: object) -> dict[str, object]:
+def _to_json_object(value: object) -> dict[str, object]:
     data = to_json_data(value)
     assert isinstance(data, dict)
     return data
 
 
-_HANG = 4  # columns by which what has no room in a line goes on
-_SIGNS = {
+_HANG_COLUMNS = 4  # columns by which what has no room in a line goes on
+_STYLE_SYMBOLS = {
     TextStyle.GOOD: ("●", "+"),
     TextStyle.BAD: ("✕", "x"),
     TextStyle.ATTENTION: ("▲", "!"),
     TextStyle.ACCENT: ("◐", "*"),
 }
-_GAP = 2
-_LONGEST = 24  # columns of a profile's name
-_SHORTEST = 8  # of a name that is cut
-_LATE_FACTOR = 1.25  # times what is usual
-_PHASES = "phases"
+_GAP_COLUMNS = 2
+_MAX_PROFILE_COLUMNS = 24  # columns of a profile's name
+_MIN_NAME_COLUMNS = 8  # of a name that is cut
+_BAR_LATE_RATIO = 1.25  # times what is usual
+_PHASES_TITLE = "phases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,21 +454,23 @@ class HistoryScreenModel:
     ascii_only: bool = False
 
     @property
-    def shown(self) -> tuple[OperationRecord, ...]:
+    def visible_operations(self) -> tuple[OperationRecord, ...]:
         """Those that the filter leaves."""
         found, pattern = self.operations or (), self.pattern
         return (
-            found if pattern is None else tuple(one for one in found if pattern.matches(_words(build_history_row(one))))
+            found
+            if pattern is None
+            else tuple(one for one in found if pattern.matches(_make_filter_text(build_history_row(one))))
         )
 
     @property
     def selected(self) -> OperationRecord | None:
         """The chosen one, else the latest."""
-        shown = self.shown
+        shown = self.visible_operations
         return next((one for one in shown if one.id == self.chosen), shown[0] if shown else None)
 
 
-def _words(one: HistoryRow) -> str:
+def _make_filter_text(one: HistoryRow) -> str:
     return " ".join((str(one.id), one.when, one.what, one.profile, one.nodes, one.outcome, one.why))
 
 
@@ -455,44 +478,44 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
     """Return exactly ``lines`` rows: the list, and below it the selected one in full."""
     rows: list[TextRow] = []
     if past.trouble is not None:
-        rows.append(make_row(" ", sanitized(past.trouble, TextStyle.ATTENTION)))
+        rows.append(make_row(" ", sanitize_span(past.trouble, TextStyle.ATTENTION)))
     if past.pattern is not None:
-        count = f"{len(past.shown)}/{len(past.operations or ())}"
+        count = f"{len(past.visible_operations)}/{len(past.operations or ())}"
         told = past.pattern.fault or past.pattern.typed
-        rows.append(make_row(" ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitized(told, TextStyle.VALUE)))
-    if past.operations is None or not past.shown:
+        rows.append(make_row(" ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitize_span(told, TextStyle.VALUE)))
+    if past.operations is None or not past.visible_operations:
         words = (
             "reading the history ..."
             if past.operations is None
             else "Nothing is kept of that."
             if past.pattern
-            else _NOTHING
+            else _EMPTY_HISTORY_TEXT
         )
         rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
         return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only))
-    made = [build_history_row(one) for one in past.shown]
+    made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)
-    rows.append(_line(_HEADS, wide, "   ", "", TextStyle.LABEL))
+    rows.append(_render_page_row(_PAGE_COLUMNS, wide, "   ", "", TextStyle.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
     upper = min(len(made), lines - top) if lines - top - upper < 5 else upper
     selected = past.selected
-    at = next((at for at, one in enumerate(past.shown) if one is selected), 0)
-    there = visible_range(len(made), at, upper)
+    at = next((at for at, one in enumerate(past.visible_operations) if one is selected), 0)
+    there = compute_visible_range(len(made), at, upper)
     for each in there:
-        rows.append(_entry(fields[each], made[each].tone, wide, past.ascii_only, is_chosen=each == at))
+        rows.append(_render_operation_row(fields[each], made[each].tone, wide, past.ascii_only, is_chosen=each == at))
     further = 0
     if (left := lines - len(rows)) >= 4 and selected is not None:
-        below = _detail(past, selected, columns, left)
+        below = _render_operation_frame(past, selected, columns, left)
         rows, further = [*rows, *below.rows], below.further
     return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only), further, top, there)
 
 
-_NOTHING = "Nothing is kept yet: every start, stop and switch from here is, from now on."
-_HEADS = ("when", "what", "profile", "on", "how it ended", "took")
+_EMPTY_HISTORY_TEXT = "Nothing is kept yet: every start, stop and switch from here is, from now on."
+_PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
 
 
-def _fields(one: HistoryRow) -> tuple[str, ...]:
+def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
     return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
 
 
@@ -500,107 +523,112 @@ def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[t
     """Return the fields of each entry, and how wide each column is. Where it is narrow what was usual goes, then names are
     cut, and how long it took goes last of all."""
     room = columns - 5
-    fields = [_fields(one) for one in made]
-    wide = _widest(fields)
-    if _overflow(wide, room):
+    fields = [_list_page_cells(one) for one in made]
+    wide = _measure_columns(fields)
+    if _count_excess_columns(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]
-        wide = _widest(fields)
+        wide = _measure_columns(fields)
     for at in (2, 3):  # the profile, then the nodes
-        wide[at] -= min(max(0, wide[at] - _SHORTEST), _overflow(wide, room))
-    if _overflow(wide, room):
+        wide[at] -= min(max(0, wide[at] - _MIN_NAME_COLUMNS), _count_excess_columns(wide, room))
+    if _count_excess_columns(wide, room):
         wide[5] = 0
     return fields, wide
 
 
-def _widest(fields: Sequence[Sequence[str]]) -> list[int]:
-    wide = [max(text_width(head), *(text_width(each[at]) for each in fields)) for at, head in enumerate(_HEADS)]
-    wide[2] = min(wide[2], _LONGEST)
+def _measure_columns(fields: Sequence[Sequence[str]]) -> list[int]:
+    wide = [
+        max(measure_text(head), *(measure_text(each[at]) for each in fields)) for at, head in enumerate(_PAGE_COLUMNS)
+    ]
+    wide[2] = min(wide[2], _MAX_PROFILE_COLUMNS)
     return wide
 
 
-def _overflow(wide: Sequence[int], room: int) -> int:
+def _count_excess_columns(wide: Sequence[int], room: int) -> int:
     """Return how many columns are too many, 0 where all has room."""
-    return max(0, sum(one + _GAP for one in wide if one) - room)
+    return max(0, sum(one + _GAP_COLUMNS for one in wide if one) - room)
 
 
-def _line(
+def _render_page_row(
     fields: Sequence[str], wide: Sequence[int], begin: str, sign: str, tone: TextStyle, ended: TextStyle | None = None
 ) -> TextRow:
     spans: list[Span] = [Span(begin, TextStyle.ACCENT), Span(f"{sign:<2}", ended or tone)]
     for at, (each, columns) in enumerate(zip(fields, wide, strict=True)):
         if columns:
-            spans += [*pad_row((sanitized(each, (ended or tone) if at == 4 else tone),), columns), Span(" " * _GAP)]
+            spans += [
+                *pad_row((sanitize_span(each, (ended or tone) if at == 4 else tone),), columns),
+                Span(" " * _GAP_COLUMNS),
+            ]
     return tuple(spans)
 
 
-def _entry(
+def _render_operation_row(
     fields: Sequence[str], tone: TextStyle, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool
 ) -> TextRow:
     mark = (" > " if ascii_only else " ▸ ") if is_chosen else "   "
-    sign = _SIGNS.get(tone, ("·", "."))[ascii_only]
-    return _line(fields, wide, mark, sign, TextStyle.STRONG if is_chosen else TextStyle.VALUE, tone)
+    sign = _STYLE_SYMBOLS.get(tone, ("·", "."))[ascii_only]
+    return _render_page_row(fields, wide, mark, sign, TextStyle.STRONG if is_chosen else TextStyle.VALUE, tone)
 
 
 # --- the selected one --------------------------------------------------------------------------------------------------
 
 
-def _detail(past: HistoryScreenModel, one: OperationRecord, columns: int, lines: int) -> ScrollPage:
+def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, columns: int, lines: int) -> ScrollPage:
     """Return it in a frame: why first, phases as bars against what was expected, then what had changed."""
     inner = max(8, columns - 4)
     told = past.told if past.told is not None and past.told.operation.id == one.id else None
-    title = make_row(sanitized(f"{one.id}  {verb_word(one)} {subject_words(one)}", TextStyle.TITLE))
+    title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
     if told is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]
         return ScrollPage(draw_frame(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
     rows: list[TextRow] = []
     head, *sections = build_operation_sections(told.operation, told.worked, told.changes)
-    for section in (head, *sorted(sections, key=_rank)):
+    for section in (head, *sorted(sections, key=_section_sort_key)):
         if rows:
             rows.append(())
         if section is not head:
             rows.append(make_row(Span(section.title, TextStyle.LABEL)))
-        share = _share(section, told.operation)
+        share = _find_section_share(section, told.operation)
         made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner, past.ascii_only)
-        rows += wrap_rows(made, inner, _HANG)
+        rows += wrap_rows(made, inner, _HANG_COLUMNS)
     page = scroll_rows(rows, past.further, lines - 2, past.ascii_only)
     return ScrollPage(
         draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further
     )
 
 
-def _rank(one: DetailSection) -> int:
-    order = ("why", "how it ended", _PHASES, "changed", "steps", "memory", "seen", "files", "node")
+def _section_sort_key(one: DetailSection) -> int:
+    order = ("why", "how it ended", _PHASES_TITLE, "changed", "steps", "memory", "seen", "files", "node")
     return next((at for at, name in enumerate(order) if one.title.startswith(name)), len(order))
 
 
-def _share(section: DetailSection, one: OperationRecord) -> NodeResult | None:
+def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeResult | None:
     """Return whose phases a section tells, None where it tells something else."""
-    if not section.title.startswith(_PHASES):
+    if not section.title.startswith(_PHASES_TITLE):
         return None
-    named = [share for share in one.shares if section.title == f"{_PHASES}, {sanitize_line(share.node)}"]
+    named = [share for share in one.shares if section.title == f"{_PHASES_TITLE}, {sanitize_line(share.node)}"]
     return named[0] if named else next((share for share in one.shares if share.parts), None)
 
 
 def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, ascii_only: bool = False) -> list[TextRow]:
     """Return each phase with what it took, as a bar beside the others', and what was usual; of a phase that comes twice the
     second is the second. What took much longer than usual stands out."""
-    left = expected_durations(one, share)
-    names = max((text_width(part_name(part)) for part in share.parts), default=0)
+    left = list_expected_durations(one, share)
+    names = max((measure_text(format_part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))
     most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])
     beside = 22  # columns of 12:40   usually 12:31
     bar = max(0, min(48, columns - names - beside - 4))
     rows = []
     for part in share.parts:
-        usual = next((each for each in left if each.key == part.key), None)
+        usual = next((each for each in left if each.part_key == part.part_key), None)
         if usual is not None:
             left.remove(usual)
-        is_late = usual is not None and part.seconds > _LATE_FACTOR * usual.seconds + 1.0
+        is_late = usual is not None and part.seconds > _BAR_LATE_RATIO * usual.seconds + 1.0
         tone = TextStyle.ATTENTION if is_late else TextStyle.ACCENT
         expected = "" if usual is None else f"   usually {format_clock(usual.seconds)}"
         rows.append(
             make_row(
-                *pad_row((sanitized(part_name(part), TextStyle.LABEL),), names),
+                *pad_row((sanitize_span(format_part_name(part), TextStyle.LABEL),), names),
                 "  ",
                 *render_gauge(part.seconds / most, bar, ascii_only, tone),
                 Span(f"{format_clock(part.seconds):>8}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),

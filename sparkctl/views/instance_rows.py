@@ -21,7 +21,7 @@ from sparkctl.monitor.meter_series import LastValue, MeterSeries
 from sparkctl.profiles.exporters.docker_line import format_docker_run
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import format_age
-from sparkctl.views.overview.tile_rows import Part, Space, label, render_labelled_text
+from sparkctl.views.overview.tile_rows import DrawArea, RowBlock, make_label, render_labelled_text
 from sparkctl.views.text.charts import render_claim_bar, render_gauge
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import (
@@ -29,27 +29,27 @@ from sparkctl.views.text.styled_text import (
     TextRow,
     TextStyle,
     make_row,
+    measure_row,
+    measure_text,
     pad_row,
-    row_width,
-    sanitized,
-    text_width,
+    sanitize_span,
     truncate_row,
 )
 
-_ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
-_LEVELS = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
-_POSITIONS = 8
-_MORE = 1.1  # times what is expected: what is nearer is as expected
+_POLLING_REQUEST_PATTERN = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
+_LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
+_MAX_POSITIONS = 8
+_EXCESS_RATIO = 1.1  # times what is expected: what is nearer is as expected
 
 
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
-def render_verdict(verdict: Verdict, space: Space) -> list[Part]:
+def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
     """Return what happened, the lines that prove it, and what to change."""
     room = max(8, space.columns)
     parts = [
-        Part(
+        RowBlock(
             0,
             tuple(
                 make_row(Span(line.strip(), TextStyle.STRONG))
@@ -58,21 +58,21 @@ def render_verdict(verdict: Verdict, space: Space) -> list[Part]:
         )
     ]
     for at, proof in enumerate(verdict.evidence):
-        where = f"{proof.place:<10} "
+        where = f"{proof.location:<10} "
         parts.append(
-            Part(
+            RowBlock(
                 2 + at,
                 tuple(render_labelled_text("proof" if not at else "", where + proof.text, space, TextStyle.VALUE, 2)),
             )
         )
-    parts.append(Part(1, tuple(render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4))))
+    parts.append(RowBlock(1, tuple(render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4))))
     if verdict.edit is not None:
-        parts.append(Part(1, tuple(_change_rows(verdict.edit, room))))
+        parts.append(RowBlock(1, tuple(_wrap_change(verdict.edit, room))))
     for at, one in enumerate(verdict.contributing):
-        line = evidence_line(one)
+        line = find_evidence_line(one)
         where = "" if line is None else f"line {line:<5} "
         parts.append(
-            Part(
+            RowBlock(
                 3 + at,
                 tuple(render_labelled_text("also" if not at else "", where + one.summary, space, TextStyle.LABEL, 2)),
             )
@@ -80,31 +80,34 @@ def render_verdict(verdict: Verdict, space: Space) -> list[Part]:
     return parts
 
 
-def _change_rows(edit: FieldChange, columns: int) -> list[TextRow]:
+def _wrap_change(edit: FieldChange, columns: int) -> list[TextRow]:
     """Return the change on one row, or where it is too long for that the field above and its values below."""
-    field, *values = change_row(edit)
-    if row_width(whole := make_row(label("change"), field, *values)) <= columns:
+    field, *values = render_change(edit)
+    if measure_row(whole := make_row(make_label("change"), field, *values)) <= columns:
         return [whole]
     below = make_row(Span(values[0].text.lstrip(), values[0].tone), *values[1:])
-    return [truncate_row(make_row(label("change"), field), columns), truncate_row(make_row(label(""), *below), columns)]
+    return [
+        truncate_row(make_row(make_label("change"), field), columns),
+        truncate_row(make_row(make_label(""), *below), columns),
+    ]
 
 
-def change_row(edit: FieldChange) -> TextRow:
+def render_change(edit: FieldChange) -> TextRow:
     """Return what is to be changed: the field, its value and the one to try."""
-    spans = [sanitized(edit.field, TextStyle.LABEL)]
+    spans = [sanitize_span(edit.field, TextStyle.LABEL)]
     if edit.was is not None:
-        spans += [sanitized(f"  {edit.was}", TextStyle.VALUE), Span(" → ", TextStyle.LABEL)]
+        spans += [sanitize_span(f"  {edit.was}", TextStyle.VALUE), Span(" → ", TextStyle.LABEL)]
     else:
         spans.append(Span("  " if edit.value == "null" else " = ", TextStyle.LABEL))
     spans.append(
-        Span("taken away", TextStyle.STRONG) if edit.value == "null" else sanitized(edit.value, TextStyle.STRONG)
+        Span("taken away", TextStyle.STRONG) if edit.value == "null" else sanitize_span(edit.value, TextStyle.STRONG)
     )
     return tuple(spans)
 
 
 def render_verdict_keys(
     verdict: Verdict,
-    space: Space,
+    space: DrawArea,
     more: Sequence[tuple[str, str]] = (),
     accepts: str | None = None,
     *,
@@ -112,11 +115,11 @@ def render_verdict_keys(
 ) -> list[TextRow]:
     """Return the keys under a verdict, as many rows as it takes: in one column where it is ``roomy``, else in several. The
     proof is one of them away. ``more``: a key and what it does; ``accepts``: the one that does what is proposed."""
-    line = evidence_line(verdict)
+    line = find_evidence_line(verdict)
     tries = [] if accepts is None or verdict.edit is None else [(accepts, "tries the change")]
     log = ("l", "log") if line is None else ("enter", f"log at line {line}")
     keys = [*tries, log, *more, ("y", "copy verdict")]
-    names, does = (max(text_width(key[at]) for key in keys) for at in range(2))
+    names, does = (max(measure_text(key[at]) for key in keys) for at in range(2))
     wide = names + 1 + does + 4
     across = 1 if roomy else max(1, min(len(keys), (space.columns + 4) // wide))
     made = [make_row(Span(f"{key:<{names}} ", TextStyle.KEY), Span(words, TextStyle.LABEL)) for key, words in keys]
@@ -133,12 +136,12 @@ def format_profile_field(field: str, run: ContainerLaunch | None) -> str:
     return sanitize_line(f"{field} {value}" if value else field)
 
 
-def evidence_line(verdict: Verdict) -> int | None:
+def find_evidence_line(verdict: Verdict) -> int | None:
     """Return the line of the log that proves it best, None where it is no line of the log."""
     return next((proof.line for proof in verdict.evidence if proof.line is not None), None)
 
 
-def evidence_lines(verdict: Verdict) -> tuple[int, ...]:
+def list_evidence_lines(verdict: Verdict) -> tuple[int, ...]:
     """Return every line of the log that proves it, or what contributed to it, in the order of the log."""
     every = (proof.line for one in (verdict, *verdict.contributing) for proof in one.evidence)
     return tuple(sorted({line for line in every if line is not None}))
@@ -151,7 +154,7 @@ def format_verdict_for_copy(end: CommandEnded) -> str:
         return sanitize_line(end.message or str(end.outcome))
     lines = [f"{end.instance} on {end.node} failed: {verdict.summary}"]
     for proof in verdict.evidence:
-        where = f"log {proof.place}" if proof.origin == "log" else proof.place
+        where = f"log {proof.location}" if proof.origin == "log" else proof.location
         lines.append(f"  {where}: {proof.text}")
     return "\n".join(sanitize_line(line) for line in [*lines, f"  try: {verdict.remedy}"])
 
@@ -159,8 +162,8 @@ def format_verdict_for_copy(end: CommandEnded) -> str:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def position_rows(
-    seen: DraftAcceptance | None, space: Space, last: MeterSeries | None = None, now: float = 0.0
+def render_position_acceptance(
+    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None = None, now: float = 0.0
 ) -> list[TextRow]:
     """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it was never told.
 
@@ -171,22 +174,22 @@ def position_rows(
     shares = fresh or (() if kept is None else kept.value)
     tone = TextStyle.ACCENT if fresh else TextStyle.STALE
     rows = []
-    for at, share in enumerate(shares[:_POSITIONS], 1):
+    for at, share in enumerate(shares[:_MAX_POSITIONS], 1):
         name = f"draft {at}" if at < 10 else f"dr. {at}"
-        line = render_gauge(share, space.bar, space.ascii_only, tone)
+        line = render_gauge(share, space.bar_columns, space.ascii_only, tone)
         age = (
             Span(f"   {format_age(now - kept.ts)}", TextStyle.STALE)
             if kept is not None and not fresh and at == 1
             else Span("")
         )
         figure = Span(f"{words.format_percent(share):>5}", TextStyle.VALUE if fresh else TextStyle.STALE)
-        rows.append(make_row(label(name), *line, "  ", figure, age))
-    if (more := len(shares) - _POSITIONS) > 0:
-        rows.append(make_row(label(""), Span(f"{more} more", TextStyle.LABEL)))
+        rows.append(make_row(make_label(name), *line, "  ", figure, age))
+    if (more := len(shares) - _MAX_POSITIONS) > 0:
+        rows.append(make_row(make_label(""), Span(f"{more} more", TextStyle.LABEL)))
     return rows
 
 
-def latency_rows(
+def render_latencies(
     numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
 ) -> list[TextRow]:
     """Return the time to the first token and between the following, prompts and the prefix cache.
@@ -197,26 +200,26 @@ def latency_rows(
     kept = last or MeterSeries()
     between = "step" if drafts or numbers.acceptance is not None else "token"
     rows = [
-        _latency_row("TTFT", numbers.ttft, kept.ttft, now),
-        _latency_row("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
-        _prompts_row(numbers, kept, now),
+        _render_latency("TTFT", numbers.ttft, kept.ttft, now),
+        _render_latency("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _render_prompt_rate(numbers, kept, now),
     ]
     return [each for each in rows if each is not None]
 
 
-def _latency_row(
+def _render_latency(
     name: str, fresh: Quantiles | None, last: LastValue[Quantiles] | None, now: float, of: str = ""
 ) -> TextRow | None:
     if fresh is not None:
-        return make_row(label(name), Span(words.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL))
+        return make_row(make_label(name), Span(words.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL))
     if last is None:
         return None
     return make_row(
-        label(name), Span(f"{words.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE)
+        make_label(name), Span(f"{words.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE)
     )
 
 
-def _prompts_row(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow | None:
+def _render_prompt_rate(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow | None:
     prompts: list[Span] = []
     if numbers.prompt_rate:
         prompts.append(Span(f"{words.format_token_rate(numbers.prompt_rate):<12}", TextStyle.VALUE))
@@ -231,7 +234,7 @@ def _prompts_row(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow
         text = "" if rate is None else f"{words.format_token_rate(rate.value):<12}"
         text += "" if found is None else f"prefix cache {words.format_percent(found.value)} found"
         prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(told))}", TextStyle.STALE))
-    return (label("prompts"), *prompts) if prompts else None
+    return (make_label("prompts"), *prompts) if prompts else None
 
 
 def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> TextRow | None:
@@ -252,19 +255,19 @@ def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> T
             Span(f"{per_step.draft_tokens}", TextStyle.VALUE),
             Span(" drafted", TextStyle.UNIT),
         ]
-    return make_row(label("steps"), *spans) if spans else None
+    return make_row(make_label("steps"), *spans) if spans else None
 
 
-def render_memory_claim(one: InstanceView, total: int | None, space: Space) -> list[TextRow]:
+def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -> list[TextRow]:
     """Return what it holds against what it is expected to hold, on the scale of the memory bar; nothing where neither is
     known. What is near to it is as expected, and needs no words."""
     if one.memory is None:
         if one.expected is None:
             return []
         expected = Span(f" of {format_gib(one.expected)} expected", TextStyle.UNIT)
-        return [make_row(label("holds"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
+        return [make_row(make_label("holds"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
     more = 0 if one.expected is None else one.memory - one.expected
-    over = one.expected is not None and one.memory > _MORE * one.expected
+    over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
     figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
     if one.expected is not None:
         figure = make_row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", TextStyle.UNIT))
@@ -274,18 +277,18 @@ def render_memory_claim(one: InstanceView, total: int | None, space: Space) -> l
         ()
         if total is None
         else (
-            *render_claim_bar(one.memory, one.expected, total, space.bar, space.ascii_only, _MORE),
+            *render_claim_bar(one.memory, one.expected, total, space.bar_columns, space.ascii_only, _EXCESS_RATIO),
             Span("  "),
         )
     )
-    rows = [make_row(label("holds"), *line, *figure)]
+    rows = [make_row(make_label("holds"), *line, *figure)]
     if one.expected is None:
-        rows.append(make_row(label(""), Span("no claim is known", TextStyle.LABEL)))
+        rows.append(make_row(make_label(""), Span("no claim is known", TextStyle.LABEL)))
     elif over:
-        rows.append(make_row(label(""), Span(f"{format_gib(more)} more than expected", TextStyle.ATTENTION)))
-    elif one.expected > _MORE * one.memory or (more < 0 and one.phase is not Phase.READY):
+        rows.append(make_row(make_label(""), Span(f"{format_gib(more)} more than expected", TextStyle.ATTENTION)))
+    elif one.expected > _EXCESS_RATIO * one.memory or (more < 0 and one.phase is not Phase.READY):
         less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
-        rows.append(make_row(label(""), Span(f"{format_gib(one.expected - one.memory)} {less}", TextStyle.LABEL)))
+        rows.append(make_row(make_label(""), Span(f"{format_gib(one.expected - one.memory)} {less}", TextStyle.LABEL)))
     return rows
 
 
@@ -300,7 +303,7 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
         ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
         ("claims", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
     ]  # fmt: skip
-    space = Space(columns)
+    space = DrawArea(columns)
     rows = [
         each for name, sentence in heads for each in render_labelled_text(name, sentence, space, TextStyle.VALUE, 4)
     ]
@@ -323,13 +326,13 @@ def describe_ready_rule(rule: ReadinessRule | None) -> str:
     """Return what has to be so before it counts as ready."""
     if rule is None:
         return "its labels do not say"
-    parts = [f"the line /{_unescaped(rule.line)}/"] if rule.line else []
+    parts = [f"the line /{_remove_needless_escapes(rule.line)}/"] if rule.line else []
     parts += [f"{rule.health} answers"] if rule.health else []
     parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     return ", then ".join(parts) or "it runs"
 
 
-def _unescaped(pattern: str) -> str:
+def _remove_needless_escapes(pattern: str) -> str:
     """Return a pattern without the backslashes that mean nothing: before blanks and the like."""
     return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
 
@@ -345,7 +348,7 @@ def format_log_status(words: str, columns: int) -> list[str]:
     """Return a sentence folded; a path at its end is there to be copied, so it has a line of its own where it needs one."""
     words, columns = sanitize_line(words), max(8, columns)
     head, gap, path = words.rpartition(": ")
-    if gap and path.startswith("/") and text_width(words) > columns:
+    if gap and path.startswith("/") and measure_text(words) > columns:
         pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # one that is longer goes on below
         return [*wrap_line(f"{head}:", columns, 0), *pieces]
     return wrap_line(words, columns, 0)
@@ -357,13 +360,17 @@ def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, column
     That somebody (sparkctl, for one) asked for its health and its figures is left out.
     """
     last = render_log_status(trouble, columns)[-max(1, room) :]
-    shown = [line for line in lines if not _ASKED.search(line)][-max(1, room - len(last)) :] if room > len(last) else []
+    shown = (
+        [line for line in lines if not _POLLING_REQUEST_PATTERN.search(line)][-max(1, room - len(last)) :]
+        if room > len(last)
+        else []
+    )
     if not shown and not last:
         return [make_row(Span("reading ...", TextStyle.STALE))]
-    return [*map(_tail_row, shown), *last]
+    return [*map(_render_tail_line, shown), *last]
 
 
-def _tail_row(line: str) -> TextRow:
+def _render_tail_line(line: str) -> TextRow:
     text = sanitize_line(line)
     level, head = parse_level_header(text)
-    return make_row(Span(text[head:], _LEVELS.get(level, TextStyle.LABEL) if level else TextStyle.LABEL))
+    return make_row(Span(text[head:], _LEVEL_STYLES.get(level, TextStyle.LABEL) if level else TextStyle.LABEL))

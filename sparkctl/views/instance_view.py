@@ -16,30 +16,30 @@ from sparkctl.model.units import format_duration
 from sparkctl.monitor.ranks import is_head
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.views.instance_rows import (
-    latency_rows,
-    position_rows,
+    render_latencies,
     render_launched_plan,
     render_log_tail,
     render_memory_claim,
+    render_position_acceptance,
     render_step_cost,
     render_verdict,
     render_verdict_keys,
 )
 from sparkctl.views.meter_view import IDLE
 from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, StateBadge, instance_badge
+from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, StateBadge, build_instance_badge
 from sparkctl.views.overview.tile_rows import (
-    Part,
-    Space,
+    DrawArea,
+    RowBlock,
+    describe_engine,
     describe_head,
     describe_rank,
-    engine_label,
-    gpu_rows,
-    label,
+    make_label,
     render_acceptance,
     render_bandwidth,
     render_engine_facts,
     render_failure,
+    render_gpus,
     render_labelled_text,
     render_throughput,
     render_unreachable,
@@ -51,25 +51,25 @@ from sparkctl.views.startup_timeline_view import (
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.row_layout import drop_least_important, expand_charts
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
     make_row,
+    measure_row,
     restyle_row,
-    row_width,
-    sanitized,
+    sanitize_span,
     scroll_rows,
     truncate_row,
 )
 
-_WIDE = 110  # columns from which on the plan stands beside
-_LOG = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
-_LEAST = 4  # lines of a box that says something
-_FRAME = 6  # columns of a frame beside its title
-_TALL = 40  # lines from which on there is room for all of a start above the rest
+_SIDE_BY_SIDE_COLUMNS = 110  # columns from which on the plan stands beside
+_MIN_LOG_LINES = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
+_MIN_BOX_LINES = 4  # lines of a box that says something
+_FRAME_COLUMNS = 6  # columns of a frame beside its title
+_FULL_DETAIL_LINES = 40  # lines from which on there is room for all of a start above the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tup
     """Return exactly ``lines`` rows of exactly ``columns``."""
     rows = (
         _render_columns(scene, columns, lines)
-        if columns >= _WIDE and lines >= 20
+        if columns >= _SIDE_BY_SIDE_COLUMNS and lines >= 20
         else _render_stacked(scene, columns, lines)
     )
     return pad_screen(rows, columns, lines, scene.ascii_only)
@@ -116,78 +116,101 @@ def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, f
 
 def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return all that there is to be said, each box as tall as it has a use for."""
-    space = Space(max(8, columns - 4), scene.ascii_only)
-    state, memory = _state_parts(scene, space, roomy=True), _memory_parts(scene, space)
-    boxes = [(_title(scene), [each for part in expand_charts(state, _height(state) + lines) for each in part.rows])]
+    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
+    boxes = [
+        (
+            _render_title(scene),
+            [each for part in expand_charts(state, _count_rows(state) + lines) for each in part.rows],
+        )
+    ]
     if memory:
-        boxes.append((_section_title(_memory_name(scene)), [each for part in memory for each in part.rows]))
-    boxes.append((_section_title("runs with"), _plan(scene, columns - 4)))
-    rows = [each for title, body in boxes for each in _box(scene, title, body, columns, len(body) + 2)]
-    return [*rows, *_log(scene, columns, max(_LOG, lines - 1))]
+        boxes.append(
+            (_render_section_title(_format_memory_title(scene)), [each for part in memory for each in part.rows])
+        )
+    boxes.append((_render_section_title("runs with"), _render_plan(scene, columns - 4)))
+    rows = [each for title, body in boxes for each in _draw_box(scene, title, body, columns, len(body) + 2)]
+    return [*rows, *_render_log_box(scene, columns, max(_MIN_LOG_LINES, lines - 1))]
 
 
 def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     left = max(columns // 2, 60)
     right = columns - left
-    space = Space(left - 4, scene.ascii_only)
-    state, memory = _state_parts(scene, space, roomy=True), _memory_parts(scene, space)
-    plan = _plan(scene, right - 4)
-    needed = _height(state) + 2 + (_height(memory) + 2 if memory else 0)
-    top = min(lines - _LOG, max(needed, len(plan) + 2))
-    below = min(_height(memory) + 2, top // 2) if memory else 0
+    space = DrawArea(left - 4, scene.ascii_only)
+    state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
+    plan = _render_plan(scene, right - 4)
+    needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
+    top = min(lines - _MIN_LOG_LINES, max(needed, len(plan) + 2))
+    below = min(_count_rows(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
-    lefts = [*_box(scene, _title(scene), drop_least_important(expand_charts(state, room), room), left, top - below)]
+    lefts = [
+        *_draw_box(
+            scene, _render_title(scene), drop_least_important(expand_charts(state, room), room), left, top - below
+        )
+    ]
     if memory:
-        lefts += _box(scene, _section_title(_memory_name(scene)), drop_least_important(memory, below - 2), left, below)
-    rights = _box(scene, _section_title("runs with"), _cut(plan, top - 2), right, top)
+        lefts += _draw_box(
+            scene,
+            _render_section_title(_format_memory_title(scene)),
+            drop_least_important(memory, below - 2),
+            left,
+            below,
+        )
+    rights = _draw_box(scene, _render_section_title("runs with"), _limit_rows(plan, top - 2), right, top)
     rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
-    return [*rows, *_log(scene, columns, lines - top)]
+    return [*rows, *_render_log_box(scene, columns, lines - top)]
 
 
 def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
-    space = Space(max(8, columns - 4), scene.ascii_only)
-    state, memory = _state_parts(scene, space, roomy=lines >= _TALL), _memory_parts(scene, space)
-    first = min(lines, _height(state) + 2)
+    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    state, memory = _render_state(scene, space, roomy=lines >= _FULL_DETAIL_LINES), _render_memory(scene, space)
+    first = min(lines, _count_rows(state) + 2)
     left = lines - first
-    title = _leading_on(_title(scene), columns)
-    if left < _LEAST:
-        return list(_box(scene, title, drop_least_important(state, lines - 2), columns, lines))
-    rows = [*_box(scene, title, drop_least_important(state, first - 2), columns, first)]
-    if memory and left >= _LEAST:
-        high = min(_height(memory) + 2, max(3, left - _LEAST))
-        if left - high < _LEAST:
+    title = _append_page_key(_render_title(scene), columns)
+    if left < _MIN_BOX_LINES:
+        return list(_draw_box(scene, title, drop_least_important(state, lines - 2), columns, lines))
+    rows = [*_draw_box(scene, title, drop_least_important(state, first - 2), columns, first)]
+    if memory and left >= _MIN_BOX_LINES:
+        high = min(_count_rows(memory) + 2, max(3, left - _MIN_BOX_LINES))
+        if left - high < _MIN_BOX_LINES:
             high = left
-        rows += _box(scene, _section_title(_memory_name(scene)), drop_least_important(memory, high - 2), columns, high)
+        rows += _draw_box(
+            scene,
+            _render_section_title(_format_memory_title(scene)),
+            drop_least_important(memory, high - 2),
+            columns,
+            high,
+        )
         left -= high
-    plan = _plan(scene, columns - 4)
+    plan = _render_plan(scene, columns - 4)
     for_plan = min(len(plan) + 2, left // 2)
-    if for_plan < _LOG:
+    if for_plan < _MIN_LOG_LINES:
         for_plan = 0  # one key away
-    rows += _log(scene, columns, left - for_plan) if left else []
+    rows += _render_log_box(scene, columns, left - for_plan) if left else []
     if for_plan:
-        rows += _box(scene, _section_title("runs with"), _cut(plan, for_plan - 2), columns, for_plan)
+        rows += _draw_box(scene, _render_section_title("runs with"), _limit_rows(plan, for_plan - 2), columns, for_plan)
     return rows
 
 
-def _height(parts: Sequence[Part]) -> int:
+def _count_rows(parts: Sequence[RowBlock]) -> int:
     return sum(len(part.rows) for part in parts)
 
 
-def _box(
+def _draw_box(
     scene: InstanceScreenModel, title: TextRow, rows: Sequence[TextRow], columns: int, lines: int
 ) -> tuple[TextRow, ...]:
     return draw_frame(title, rows, columns, lines, chosen=False, ascii_only=scene.ascii_only)
 
 
-def _section_title(name: str) -> TextRow:
+def _render_section_title(name: str) -> TextRow:
     return make_row(Span(name, TextStyle.LABEL))
 
 
-def _memory_name(scene: InstanceScreenModel) -> str:
+def _format_memory_title(scene: InstanceScreenModel) -> str:
     return f"memory of {sanitize_line(scene.seen.name)} now, not at the failure" if _has_failed(scene) else "memory"
 
 
-def _cut(rows: Sequence[TextRow], room: int) -> list[TextRow]:
+def _limit_rows(rows: Sequence[TextRow], room: int) -> list[TextRow]:
     if len(rows) <= room or room < 1:
         return list(rows)
     more = len(rows) - room + 1
@@ -197,37 +220,37 @@ def _cut(rows: Sequence[TextRow], room: int) -> list[TextRow]:
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
-def _title(scene: InstanceScreenModel) -> TextRow:
-    badge = _badge(scene)
+def _render_title(scene: InstanceScreenModel) -> TextRow:
+    badge = _build_badge(scene)
     dash = Span(" - " if scene.ascii_only else " ─ ", TextStyle.FRAME)
     return make_row(
-        sanitized(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
-        sanitized(scene.name, TextStyle.TITLE),
+        sanitize_span(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
+        sanitize_span(scene.name, TextStyle.TITLE),
     )  # fmt: skip
 
 
-def _leading_on(title: TextRow, columns: int) -> TextRow:
+def _append_page_key(title: TextRow, columns: int) -> TextRow:
     """Return a title with the key by which one reads on: there is always more than is seen below each other."""
     whole = make_row(Span("   pgdn", TextStyle.KEY), Span(" reads on", TextStyle.LABEL))
-    fits = (one for one in (whole, whole[:1]) if row_width(title) + row_width(one) <= columns - _FRAME)
+    fits = (one for one in (whole, whole[:1]) if measure_row(title) + measure_row(one) <= columns - _FRAME_COLUMNS)
     return (*title, *next(fits, ()))
 
 
-def _badge(scene: InstanceScreenModel) -> StateBadge:
+def _build_badge(scene: InstanceScreenModel) -> StateBadge:
     one = scene.one
     if not scene.seen.is_known:
         state = scene.seen.told.state
-        return StateBadge(state_symbol(state, scene.ascii_only), str(state), TextStyle.STALE)
+        return StateBadge(get_state_symbol(state, scene.ascii_only), str(state), TextStyle.STALE)
     if _has_failed(scene):
-        taken = _taken(scene)
+        taken = _get_start_seconds(scene)
         words = f"failed after {format_duration(taken)}" if taken else "failed"
-        return StateBadge(state_symbol(Phase.FAILED, scene.ascii_only), words, TextStyle.BAD)
+        return StateBadge(get_state_symbol(Phase.FAILED, scene.ascii_only), words, TextStyle.BAD)
     if one is None:
-        return StateBadge(state_symbol(Phase.STOPPED, scene.ascii_only), "not there", TextStyle.LABEL)
-    return instance_badge(one, scene.ascii_only, scene.seen.ready_for(one))
+        return StateBadge(get_state_symbol(Phase.STOPPED, scene.ascii_only), "not there", TextStyle.LABEL)
+    return build_instance_badge(one, scene.ascii_only, scene.seen.seconds_ready(one))
 
 
-def _taken(scene: InstanceScreenModel) -> float | None:
+def _get_start_seconds(scene: InstanceScreenModel) -> float | None:
     """Return how long a start took that failed: as its phases have it, which stand below, else as its end does."""
     course = scene.course
     if course is not None and course.phase is Phase.FAILED and course.elapsed is not None:
@@ -241,35 +264,43 @@ def _has_failed(scene: InstanceScreenModel) -> bool:
     return scene.one.phase is Phase.FAILED
 
 
-def _state_parts(scene: InstanceScreenModel, space: Space, *, roomy: bool) -> list[Part]:
+def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     seen, one = scene.seen, scene.one
     if not seen.is_known:
-        parts = [Part(1, tuple(render_unreachable(seen, space)))]
-        return parts if one is None else [*parts, *_faded(_about(one, space))]
+        parts = [RowBlock(1, tuple(render_unreachable(seen, space)))]
+        return parts if one is None else [*parts, *_dim_blocks(_render_identity(one, space))]
     if _has_failed(scene):
-        return [*_failure(scene, space, roomy=roomy), *_warnings(scene, space)]  # its phases before what it warned of
+        return [
+            *_render_failure_blocks(scene, space, roomy=roomy),
+            *_render_warnings(scene, space),
+        ]  # its phases before what it warned of
     if one is None:
-        return [Part(0, (make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _saved()))]
+        return [RowBlock(0, (make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint()))]
     if one.phase in TRANSITION_PHASES:
         return [
             *_render_startup(scene, one, space),
-            *_warnings(scene, space),
-            *_about(one, space),
-            *_gpu(scene, space),
+            *_render_warnings(scene, space),
+            *_render_identity(one, space),
+            *_render_gpu(scene, space),
             *(build_gpu_charts(seen, space) if roomy else []),
         ]
-    return [*_about(one, space), *_render_throughput(scene, one, space, roomy=roomy), *_warnings(scene, space)]
-
-
-def _warnings(scene: InstanceScreenModel, space: Space) -> list[Part]:
-    """Return what its start has warned of, with its sign, a line each; the notice and `i` have it in full."""
-    sign = state_symbol(Severity.WARNING, scene.ascii_only)
     return [
-        Part(
+        *_render_identity(one, space),
+        *_render_throughput(scene, one, space, roomy=roomy),
+        *_render_warnings(scene, space),
+    ]
+
+
+def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
+    """Return what its start has warned of, with its sign, a line each; the notice and `i` have it in full."""
+    sign = get_state_symbol(Severity.WARNING, scene.ascii_only)
+    return [
+        RowBlock(
             9,
             (
                 truncate_row(
-                    make_row(label("warned"), sanitized(f"{sign} {one.message}", TextStyle.ATTENTION)), space.columns
+                    make_row(make_label("warned"), sanitize_span(f"{sign} {one.message}", TextStyle.ATTENTION)),
+                    space.columns,
                 ),
             ),
         )
@@ -277,46 +308,50 @@ def _warnings(scene: InstanceScreenModel, space: Space) -> list[Part]:
     ]
 
 
-def _saved() -> TextRow:
+def _render_log_hint() -> TextRow:
     return make_row(
         Span("l", TextStyle.KEY), Span(" shows the log that was kept of it, if there is one", TextStyle.LABEL)
     )
 
 
-def _faded(parts: Sequence[Part]) -> list[Part]:
-    return [Part(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
+def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
+    return [RowBlock(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
 
 
-def _about(one: InstanceView, space: Space) -> list[Part]:
+def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
     """Return what it is: engine, port, whose."""
-    words = [engine_label(one), f":{one.port}" if one.port is not None else "", one.container if not one.ours else ""]
+    words = [
+        describe_engine(one),
+        f":{one.port}" if one.port is not None else "",
+        one.container if not one.ours else "",
+    ]
     if one.operator:
         words.append(f"by {one.operator}")
-    rows = [make_row(label("what"), sanitized("   ".join(word for word in words if word), TextStyle.VALUE))]
+    rows = [make_row(make_label("what"), sanitize_span("   ".join(word for word in words if word), TextStyle.VALUE))]
     if one.endpoint and space.columns >= 56:
-        rows.append(make_row(label("at"), sanitized(one.endpoint, TextStyle.VALUE)))
+        rows.append(make_row(make_label("at"), sanitize_span(one.endpoint, TextStyle.VALUE)))
     if (uses := render_engine_facts(one, space)) is not None:
         rows.append(uses)
-    told = [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
+    told = [RowBlock(3, (rows[0],)), *(RowBlock(6, (each,)) for each in rows[1:])]
     return [*told, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else told
 
 
-def _render_ranks(one: InstanceView, space: Space) -> list[Part]:
+def _render_ranks(one: InstanceView, space: DrawArea) -> list[RowBlock]:
     """Return which rank it is, and where the others are; nothing of a model on one Spark."""
     if one.rank_position is None:
         return []
     others = [sanitize_line(node) for node in one.nodes if node != one.node]
     words = describe_rank(one) + (f", with {' and '.join(others)}" if others else "")
-    return [Part(3, tuple(render_labelled_text("part", words, space, TextStyle.VALUE, 2)))]
+    return [RowBlock(3, tuple(render_labelled_text("part", words, space, TextStyle.VALUE, 2)))]
 
 
-def _failure(scene: InstanceScreenModel, space: Space, *, roomy: bool) -> list[Part]:
+def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     verdict = None if scene.end is None else scene.end.verdict
     if verdict is not None:
         parts = [
             *render_verdict(verdict, space),
             *(
-                Part(1, (each,))
+                RowBlock(1, (each,))
                 for each in render_verdict_keys(verdict, space, scene.remedies, scene.accepts, roomy=roomy)
             ),
         ]
@@ -330,96 +365,112 @@ def _failure(scene: InstanceScreenModel, space: Space, *, roomy: bool) -> list[P
             Span(" for its first error", TextStyle.LABEL),
         )
         why = scene.end_trouble or "nobody here watched this start"
-        parts = [Part(0, tuple(rows)), Part(1, (*render_labelled_text("", why, space, TextStyle.STALE, 2), hint))]
+        parts = [
+            RowBlock(0, tuple(rows)),
+            RowBlock(1, (*render_labelled_text("", why, space, TextStyle.STALE, 2), hint)),
+        ]
     parts += _render_startup_result(scene, space, roomy=roomy)
-    return parts if scene.one is None else [*parts, *_about(scene.one, space)[:1], *_render_ranks(scene.one, space)]
+    return (
+        parts
+        if scene.one is None
+        else [*parts, *_render_identity(scene.one, space)[:1], *_render_ranks(scene.one, space)]
+    )
 
 
-def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: Space) -> list[Part]:
+def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawArea) -> list[RowBlock]:
     if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
         return render_startup_timeline(scene.course, scene.seen.now, space)
-    told = [Part(3, (make_row(label(""), sanitized(one.detail, TextStyle.LABEL)),))] if one.detail else []
+    told = [RowBlock(3, (make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)),))] if one.detail else []
     return [*render_startup_progress(one, scene.seen, space), *told]
 
 
-def _render_startup_result(scene: InstanceScreenModel, space: Space, *, roomy: bool) -> list[Part]:
+def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     """Return how its start went, as far as it was watched: phase by phase where there is room."""
     if scene.course is None or not scene.course.stretches:
         return []
     if roomy:
         return [
-            Part(7 + part.spare, part.rows) for part in render_startup_timeline(scene.course, scene.seen.now, space)
+            RowBlock(7 + part.spare, part.rows) for part in render_startup_timeline(scene.course, scene.seen.now, space)
         ]
     took = render_startup_duration(scene.course, space)
-    return [] if took is None else [Part(8, (took,))]
+    return [] if took is None else [RowBlock(8, (took,))]
 
 
-def _render_throughput(scene: InstanceScreenModel, one: InstanceView, space: Space, *, roomy: bool) -> list[Part]:
+def _render_throughput(
+    scene: InstanceScreenModel, one: InstanceView, space: DrawArea, *, roomy: bool
+) -> list[RowBlock]:
     if one.phase is Phase.READY and (head := scene.seen.heads.get(one.name)) is not None:
         rank = describe_rank(one)
         part = make_row(
-            label("part"), *([Span(f"{rank} · ", TextStyle.LABEL)] if rank else []), *describe_head(one, head)
+            make_label("part"), *([Span(f"{rank} · ", TextStyle.LABEL)] if rank else []), *describe_head(one, head)
         )
-        decode = Part(1, (render_throughput(head.numbers, space),))
+        decode = RowBlock(1, (render_throughput(head.numbers, space),))
         accept = render_acceptance(head, scene.seen, space)
-        return [Part(1, (part,)), decode, *([] if accept is None else [Part(2, (accept,))]), *_gpu(scene, space)]
+        return [
+            RowBlock(1, (part,)),
+            decode,
+            *([] if accept is None else [RowBlock(2, (accept,))]),
+            *_render_gpu(scene, space),
+        ]
     if one.phase is not Phase.READY or one.port is None:
         words = one.detail or (
             "a container that sparkctl did not start; its figures are not read" if not one.ours else ""
         )
-        parts = [Part(1, tuple(render_labelled_text("", words, space, TextStyle.LABEL, 3)))] if words else []
-        return [*parts, *_gpu(scene, space)]
-    parts = [Part(0, (render_throughput(one.numbers, space),))]
+        parts = [RowBlock(1, tuple(render_labelled_text("", words, space, TextStyle.LABEL, 3)))] if words else []
+        return [*parts, *_render_gpu(scene, space)]
+    parts = [RowBlock(0, (render_throughput(one.numbers, space),))]
     if roomy and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
     if (accept := render_acceptance(one, scene.seen, space)) is not None:
-        parts.append(Part(1, (accept,)))
+        parts.append(RowBlock(1, (accept,)))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
-            parts.append(Part(2, (make_row(label("accept"), Span(IDLE, TextStyle.VALUE)),)))
+            parts.append(RowBlock(2, (make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE)),)))
         last = scene.seen.drafting.get(one.container_id or "")
-        if positions := position_rows(numbers.acceptance, space, last, scene.seen.now):
-            parts.append(Part(4, tuple(positions)))
+        if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
+            parts.append(RowBlock(4, tuple(positions)))
         if (reads := render_bandwidth(one, scene.seen, space)) is not None:
-            parts.append(Part(3, (reads,)))
+            parts.append(RowBlock(3, (reads,)))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
-        parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts, last, scene.seen.now)]
+        parts += [RowBlock(5, (each,)) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
-            parts.append(Part(6, (steps,)))
+            parts.append(RowBlock(6, (steps,)))
     if one.metrics_hint is not None:
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
-        parts.append(Part(7, tuple(render_labelled_text("", hint, space, TextStyle.LABEL, 2))))
-    parts += _gpu(scene, space)
+        parts.append(RowBlock(7, tuple(render_labelled_text("", hint, space, TextStyle.LABEL, 2))))
+    parts += _render_gpu(scene, space)
     if roomy:
         parts += build_gpu_charts(scene.seen, space)
     return [*parts, *_render_startup_result(scene, space, roomy=roomy)]
 
 
-def _gpu(scene: InstanceScreenModel, space: Space) -> list[Part]:
-    return [Part(4, tuple(gpu_rows(scene.seen, space)))]
+def _render_gpu(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
+    return [RowBlock(4, tuple(render_gpus(scene.seen, space)))]
 
 
 # --- the other boxes --------------------------------------------------------------------------------------------------
 
 
-def _memory_parts(scene: InstanceScreenModel, space: Space) -> list[Part]:
+def _render_memory(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
     parts = []
     bar = scene.seen.view.memory
     if scene.one is not None:
         rows = render_memory_claim(scene.one, None if bar is None else bar.total, space)
-        parts += [Part(1 if not at else 2, (each,)) for at, each in enumerate(rows)]
+        parts += [RowBlock(1 if not at else 2, (each,)) for at, each in enumerate(rows)]
     if bar is not None:
         parts += build_memory_groups(scene.seen, space)
-    return parts if scene.seen.is_known else _faded(parts)
+    return parts if scene.seen.is_known else _dim_blocks(parts)
 
 
-def _plan(scene: InstanceScreenModel, columns: int) -> list[TextRow]:
+def _render_plan(scene: InstanceScreenModel, columns: int) -> list[TextRow]:
     if scene.run is None:
-        return [make_row(sanitized(scene.run_trouble or "being read from its container ...", TextStyle.STALE))]
+        return [make_row(sanitize_span(scene.run_trouble or "being read from its container ...", TextStyle.STALE))]
     return render_launched_plan(scene.run, columns)
 
 
-def _log(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
+def _render_log_box(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
     title = make_row(Span("log", TextStyle.LABEL), Span("   l", TextStyle.KEY), Span(" all of it", TextStyle.LABEL))
-    return _box(scene, title, render_log_tail(scene.tail, scene.tail_trouble, lines - 2, columns - 4), columns, lines)
+    return _draw_box(
+        scene, title, render_log_tail(scene.tail, scene.tail_trouble, lines - 2, columns - 4), columns, lines
+    )

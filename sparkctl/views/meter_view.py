@@ -7,7 +7,7 @@ from sparkctl.monitor.bandwidth import GB, Bandwidth, BandwidthSource
 
 UNKNOWN = "—"
 IDLE = "idle"
-_SOURCES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gauge", MeterSource.LOG: " · by its log"}
+_SOURCE_SUFFIXES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gauge", MeterSource.LOG: " · by its log"}
 
 
 def format_token_rate(rate: float | None) -> str:
@@ -38,16 +38,16 @@ def format_draft_acceptance(numbers: EngineMeter, drafted: int | None = None) ->
     if seen is None:
         return UNKNOWN
     if seen.length is None and seen.rate is None:
-        return "no drafts" + _SOURCES[seen.estimator]
+        return "no drafts" + _SOURCE_SUFFIXES[seen.estimator]
     parts = [] if seen.length is None else [f"{seen.length:.2f} per step"]
     if seen.rate is not None:
-        parts.append(f"{format_percent(seen.rate)} of {_drafts(drafted)}")
+        parts.append(f"{format_percent(seen.rate)} of {_format_draft_count(drafted)}")
     elif drafted is not None:
         parts.append(f"of {drafted + 1} at most")
-    return " · ".join(parts) + _SOURCES[seen.estimator]
+    return " · ".join(parts) + _SOURCE_SUFFIXES[seen.estimator]
 
 
-def _drafts(drafted: int | None) -> str:
+def _format_draft_count(drafted: int | None) -> str:
     if drafted is None:
         return "drafts"
     return f"{drafted} draft" if drafted == 1 else f"{drafted} drafts"
@@ -67,21 +67,21 @@ def format_bandwidth(seen: Bandwidth | None) -> str:
     """
     if seen is None:
         return ""
-    amount = _between(seen.low / GB, seen.high / GB)
-    if not seen.plausible:
+    amount = _format_number_range(seen.low / GB, seen.high / GB)
+    if not seen.is_plausible:
         return f"≈ {amount} GB/s est. · more than the memory can do: {seen.suspect}"
-    spec = f"{_percents(seen.of_spec())} % of {seen.ceiling.spec / GB:.0f} spec"
+    spec = f"{_format_percent_range(seen.get_spec_shares())} % of {seen.ceiling.spec / GB:.0f} spec"
     if seen.source is BandwidthSource.COUNTER:
         return f"{amount} GB/s measured · {spec}"
-    best, shares = seen.ceiling.measured, seen.of_measured()
+    best, shares = seen.ceiling.measured, seen.get_measured_shares()
     if best is not None and shares is not None:
-        spec = f"{_percents(shares)} % of {best / GB:.0f} measured, {spec}"
+        spec = f"{_format_percent_range(shares)} % of {best / GB:.0f} measured, {spec}"
     return f"≈ {amount} GB/s est. · {spec}"
 
 
-def _percents(shares: tuple[float, float]) -> str:
+def _format_percent_range(shares: tuple[float, float]) -> str:
     low, high = shares
-    return _between(low * 100, high * 100)
+    return _format_number_range(low * 100, high * 100)
 
 
 def format_queue(numbers: EngineMeter) -> str:
@@ -101,10 +101,10 @@ def format_percent(share: float | None) -> str:
 
 def format_latency(seen: Quantiles | None) -> str:
     """Return ``310 ms p50, 1.20 s p95``."""
-    return UNKNOWN if seen is None else f"{_time(seen.p50)} p50, {_time(seen.p95)} p95"
+    return UNKNOWN if seen is None else f"{_format_short_time(seen.p50)} p50, {_format_short_time(seen.p95)} p95"
 
 
-def _time(seconds: float) -> str:
+def _format_short_time(seconds: float) -> str:
     if seconds < 0.0095:
         return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:
@@ -112,6 +112,6 @@ def _time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.0f} s"
 
 
-def _between(low: float, high: float) -> str:
+def _format_number_range(low: float, high: float) -> str:
     one, other = f"{low:.0f}", f"{high:.0f}"
     return f"{one}–{other}" if one != other else one

@@ -21,12 +21,12 @@ from sparkctl.model.sample import Gpu, MemoryBar, MemoryPressure
 from sparkctl.monitor.bandwidth import BandwidthSource, estimate_instance_bandwidth, get_node_bandwidth
 from sparkctl.monitor.node_views import NodeTelemetryView
 
-_MHZ = 1e6
-_MEGABIT = 1e6 / 8
-Labels = tuple[str, ...]
-Value = float | int | bool | None
-_SOURCES = {BandwidthSource.ESTIMATE: "estimate", BandwidthSource.COUNTER: "hardware"}
-_OWN = ("node", "instance", "container", "engine")
+_HERTZ_PER_MHZ = 1e6
+_BYTES_PER_MEGABIT = 1e6 / 8
+MetricLabels = tuple[str, ...]
+MetricValue = float | int | bool | None
+_SOURCE_LABELS = {BandwidthSource.ESTIMATE: "estimate", BandwidthSource.COUNTER: "hardware"}
+_INSTANCE_LABEL_NAMES = ("node", "instance", "container", "engine")
 
 
 class NodeCollector(Collector):
@@ -39,7 +39,16 @@ class NodeCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield each metric with its series."""
         views, now = self._views(), self._now()
-        for part in (_state, _memory, _gpus, _devices, _traffic, _instances, _engines, _bandwidth):
+        for part in (
+            _collect_node_state,
+            _collect_memory,
+            _collect_gpus,
+            _collect_devices,
+            _collect_traffic,
+            _collect_instances,
+            _collect_engines,
+            _collect_bandwidth,
+        ):
             for family in part(views, now):
                 yield family.metric
 
@@ -59,12 +68,12 @@ def render_metrics(views: Sequence[NodeTelemetryView], now: float) -> str:
 class _MetricFamily:
     """One metric while its series are gathered: of two with the same labels the first is kept."""
 
-    def __init__(self, name: str, about: str, labels: Labels, *, counter: bool = False) -> None:
+    def __init__(self, name: str, about: str, labels: MetricLabels, *, counter: bool = False) -> None:
         kind = CounterMetricFamily if counter else GaugeMetricFamily
         self.metric = kind(f"sparkctl_{name}", about, labels=labels)
-        self._seen: set[Labels] = set()
+        self._seen: set[MetricLabels] = set()
 
-    def add(self, labels: Sequence[str | None], value: Value) -> None:
+    def add_series(self, labels: Sequence[str | None], value: MetricValue) -> None:
         texts = tuple(label or "" for label in labels)
         if value is None or not math.isfinite(value) or texts in self._seen:
             return
@@ -72,7 +81,7 @@ class _MetricFamily:
         self.metric.add_metric(list(texts), float(value))
 
 
-def _state(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_node_state(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     up = _MetricFamily("node_up", "1 where the node answers and its state is known.", ("node",))
     state = _MetricFamily("node_state", "The node's state: 1 for the one it is in.", ("node", "state"))
     age = _MetricFamily("node_sample_age_seconds", "Time since the last reading got here.", ("node",))
@@ -83,20 +92,20 @@ def _state(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFa
     spent = _MetricFamily("probe_cpu_seconds", "CPU time that the probe has cost the node.", ("node",), counter=True)
     for view in views:
         ok = view.state is NodeState.OK
-        up.add((view.name,), ok)
+        up.add_series((view.name,), ok)
         for one in NodeState:
-            state.add((view.name, one.value), one is view.state)
+            state.add_series((view.name, one.value), one is view.state)
         if not ok:
             continue
-        docker.add((view.name,), view.docker_known)
-        age.add((view.name,), None if view.sampled is None else max(0.0, now - view.sampled))
-        spent.add((view.name,), view.sample.spent if view.sample else None)
+        docker.add_series((view.name,), view.docker_known)
+        age.add_series((view.name,), None if view.sampled is None else max(0.0, now - view.sampled))
+        spent.add_series((view.name,), view.sample.spent if view.sample else None)
         for finding in view.findings:
-            wrong.add((view.name, finding.kind.value, finding.severity.value, finding.instance), 1)
+            wrong.add_series((view.name, finding.kind.value, finding.severity.value, finding.instance), 1)
     yield from (up, state, age, docker, spent, wrong)
 
 
-_MEMORY: tuple[tuple[str, str, Callable[[MemoryBar], Value]], ...] = (
+_MEMORY_METRICS: tuple[tuple[str, str, Callable[[MemoryBar], MetricValue]], ...] = (
     ("total", "All memory.", lambda bar: bar.total),
     ("available", "What could be had without swapping.", lambda bar: bar.available),
     ("gpu_processes", "Held by processes on the GPU's side, by the driver.", lambda bar: bar.gpu_processes),
@@ -109,11 +118,11 @@ _MEMORY: tuple[tuple[str, str, Callable[[MemoryBar], Value]], ...] = (
 )
 
 
-def _memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    for name, about, read in _MEMORY:
+def _collect_memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+    for name, about, read in _MEMORY_METRICS:
         family = _MetricFamily(f"node_memory_{name}_bytes", about, ("node",))
         for view in views:
-            family.add((view.name,), read(view.memory) if view.memory else None)
+            family.add_series((view.name,), read(view.memory) if view.memory else None)
         yield family
     share = _MetricFamily(
         "node_memory_pressure_ratio",
@@ -131,48 +140,52 @@ def _memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricF
     )
     for view in views:
         detail = view.sample.detail if view.sample else None
-        kills.add((view.name,), detail.oom_kill if detail else None)
+        kills.add_series((view.name,), detail.oom_kill if detail else None)
         pressure = (detail.pressure if detail else None) or MemoryPressure()
         for tasks, of_late, total in (
             ("some", pressure.some, pressure.some_total),
             ("all", pressure.full, pressure.full_total),
         ):
-            share.add((view.name, tasks), of_late)
-            waited.add((view.name, tasks), None if total is None else total / 1e6)
+            share.add_series((view.name, tasks), of_late)
+            waited.add_series((view.name, tasks), None if total is None else total / 1e6)
     yield from (share, waited, kills)
 
 
-_GPU: tuple[tuple[str, str, Callable[[Gpu], Value]], ...] = (
+_GPU_METRICS: tuple[tuple[str, str, Callable[[Gpu], MetricValue]], ...] = (
     ("utilization_ratio", "Share of the time that a kernel ran.", lambda gpu: gpu.busy),
-    ("sm_clock_hertz", "Clock of the SMs.", lambda gpu: gpu.sm_clock and gpu.sm_clock * _MHZ),
-    ("sm_clock_max_hertz", "Highest clock of the SMs.", lambda gpu: gpu.sm_clock_max and gpu.sm_clock_max * _MHZ),
+    ("sm_clock_hertz", "Clock of the SMs.", lambda gpu: gpu.sm_clock and gpu.sm_clock * _HERTZ_PER_MHZ),
+    (
+        "sm_clock_max_hertz",
+        "Highest clock of the SMs.",
+        lambda gpu: gpu.sm_clock_max and gpu.sm_clock_max * _HERTZ_PER_MHZ,
+    ),
     ("power_watts", "Power that the GPU draws.", lambda gpu: gpu.power),
     ("temperature_celsius", "Temperature of the GPU.", lambda gpu: gpu.celsius),
 )
 
 
-def _gpus(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    for name, about, read in _GPU:
+def _collect_gpus(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+    for name, about, read in _GPU_METRICS:
         family = _MetricFamily(f"gpu_{name}", about, ("node", "gpu"))
         for view in views:
             for gpu in (view.sample.gpus if view.sample else None) or ():
-                family.add((view.name, str(gpu.index)), read(gpu))
+                family.add_series((view.name, str(gpu.index)), read(gpu))
         yield family
     silent = _MetricFamily(
         "gpu_silent_seconds", "How long the driver has owed an answer; absent while it answers.", ("node",)
     )
     for view in views:
-        silent.add((view.name,), view.sample.gpu_silent_for if view.sample else None)
+        silent.add_series((view.name,), view.sample.gpu_silent_for if view.sample else None)
     yield silent
     owing = _MetricFamily(
         "devices_silent_seconds", "How long drives, links and sensors have owed an answer; absent else.", ("node",)
     )
     for view in views:
-        owing.add((view.name,), view.sample.devices_silent_for if view.sample else None)
+        owing.add_series((view.name,), view.sample.devices_silent_for if view.sample else None)
     yield owing
 
 
-def _devices(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_devices(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     busy = _MetricFamily("node_cpu_utilization_ratio", "Share of all cores' time that was used.", ("node",))
     heat = _MetricFamily("node_temperature_celsius", "Temperature by sensor.", ("node", "chip", "label", "device"))
     size = _MetricFamily("disk_size_bytes", "Size of the filesystem of a path.", ("node", "path"))
@@ -180,16 +193,16 @@ def _devices(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_Metric
     for view in views:
         if view.sample is None:
             continue
-        busy.add((view.name,), view.sample.cpu.busy if view.sample.cpu else None)
+        busy.add_series((view.name,), view.sample.cpu.busy if view.sample.cpu else None)
         for sensor in view.sample.temperatures or ():
-            heat.add((view.name, sensor.chip, sensor.label, sensor.device), sensor.celsius)
+            heat.add_series((view.name, sensor.chip, sensor.label, sensor.device), sensor.celsius)
         for disk in view.sample.disks or ():
-            size.add((view.name, disk.path), disk.total)
-            free.add((view.name, disk.path), disk.free)
+            size.add_series((view.name, disk.path), disk.total)
+            free.add_series((view.name, disk.path), disk.free)
     yield from (busy, heat, size, free)
 
 
-def _traffic(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_traffic(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     names, ports = ("node", "interface"), ("node", "device", "port", "interface")
     up = _MetricFamily("link_up", "1 where the interface has a carrier.", names)
     speed = _MetricFamily("link_speed_bytes_per_second", "Speed that the interface claims.", names)
@@ -202,42 +215,48 @@ def _traffic(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_Metric
     for view in views:
         for link in (view.sample.links if view.sample else None) or ():
             key = (view.name, link.name)
-            up.add(key, link.carrier)
-            speed.add(key, None if link.speed is None else link.speed * _MEGABIT)
-            received.add(key, link.received)
-            sent.add(key, link.sent)
-            errors.add(key, link.errors)
+            up.add_series(key, link.carrier)
+            speed.add_series(key, None if link.speed is None else link.speed * _BYTES_PER_MEGABIT)
+            received.add_series(key, link.received)
+            sent.add_series(key, link.sent)
+            errors.add_series(key, link.errors)
         for port in (view.sample.rdma if view.sample else None) or ():
             function = (view.name, port.name, port.port, port.interface)
-            took.add(function, port.received)
-            gave.add(function, port.sent)
+            took.add_series(function, port.received)
+            gave.add_series(function, port.sent)
             for counter, count in port.errors:
-                wrong.add((*function, counter), count)
+                wrong.add_series((*function, counter), count)
     yield from (up, speed, received, sent, errors, took, gave, wrong)
 
 
-def _instance_labels(instance: InstanceView) -> tuple[str | None, ...]:
+def _list_instance_labels(instance: InstanceView) -> tuple[str | None, ...]:
     return (instance.node, instance.name, instance.container, instance.engine)
 
 
-def _instances(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_instances(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     phase = _MetricFamily(
-        "instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_OWN, "phase")
+        "instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_INSTANCE_LABEL_NAMES, "phase")
     )
-    held = _MetricFamily("instance_held_bytes", "What its processes hold, on the GPU's side too.", _OWN)
-    expected = _MetricFamily("instance_expected_bytes", "What it is expected to hold, by its profile.", _OWN)
-    drafts = _MetricFamily("instance_draft_tokens", "Tokens drafted per step and request, as configured.", _OWN)
+    held = _MetricFamily(
+        "instance_held_bytes", "What its processes hold, on the GPU's side too.", _INSTANCE_LABEL_NAMES
+    )
+    expected = _MetricFamily(
+        "instance_expected_bytes", "What it is expected to hold, by its profile.", _INSTANCE_LABEL_NAMES
+    )
+    drafts = _MetricFamily(
+        "instance_draft_tokens", "Tokens drafted per step and request, as configured.", _INSTANCE_LABEL_NAMES
+    )
     for one in (each for view in views for each in view.instances):
-        held.add(_instance_labels(one), one.memory)
-        expected.add(_instance_labels(one), one.expected)
-        drafts.add(_instance_labels(one), one.per_step.draft_tokens if one.per_step else None)
+        held.add_series(_list_instance_labels(one), one.memory)
+        expected.add_series(_list_instance_labels(one), one.expected)
+        drafts.add_series(_list_instance_labels(one), one.per_step.draft_tokens if one.per_step else None)
         if one.phase is not None:
             for each in Phase:
-                phase.add((*_instance_labels(one), each.value), each is one.phase)
+                phase.add_series((*_list_instance_labels(one), each.value), each is one.phase)
     yield from (phase, held, expected, drafts)
 
 
-_ENGINE: tuple[tuple[str, str, str], ...] = (
+_ENGINE_METRICS: tuple[tuple[str, str, str], ...] = (
     ("generation_tokens_per_second", "Tokens generated, over the last seconds.", "generation_rate"),
     ("prompt_tokens_per_second", "Prompt tokens computed, over the last seconds.", "prompt_rate"),
     ("decode_steps_per_second", "Decode steps, each serving all running requests.", "steps"),
@@ -248,52 +267,58 @@ _ENGINE: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     told = [(one, one.numbers) for view in views for one in view.instances if one.numbers is not None]
-    for name, about, field in _ENGINE:
-        family = _MetricFamily(f"instance_{name}", about, _OWN)
+    for name, about, field in _ENGINE_METRICS:
+        family = _MetricFamily(f"instance_{name}", about, _INSTANCE_LABEL_NAMES)
         for one, numbers in told:
-            family.add(_instance_labels(one), getattr(numbers, field))
+            family.add_series(_list_instance_labels(one), getattr(numbers, field))
         yield family
-    by = (*_OWN, "estimator")
+    by = (*_INSTANCE_LABEL_NAMES, "estimator")
     length = _MetricFamily(
         "instance_accept_length_tokens", "Tokens per verification step, the bonus token counted.", by
     )
     rate = _MetricFamily("instance_accept_ratio", "Draft tokens accepted / drafted.", by)
     for one, numbers in told:
         if numbers.acceptance is not None:
-            key = (*_instance_labels(one), numbers.acceptance.estimator.value)
-            length.add(key, numbers.acceptance.length)
-            rate.add(key, numbers.acceptance.rate)
+            key = (*_list_instance_labels(one), numbers.acceptance.estimator.value)
+            length.add_series(key, numbers.acceptance.length)
+            rate.add_series(key, numbers.acceptance.rate)
     yield from (length, rate)
-    yield _quantiles("instance_time_to_first_token_seconds", "Time to the first token.", [(o, n.ttft) for o, n in told])
-    yield _quantiles(
+    yield _build_quantiles(
+        "instance_time_to_first_token_seconds", "Time to the first token.", [(o, n.ttft) for o, n in told]
+    )
+    yield _build_quantiles(
         "instance_inter_token_seconds",
         "Time between tokens; with speculation, between steps.",
         [(o, n.inter_token) for o, n in told],
     )
 
 
-def _bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+def _collect_bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     """A range for each instance, an estimate; of a node, what its GPU's own counter says where it has one."""
     about = "end of the range of memory bandwidth that decoding needs; blank while prompts are read and while it idles."
-    low = _MetricFamily("instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_OWN, "source"))
-    high = _MetricFamily("instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_OWN, "source"))
+    low = _MetricFamily(
+        "instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_INSTANCE_LABEL_NAMES, "source")
+    )
+    high = _MetricFamily(
+        "instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_INSTANCE_LABEL_NAMES, "source")
+    )
     whole = _MetricFamily("node_memory_bandwidth_bytes_per_second", "Memory bandwidth, counted.", ("node", "source"))
     for view in views:
         if (counted := get_node_bandwidth(view)) is not None:
-            whole.add((view.name, _SOURCES[counted.source]), counted.low)
+            whole.add_series((view.name, _SOURCE_LABELS[counted.source]), counted.low)
         for one in view.instances:
-            if (read := estimate_instance_bandwidth(one, view)) is not None and read.plausible:
-                low.add((*_instance_labels(one), _SOURCES[read.source]), read.low)
-                high.add((*_instance_labels(one), _SOURCES[read.source]), read.high)
+            if (read := estimate_instance_bandwidth(one, view)) is not None and read.is_plausible:
+                low.add_series((*_list_instance_labels(one), _SOURCE_LABELS[read.source]), read.low)
+                high.add_series((*_list_instance_labels(one), _SOURCE_LABELS[read.source]), read.high)
     yield from (low, high, whole)
 
 
-def _quantiles(name: str, about: str, found: Iterable[tuple[InstanceView, Quantiles | None]]) -> _MetricFamily:
-    family = _MetricFamily(name, f"{about} Quantiles over the last seconds.", (*_OWN, "quantile"))
+def _build_quantiles(name: str, about: str, found: Iterable[tuple[InstanceView, Quantiles | None]]) -> _MetricFamily:
+    family = _MetricFamily(name, f"{about} Quantiles over the last seconds.", (*_INSTANCE_LABEL_NAMES, "quantile"))
     for one, quantiles in found:
         if quantiles is not None:
-            family.add((*_instance_labels(one), "0.5"), quantiles.p50)
-            family.add((*_instance_labels(one), "0.95"), quantiles.p95)
+            family.add_series((*_list_instance_labels(one), "0.5"), quantiles.p50)
+            family.add_series((*_list_instance_labels(one), "0.95"), quantiles.p95)
     return family

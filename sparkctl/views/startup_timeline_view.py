@@ -8,67 +8,75 @@ from dataclasses import dataclass
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.units import GIB, format_clock
-from sparkctl.monitor.startup_timeline import PhaseSpan, StartupTimeline, list_remaining, match_expected, merge_spans
-from sparkctl.views.event_text import phase_name, step_name
-from sparkctl.views.overview.tile_model import NodeTileModel, instance_badge
-from sparkctl.views.overview.tile_rows import LABEL, Part, Space, label
+from sparkctl.monitor.startup_timeline import (
+    PhaseSpan,
+    StartupTimeline,
+    list_remaining_parts,
+    match_expected_seconds,
+    merge_spans,
+)
+from sparkctl.views.event_text import format_phase_name, format_step_name
+from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge
+from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, RowBlock, make_label
 from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, truncate_row
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, truncate_row
 
-_LATE = 1.2  # times what is expected
-_AHEAD = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_PAST = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
-_NOTICED = 0.05 * GIB
-_ABOUT = 16  # columns of what a part usually takes
-_BRIEF = 1.0  # seconds: of what is over sooner nobody wants to know how long it usually takes
-_LEAST_BAR = 8
-_NEXT = 2  # parts to come that a tile names
-_WANDERS = 5.0  # seconds by which a part may be longer without a word
+_LATE_RATIO = 1.2  # times what is expected
+_STARTUP_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_FINISHED_PHASE_NAMES = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
+_MIN_DROP_BYTES = 0.05 * GIB
+_EXPECTED_COLUMNS = 16  # columns of what a part usually takes
+_MIN_EXPECTED_SECONDS = 1.0  # seconds: of what is over sooner nobody wants to know how long it usually takes
+_MIN_BAR_COLUMNS = 8
+_MAX_NEXT_PARTS = 2  # parts to come that a tile names
+_LATE_SLACK_SECONDS = 5.0  # seconds by which a part may be longer without a word
 
 
 def is_start_late(taken: float, expected: float | None) -> bool:
     """Tell whether a start takes longer than usual."""
-    return expected is not None and taken > _LATE * expected
+    return expected is not None and taken > _LATE_RATIO * expected
 
 
 # --- in a tile --------------------------------------------------------------------------------------------------------
 
 
-def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: Space) -> list[Part]:
+def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the time against what is expected, the step with its progress, and what was and what is still to come."""
     told, course = seen.starts.get(one.name), seen.courses.get(one.name)
     elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
     expected = None if told is None else told.expected
     stops = one.phase is Phase.STOPPING
     if told is None and course is not None and not (stops or course.is_over):
-        elapsed, expected = course.seconds(seen.now), course.expected
+        elapsed, expected = course.compute_duration(seen.now), course.expected
     name = "stop" if stops else "start"
-    rows = [_time_row(name, elapsed, expected, one, space)]
-    now = None if stops or course is None or course.is_over else _now_row(course, one, seen.now, space)
+    rows = [_render_time(name, elapsed, expected, one, space)]
+    now = None if stops or course is None or course.is_over else _render_current_part(course, one, seen.now, space)
     if now is None and one.step is not None:
         now = render_step(one.step, space)
     rows += [now] if now is not None else []
     if elapsed is not None and is_start_late(elapsed, expected):
-        rows.append(make_row(label(""), Span("longer than usual", TextStyle.ATTENTION)))
+        rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
     if stops or course is None or course.is_over:
-        return [Part(1, tuple(rows))]
+        return [RowBlock(1, tuple(rows))]
     along = _render_phase_trail(course, seen, space, tells_now=now is not None)
-    return [Part(1, tuple(rows)), *([Part(4, (along,))] if along else [])]
+    return [RowBlock(1, tuple(rows)), *([RowBlock(4, (along,))] if along else [])]
 
 
-def _time_row(name: str, elapsed: float | None, expected: float | None, one: InstanceView, space: Space) -> TextRow:
+def _render_time(
+    name: str, elapsed: float | None, expected: float | None, one: InstanceView, space: DrawArea
+) -> TextRow:
     if elapsed is None:
-        return make_row(label(name), Span(instance_badge(one).word, TextStyle.VALUE))
+        return make_row(make_label(name), Span(build_instance_badge(one).word, TextStyle.VALUE))
     if not expected:
-        return make_row(label(name), Span(format_clock(elapsed), TextStyle.STRONG))
+        return make_row(make_label(name), Span(format_clock(elapsed), TextStyle.STRONG))
     late = is_start_late(elapsed, expected)
     line = render_gauge(
-        elapsed / expected, space.bar, space.ascii_only, TextStyle.ATTENTION if late else TextStyle.ACCENT
+        elapsed / expected, space.bar_columns, space.ascii_only, TextStyle.ATTENTION if late else TextStyle.ACCENT
     )
     about = f" of about {format_clock(expected)}"
     return make_row(
-        label(name),
+        make_label(name),
         *line,
         "  ",
         Span(format_clock(elapsed), TextStyle.ATTENTION if late else TextStyle.STRONG),
@@ -76,39 +84,41 @@ def _time_row(name: str, elapsed: float | None, expected: float | None, one: Ins
     )
 
 
-def render_step(step: Step, space: Space) -> TextRow:
+def render_step(step: Step, space: DrawArea) -> TextRow:
     """Return a step under its name with its progress, as far as that is known."""
-    name, share, done = step_name(step), step_fraction(step), format_step_progress(step)
-    short = len(name) < LABEL and bool(done)
+    name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
+    short = len(name) < LABEL_COLUMNS and bool(done)
     beside = done if short else f"{done} {name}".strip()
     if share is None:
-        return truncate_row(make_row(label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns)
-    line = render_gauge(share, space.bar, space.ascii_only)
+        return truncate_row(
+            make_row(make_label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns
+        )
+    line = render_gauge(share, space.bar_columns, space.ascii_only)
     return truncate_row(
-        make_row(label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
     )
 
 
-def _now_row(course: StartupTimeline, one: InstanceView, now: float, space: Space) -> TextRow | None:
+def _render_current_part(course: StartupTimeline, one: InstanceView, now: float, space: DrawArea) -> TextRow | None:
     """Return the part that a start is at by its time against what is expected, where its own progress is not told."""
-    stretches, expected = merge_spans(course.stretches), match_expected(course)
+    stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     if (
         not stretches
         or not _is_worth_telling(expected[-1])
-        or (one.step is not None and step_fraction(one.step) is not None)
+        or (one.step is not None and compute_step_fraction(one.step) is not None)
     ):
         return None
-    if one.step is not None and one.step.name != stretches[-1].part[1]:
+    if one.step is not None and one.step.name != stretches[-1].part_key[1]:
         return None  # a word of another source, and newer
-    most, taken, name = expected[-1] or 1.0, stretches[-1].seconds(now), _doing(stretches[-1])
+    most, taken, name = expected[-1] or 1.0, stretches[-1].compute_duration(now), _describe_current_part(stretches[-1])
     line = render_gauge(
         taken / most,
-        space.bar,
+        space.bar_columns,
         space.ascii_only,
         TextStyle.ATTENTION if _is_phase_late(taken, most) else TextStyle.ACCENT,
     )
-    room = space.columns - LABEL - space.bar - 2
-    short = len(name) < LABEL
+    room = space.columns - LABEL_COLUMNS - space.bar_columns - 2
+    short = len(name) < LABEL_COLUMNS
     ways = [
         f"{format_clock(taken)} of about {format_clock(most)}",
         f"{format_clock(taken)} of {format_clock(most)}",
@@ -117,21 +127,21 @@ def _now_row(course: StartupTimeline, one: InstanceView, now: float, space: Spac
     ways = ways if short else [f"{way} {name}" for way in ways]
     beside = next((way for way in ways if len(way) <= room), ways[-1])
     return truncate_row(
-        make_row(label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
     )
 
 
 def _is_worth_telling(expected: float | None) -> bool:
     """Tell whether a part is known to last so long that its time says something."""
-    return expected is not None and expected >= _BRIEF
+    return expected is not None and expected >= _MIN_EXPECTED_SECONDS
 
 
 def _is_phase_late(taken: float, expected: float | None) -> bool:
     """Tell whether a part takes longer than usual, by more than its start may wander."""
-    return expected is not None and taken > max(_LATE * expected, expected + _WANDERS)
+    return expected is not None and taken > max(_LATE_RATIO * expected, expected + _LATE_SLACK_SECONDS)
 
 
-def step_fraction(step: Step) -> float | None:
+def compute_step_fraction(step: Step) -> float | None:
     """Return how far a step is, 0..1, None where that is not known."""
     if step.fraction is not None:
         return step.fraction
@@ -146,49 +156,56 @@ def format_step_progress(step: Step) -> str:
 
 
 def _render_phase_trail(
-    course: StartupTimeline, seen: NodeTileModel, space: Space, *, tells_now: bool = True
+    course: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool = True
 ) -> TextRow:
     """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest. What goes on now
     stands between them where no row of its own ``tells_now``: what comes next is not what is."""
-    done = [(_past(one), _given_back(one, seen)) for one in merge_spans(course.stretches) if one.ended is not None]
-    coming = [name for name, _ in _coming(course)]
+    done = [
+        (_format_finished_part(one), _format_dropped_cache(one, seen))
+        for one in merge_spans(course.stretches)
+        if one.ended is not None
+    ]
+    coming = [name for name, _ in _list_coming_parts(course)]
     last = course.stretches[-1] if course.stretches else None
-    doing = "" if tells_now or last is None or last.ended is not None else _doing(last)
-    more = " …" if len(coming) > _NEXT else ""
-    then = Span(f"then {', '.join(coming[:_NEXT])}{more}", TextStyle.LABEL) if coming else None
+    doing = "" if tells_now or last is None or last.ended is not None else _describe_current_part(last)
+    more = " …" if len(coming) > _MAX_NEXT_PARTS else ""
+    then = Span(f"then {', '.join(coming[:_MAX_NEXT_PARTS])}{more}", TextStyle.LABEL) if coming else None
     while True:
-        spans: list[Span] = [label("")]
+        spans: list[Span] = [make_label("")]
         for name, more in done:
             spans += [Span(f"{name} ", TextStyle.LABEL), Span("✓", TextStyle.GOOD), Span(f"{more}   ", TextStyle.LABEL)]
         spans += [Span(f"{doing}   ", TextStyle.VALUE)] if doing else []
         if then is not None:
             spans.append(then)
-        if not done or row_width(spans) <= space.columns:
+        if not done or measure_row(spans) <= space.columns:
             return tuple(spans) if len(spans) > 1 else ()
         del done[min(1, len(done) - 1)]
 
 
-def _coming(course: StartupTimeline) -> list[tuple[str, float | None]]:
+def _list_coming_parts(course: StartupTimeline) -> list[tuple[str, float | None]]:
     """Return what is still to come, with the seconds that it usually takes: part by part where earlier starts tell."""
     if course.expected_parts:
-        told = [one for one in list_remaining(course) if _is_worth_telling(one.seconds)]
-        return [(phase_name(one.phase) if one.step is None else step_name(Step(one.step)), one.seconds) for one in told]
-    return [(phase_name(phase), None) for phase in _AHEAD if phase.order > course.phase.order]
+        told = [one for one in list_remaining_parts(course) if _is_worth_telling(one.seconds)]
+        return [
+            (format_phase_name(one.phase) if one.step is None else format_step_name(Step(one.step)), one.seconds)
+            for one in told
+        ]
+    return [(format_phase_name(phase), None) for phase in _STARTUP_PHASES if phase.order > course.phase.order]
 
 
-def _past(one: PhaseSpan) -> str:
-    if one.phase in _PAST:
-        return _PAST[one.phase]
-    return step_name(one.step) if one.step is not None else phase_name(one.phase)
+def _format_finished_part(one: PhaseSpan) -> str:
+    if one.phase in _FINISHED_PHASE_NAMES:
+        return _FINISHED_PHASE_NAMES[one.phase]
+    return format_step_name(one.step) if one.step is not None else format_phase_name(one.phase)
 
 
-def _given_back(one: PhaseSpan, seen: NodeTileModel) -> str:
+def _format_dropped_cache(one: PhaseSpan, seen: NodeTileModel) -> str:
     """Return by how much the page cache shrank, where it was dropped in this very start."""
     dropped = seen.dropped
     if one.phase is not Phase.DROPPING_CACHES or dropped is None or dropped.ts < one.began:
         return ""
     less = (dropped.before.reclaimable - dropped.after.reclaimable) / GIB
-    return f" −{less:.1f}" if less >= _NOTICED / GIB else ""
+    return f" −{less:.1f}" if less >= _MIN_DROP_BYTES / GIB else ""
 
 
 # --- on a screen of its own -------------------------------------------------------------------------------------------
@@ -203,7 +220,7 @@ class _TimeAxis:
     columns: int
     ascii_only: bool
 
-    def line(self, began: float, seconds: float | None, mark: str, tone: TextStyle) -> TextRow:
+    def render_bar(self, began: float, seconds: float | None, mark: str, tone: TextStyle) -> TextRow:
         """Return where a part lies in the whole; nothing of what is not known."""
         if seconds is None:
             return (Span(" " * self.columns, TextStyle.PLAIN),)
@@ -212,43 +229,45 @@ class _TimeAxis:
         return make_row(" " * start, Span(mark * cells, tone), " " * (self.columns - start - cells))
 
 
-def render_startup_timeline(course: StartupTimeline, now: float, space: Space) -> list[Part]:
+def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea) -> list[RowBlock]:
     """Return every part with what it took and usually takes, where that lies in the whole start, and those to come."""
     until = course.told if course.is_over else now
-    stretches, expected = merge_spans(course.stretches), match_expected(course)
-    coming = [] if course.is_over else _coming(course)
-    parts = [Part(0, (_whole(course, course.seconds(until), space),))]
+    stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
+    coming = [] if course.is_over else _list_coming_parts(course)
+    parts = [RowBlock(0, (_render_total_time(course, course.compute_duration(until), space),))]
     if not stretches:
         return parts
     rows = [
-        _PhaseBar(one, _doing(one, stretches[:at]), most, goes_on=at == len(stretches) - 1 and not course.is_over,
+        _PhaseBar(one, _describe_current_part(one, stretches[:at]), most, goes_on=at == len(stretches) - 1 and not course.is_over,
               failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
         for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
     ]  # fmt: skip
     began = stretches[0].began
-    then = until + (0.0 if course.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].seconds(until)))
+    then = until + (0.0 if course.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].compute_duration(until)))
     end = then + sum(seconds or 0.0 for _, seconds in coming)
-    names = max(*(row_width(one.name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
-    beside = names + (_ABOUT if course.expected_parts else 0)
-    bar = max(_LEAST_BAR, min(space.bar, space.columns - LABEL - beside))
+    names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
+    beside = names + (_EXPECTED_COLUMNS if course.expected_parts else 0)
+    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - beside))
     time = _TimeAxis(began, max(course.expected or 0.0, end - began, 1.0), bar, space.ascii_only)
     for at, one in enumerate(rows):
-        about = _about(one.expected, names - row_width(one.name()), "of about")
-        line = truncate_row((*one.told(until, time), *about), space.columns)
-        parts.append(Part(1 if one.goes_on or one.failed else 4 + len(rows) - at, (line,)))
+        about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
+        line = truncate_row((*one.render_row(until, time), *about), space.columns)
+        parts.append(RowBlock(1 if one.goes_on or one.failed else 4 + len(rows) - at, (line,)))
     for name, seconds in coming:
-        line = time.line(then, seconds, "-" if space.ascii_only else "─", TextStyle.FRAME)
-        sign = label(state_symbol(Phase.PLANNED, space.ascii_only))
-        about = _about(seconds, names - len(name) - 2, "about")
+        line = time.render_bar(then, seconds, "-" if space.ascii_only else "─", TextStyle.FRAME)
+        sign = make_label(get_state_symbol(Phase.PLANNED, space.ascii_only))
+        about = _render_expected_time(seconds, names - len(name) - 2, "about")
         parts.append(
-            Part(5, (truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),))
+            RowBlock(
+                5, (truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),)
+            )
         )
         then += seconds or 0.0
     return parts
 
 
-def _whole(course: StartupTimeline, taken: float | None, space: Space) -> TextRow:
-    spans = [label("start"), Span(format_clock(taken), TextStyle.STRONG)]
+def _render_total_time(course: StartupTimeline, taken: float | None, space: DrawArea) -> TextRow:
+    spans = [make_label("start"), Span(format_clock(taken), TextStyle.STRONG)]
     if course.expected:
         spans.append(Span(f" of about {format_clock(course.expected)}", TextStyle.UNIT))
         if taken is not None and is_start_late(taken, course.expected):
@@ -256,19 +275,19 @@ def _whole(course: StartupTimeline, taken: float | None, space: Space) -> TextRo
     return truncate_row(tuple(spans), space.columns)
 
 
-def _doing(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> str:
+def _describe_current_part(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> str:
     """Return what is done; of a step that comes once more (a draft model has its own weights), that it does."""
     if one.step is None:
-        return phase_name(one.phase)
+        return format_phase_name(one.phase)
     names = [each.step.name for each in before if each.step is not None]
-    return step_name(one.step) + (", again" if one.step.name in names else "")
+    return format_step_name(one.step) + (", again" if one.step.name in names else "")
 
 
-def _about(seconds: float | None, gap: int, word: str) -> TextRow:
+def _render_expected_time(seconds: float | None, gap: int, word: str) -> TextRow:
     """Return how long a part usually takes, all in one column."""
     if seconds is None or not _is_worth_telling(seconds):
         return ()
-    return make_row(" " * gap, Span(f"{word:>{_ABOUT - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
+    return make_row(" " * gap, Span(f"{word:>{_EXPECTED_COLUMNS - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +300,7 @@ class _PhaseBar:
     goes_on: bool
     failed: bool
 
-    def name(self) -> TextRow:
+    def render_name(self) -> TextRow:
         """Return its name with its progress."""
         step, is_last = self.of.step, self.goes_on or self.failed
         done = f"{format_step_progress(step)} " if is_last and step is not None and format_step_progress(step) else ""
@@ -289,33 +308,33 @@ class _PhaseBar:
             Span(f"  {done}", TextStyle.VALUE), Span(self.doing, TextStyle.VALUE if is_last else TextStyle.LABEL)
         )
 
-    def told(self, now: float, time: _TimeAxis) -> TextRow:
+    def render_row(self, now: float, time: _TimeAxis) -> TextRow:
         """Return what it took, where that lies in the whole start, and its name."""
         sign, tone = (
             ("✓", TextStyle.GOOD)
             if not self.goes_on
-            else (state_symbol(self.of.phase, time.ascii_only), TextStyle.ATTENTION)
+            else (get_state_symbol(self.of.phase, time.ascii_only), TextStyle.ATTENTION)
         )
         if self.failed:
-            sign, tone = state_symbol(Phase.FAILED, time.ascii_only), TextStyle.BAD
-        taken = self.of.seconds(now)
+            sign, tone = get_state_symbol(Phase.FAILED, time.ascii_only), TextStyle.BAD
+        taken = self.of.compute_duration(now)
         bar = TextStyle.BAD if self.failed else TextStyle.ACCENT if self.goes_on else TextStyle.OTHER
         figure = TextStyle.ATTENTION if _is_phase_late(taken, self.expected) else TextStyle.VALUE
-        line = time.line(self.of.began, taken, "=" if time.ascii_only else "━", bar)
-        return make_row(Span(f"{sign} ", tone), Span(f"{format_clock(taken):>5} ", figure), *line, *self.name())
+        line = time.render_bar(self.of.began, taken, "=" if time.ascii_only else "━", bar)
+        return make_row(Span(f"{sign} ", tone), Span(f"{format_clock(taken):>5} ", figure), *line, *self.render_name())
 
 
-def render_startup_duration(course: StartupTimeline, space: Space) -> TextRow | None:
+def render_startup_duration(course: StartupTimeline, space: DrawArea) -> TextRow | None:
     """Return in a row what a start took that is over, phase by phase as far as there is room."""
-    taken = course.seconds(course.told)
+    taken = course.compute_duration(course.told)
     if taken is None or not course.stretches:
         return None
-    spans = list(_whole(course, taken, space))
+    spans = list(_render_total_time(course, taken, space))
     gap = "   "
     stretches = merge_spans(course.stretches)
     for at, one in enumerate(stretches):
-        piece = f"{gap}{_doing(one, stretches[:at])} {format_clock(one.seconds(course.told))}"
-        if row_width(spans) + len(piece) > space.columns:
+        piece = f"{gap}{_describe_current_part(one, stretches[:at])} {format_clock(one.compute_duration(course.told))}"
+        if measure_row(spans) + len(piece) > space.columns:
             break
         spans.append(Span(piece, TextStyle.LABEL))
         gap = " · "

@@ -9,17 +9,17 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import memory_bar
+from sparkctl.model.sample import build_memory_bar
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
-from sparkctl.views.event_text import format_step, phase_name
+from sparkctl.views.event_text import format_phase_name, format_step
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol, to_ascii
+from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
 
-_MEMORY_COLUMN = 2
-_INDENT = 4
-_LONGEST_NAME = 64  # columns of a name, which all rows are given: no profile may be called longer
+_MEMORY_COLUMN_INDEX = 2
+_INDENT_COLUMNS = 4
+_MAX_NAME_COLUMNS = 64  # columns of a name, which all rows are given: no profile may be called longer
 
 
 def format_status(views: Sequence[NodeStatusView], ascii_only: bool = False, width: int | None = None) -> list[str]:
@@ -28,33 +28,37 @@ def format_status(views: Sequence[NodeStatusView], ascii_only: bool = False, wid
     for view in views:
         if lines:
             lines.append("")
-        lines += _node(view, ascii_only, width)
+        lines += _format_node_status(view, ascii_only, width)
     return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
-def _node(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
-    head = f"{state_symbol(view.state, ascii_only)} {view.name}"
+def _format_node_status(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
+    head = f"{get_state_symbol(view.state, ascii_only)} {view.name}"
     if view.state is not NodeState.OK:
         words = f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else "")
         if view.attempt is not None:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
-        return wrap_line(words, width, _INDENT) + _hint(view, width)
+        return wrap_line(words, width, _INDENT_COLUMNS) + _format_hint(view, width)
     lines = wrap_line(f"{head}   {describe_memory(view.memory)}", width, len(head) + 3)
-    lines += _switch(view, ascii_only, width)
+    lines += _format_switch_notice(view, ascii_only, width)
     if not view.docker_known:
-        return lines + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width) + _hint(view, width)
+        return (
+            lines
+            + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width)
+            + _format_hint(view, width)
+        )
     return lines + format_instances(view.instances, ascii_only, width)
 
 
-def _switch(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
+def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
     """Return what is said of a switch that goes on there, or was left."""
     if view.switch is None:
         return []
-    from sparkctl.monitor.switch_journal import underway
+    from sparkctl.monitor.switch_journal import build_switch_refusal
 
-    told = underway(view.name, view.switch, is_held=view.switch.is_held)
+    told = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
     said = told.message.removeprefix(f"{view.name}: ")
-    lines = wrap_line(f"    {state_symbol(Severity.WARNING, ascii_only)} {sanitize_line(said)}", width, 6)
+    lines = wrap_line(f"    {get_state_symbol(Severity.WARNING, ascii_only)} {sanitize_line(said)}", width, 6)
     return lines + [
         each for one in (told.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
     ]
@@ -70,7 +74,7 @@ def format_instance_blocks(
     instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None
 ) -> list[list[str]]:
     """Return the row of each instance as one line or, where it is narrow, more; in the order of `in_order`."""
-    return _align_columns([_row(instance, ascii_only) for instance in sort_by_owner(instances)], width)
+    return _align_columns([_list_instance_cells(instance, ascii_only) for instance in sort_by_owner(instances)], width)
 
 
 def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
@@ -78,7 +82,7 @@ def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
     return sorted(instances, key=lambda i: (not i.ours, i.name))
 
 
-def _hint(view: NodeStatusView, width: int | None) -> list[str]:
+def _format_hint(view: NodeStatusView, width: int | None) -> list[str]:
     return wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else []
 
 
@@ -89,7 +93,7 @@ def describe_memory(memory: MemoryReading | None) -> str:
     words = [
         f"{memory.used / GIB:.1f} of {format_gib(memory.total)} used",
         f"{memory.available / GIB:.1f} available",
-        f"{memory_bar(memory, None).page_cache / GIB:.1f} cache",
+        f"{build_memory_bar(memory, None).page_cache / GIB:.1f} cache",
         f"{memory.free / GIB:.1f} free",
     ]
     if memory.swap_used >= GIB / 20:  # what would be shown as 0.0 is not worth a word
@@ -97,8 +101,8 @@ def describe_memory(memory: MemoryReading | None) -> str:
     return " · ".join(words)
 
 
-def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
-    name = truncate_text(sanitize_line(instance.name), _LONGEST_NAME)
+def _list_instance_cells(instance: InstanceView, ascii_only: bool) -> list[str]:
+    name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
     if not instance.ours:
         mark = "." if ascii_only else "·"
         return [
@@ -109,11 +113,11 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
             sanitize_line(instance.status),
         ]
     phase = instance.phase or Phase.UNKNOWN
-    state = phase_name(phase)
+    state = format_phase_name(phase)
     if instance.is_kept:
-        where = sanitize_line(_rank(instance) or instance.container)
+        where = sanitize_line(_describe_worker_rank(instance) or instance.container)
         return [
-            f"{state_symbol(phase, ascii_only)} {name}",
+            f"{get_state_symbol(phase, ascii_only)} {name}",
             state,
             format_gib(instance.memory),
             where,
@@ -121,15 +125,15 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
         ]
     more = format_step(instance.step, ascii_only) or (sanitize_line(instance.detail) if instance.detail else "")
     return [
-        f"{state_symbol(phase, ascii_only)} {name}",
+        f"{get_state_symbol(phase, ascii_only)} {name}",
         state,
         format_gib(instance.memory),
-        sanitize_line(instance.endpoint or _rank(instance) or instance.image),
+        sanitize_line(instance.endpoint or _describe_worker_rank(instance) or instance.image),
         f"{sanitize_line(instance.status)}" + (f"   {more}" if more else ""),
     ]
 
 
-def _rank(instance: InstanceView) -> str | None:
+def _describe_worker_rank(instance: InstanceView) -> str | None:
     """Return which rank of its model a worker is, None of anything else."""
     if instance.rank_position is None or instance.rank_position[0] == 0:
         return None
@@ -145,17 +149,17 @@ def _align_columns(rows: list[list[str]], width: int | None) -> list[list[str]]:
     lines = []
     for row in rows:
         cells = [
-            cell.rjust(wide) if column == _MEMORY_COLUMN else cell.ljust(wide)
+            cell.rjust(wide) if column == _MEMORY_COLUMN_INDEX else cell.ljust(wide)
             for column, (cell, wide) in enumerate(zip(row, widths, strict=False))
         ]
         lines.append([*cells, row[-1]])
-    whole = [" " * _INDENT + "   ".join(cells).rstrip() for cells in lines]
+    whole = [" " * _INDENT_COLUMNS + "   ".join(cells).rstrip() for cells in lines]
     if width is None or all(len(line) <= width for line in whole):
         return [[line] for line in whole]
     return [
         [
-            " " * _INDENT + "   ".join(cells[:-2]).rstrip(),
-            *wrap_line(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2),
+            " " * _INDENT_COLUMNS + "   ".join(cells[:-2]).rstrip(),
+            *wrap_line(" " * (_INDENT_COLUMNS + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT_COLUMNS + 2),
         ]
         for cells, row in zip(lines, rows, strict=True)
     ]

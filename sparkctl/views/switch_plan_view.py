@@ -15,7 +15,7 @@ from sparkctl.model.switch_plan import (
     distinguish_names,
 )
 from sparkctl.model.units import GIB, format_duration, format_gib
-from sparkctl.views.text.charts import memory_bar_symbols, render_memory_bar_line
+from sparkctl.views.text.charts import list_memory_bar_symbols, render_memory_bar_line
 from sparkctl.views.text.frame_layout import draw_frame
 from sparkctl.views.text.styled_text import (
     Span,
@@ -23,13 +23,13 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
+    measure_row,
+    sanitize_span,
     truncate_row,
     wrap_rows,
 )
 
-_WHY = {
+_CONFLICT_REASONS = {
     SwitchConflict.MEMORY: "no room for both",
     SwitchConflict.PORT: "the same port",
     SwitchConflict.GROUP: "of the same exclusive group",
@@ -48,7 +48,7 @@ def join_names(names: Sequence[str]) -> str:
 
 def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
     """Return why something stops."""
-    return ", ".join(_WHY[one] for one in conflicts)
+    return ", ".join(_CONFLICT_REASONS[one] for one in conflicts)
 
 
 def summarize_switch_plan(plan: SwitchPlan) -> str:
@@ -108,7 +108,7 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
     return done if is_done else going
 
 
-def memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
     """Return a Spark's memory now: as it was sampled (``bars``), else by what the plan has looked at, where the page cache
     counts as free; None where neither knows."""
     if (seen := bars.get(change.node)) is not None:
@@ -120,25 +120,25 @@ def memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryB
     return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
 
 
-def memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+def predict_memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
     """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
     something comes the page cache was dropped. Models are counted as the GPU's. None where nothing is known of it."""
-    now = memory_before_switch(change, bars)
+    now = get_memory_before_switch(change, bars)
     if now is None or change.available_after is None:
         return None
     used = now.total - max(0, min(now.total, change.available_after))
-    need = 0 if change.fit is None else change.fit.need or 0
-    gone = sum(one.held or 0 for one in change.stops)
+    need = 0 if change.fit is None else change.fit.needed_bytes or 0
+    gone = sum(one.held or 0 for one in change.stopped_containers)
     gpu = min(used, max(0, (now.gpu_processes or 0) - gone) + need)
     cache = min(now.page_cache, now.total - used) if change.starts is None else 0
     free = now.total - used - cache
     return MemoryBar(now.total, free + cache, gpu, used - gpu, cache, free, now.swap_used)
 
 
-WIDE = 110  # columns from which on before and after stand beside each other
-_LABEL = 7
-_BESIDE = 27  # columns of what stands beside a bar: ≈ 102.8 of 121.7 GiB est.
-_WIDEST_BAR = 44
+SIDE_BY_SIDE_COLUMNS = 110  # columns from which on before and after stand beside each other
+_LABEL_COLUMNS = 7
+_BAR_TEXT_COLUMNS = 27  # columns of what stands beside a bar: ≈ 102.8 of 121.7 GiB est.
+_MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
@@ -146,7 +146,7 @@ def render_switch_plan(
 ) -> list[TextRow]:  # fmt: skip
     """Return every Spark of a plan before and after; ``bars`` is their memory as it was last seen, where it was. What was
     before is now as long as nothing ``has_begun``."""
-    make = _render_columns if columns >= WIDE else _render_stacked
+    make = _render_columns if columns >= SIDE_BY_SIDE_COLUMNS else _render_stacked
     was = "before" if has_begun else "now"
     return [each for change in plan.changes for each in make(change, bars, columns, ascii_only, was)]
 
@@ -159,8 +159,8 @@ def _render_columns(
     sides = [_render_before(change, bars, left - 4, ascii_only), _render_after(change, bars, right - 4, ascii_only)]
     lines = max(map(len, sides)) + 2
     titles = (
-        make_row(sanitized(change.node, TextStyle.TITLE), Span(f" {was}", TextStyle.LABEL)),
-        make_row(sanitized(change.node, TextStyle.TITLE), Span(" afterwards", TextStyle.LABEL)),
+        make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}", TextStyle.LABEL)),
+        make_row(sanitize_span(change.node, TextStyle.TITLE), Span(" afterwards", TextStyle.LABEL)),
     )
     now, then = (
         draw_frame(title, side, wide, lines, chosen=False, ascii_only=ascii_only)
@@ -178,20 +178,20 @@ def _render_stacked(
         for make, name in ((_render_before, was), (_render_after, "then"))
     )
     body = [*now, *then]
-    title = make_row(sanitized(change.node, TextStyle.TITLE), Span(f" {was}, and afterwards", TextStyle.LABEL))
+    title = make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}, and afterwards", TextStyle.LABEL))
     return list(draw_frame(title, body, columns, len(body) + 2, chosen=False, ascii_only=ascii_only))
 
 
 def _render_before(
     change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _memory(name, memory_before_switch(change, bars), columns, ascii_only)
+    rows = _render_memory(name, get_memory_before_switch(change, bars), columns, ascii_only)
     if not change.tenants:
-        rows.append(make_row(" " * _LABEL, Span("nothing runs here", TextStyle.STALE)))
+        rows.append(make_row(" " * _LABEL_COLUMNS, Span("nothing runs here", TextStyle.STALE)))
     for one in change.tenants:
-        rows.append(_render_instance(one, columns, "stops" if one.goes else "stays"))
-        if one.goes:
-            why = make_row(Span(" " * (_LABEL + 2) + describe_conflicts(one.conflicts), TextStyle.LABEL))
+        rows.append(_render_instance(one, columns, "stops" if one.must_stop else "stays"))
+        if one.must_stop:
+            why = make_row(Span(" " * (_LABEL_COLUMNS + 2) + describe_conflicts(one.conflicts), TextStyle.LABEL))
             rows += wrap_rows([why], columns)
     return rows
 
@@ -199,15 +199,17 @@ def _render_before(
 def _render_after(
     change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _memory(name, memory_after_switch(change, bars), columns, ascii_only, is_expected=True)
-    rows += [_render_instance(one, columns, "stays") for one in change.stays]
+    rows = _render_memory(name, predict_memory_after_switch(change, bars), columns, ascii_only, is_expected=True)
+    rows += [_render_instance(one, columns, "stays") for one in change.remaining_containers]
     if change.starts is not None:
-        need = None if change.fit is None else change.fit.need
+        need = None if change.fit is None else change.fit.needed_bytes
         size = "" if need is None else f"{'~' if ascii_only else '≈'} {format_gib(need)} est.  "
-        left = make_row(" " * _LABEL, Span("+ ", TextStyle.GOOD), sanitized(change.starts, TextStyle.TITLE))
+        left = make_row(" " * _LABEL_COLUMNS, Span("+ ", TextStyle.GOOD), sanitize_span(change.starts, TextStyle.TITLE))
         rows.append(justify_row(left, make_row(Span(size, TextStyle.UNIT), Span("starts", TextStyle.GOOD)), columns))
     elif change.is_free_after:
-        rows.append(make_row(" " * _LABEL, Span(f"{'o' if ascii_only else '○'} nothing: it is free", TextStyle.GOOD)))
+        rows.append(
+            make_row(" " * _LABEL_COLUMNS, Span(f"{'o' if ascii_only else '○'} nothing: it is free", TextStyle.GOOD))
+        )
     return rows
 
 
@@ -217,8 +219,8 @@ def _render_instance(one: SwitchContainer, columns: int, does: str) -> TextRow:
     whose = "" if one.ours else "  not sparkctl's"
     port = f"  :{one.port}" if one.port is not None and SwitchConflict.PORT in one.conflicts else ""
     left = make_row(
-        " " * _LABEL, Span("- " if goes else "= ", TextStyle.ATTENTION if goes else TextStyle.LABEL),
-        sanitized(one.instance, TextStyle.TITLE), sanitized(f"{port}{rank}{whose}", TextStyle.LABEL),
+        " " * _LABEL_COLUMNS, Span("- " if goes else "= ", TextStyle.ATTENTION if goes else TextStyle.LABEL),
+        sanitize_span(one.instance, TextStyle.TITLE), sanitize_span(f"{port}{rank}{whose}", TextStyle.LABEL),
     )  # fmt: skip
     held = "" if one.held is None else f"{format_gib(one.held)}  "
     return justify_row(
@@ -231,19 +233,19 @@ def _render_instance(one: SwitchContainer, columns: int, does: str) -> TextRow:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _memory(
+def _render_memory(
     name: str, bar: MemoryBar | None, columns: int, ascii_only: bool, is_expected: bool = False
 ) -> list[TextRow]:
     if bar is None:
-        return [make_row(Span(f"{name:<{_LABEL}}", TextStyle.LABEL), Span("not known", TextStyle.STALE))]
-    wide = max(4, min(_WIDEST_BAR, columns - _LABEL - _BESIDE))
-    first = render_memory_bar_line(f"{name:<{_LABEL}}", bar, wide, ascii_only, is_expected=is_expected)
-    return [first, _shares(bar, columns, ascii_only)]
+        return [make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("not known", TextStyle.STALE))]
+    wide = max(4, min(_MAX_BAR_COLUMNS, columns - _LABEL_COLUMNS - _BAR_TEXT_COLUMNS))
+    first = render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, ascii_only, is_expected=is_expected)
+    return [first, _render_memory_shares(bar, columns, ascii_only)]
 
 
-def _shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
+def _render_memory_shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
     """Return the four parts in figures, each with its texture; with fewer words where it is narrow."""
-    marks = memory_bar_symbols(ascii_only)
+    marks = list_memory_bar_symbols(ascii_only)
     parts: Sequence[tuple[TextStyle, str, int | None]] = (
         (TextStyle.GPU, "GPU", bar.gpu_processes),
         (TextStyle.OTHER, "other", bar.other_used),
@@ -252,7 +254,7 @@ def _shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
     )
     made: TextRow = ()
     for decimals, gap in ((1, "  "), (0, "  "), (0, " ")):
-        spans: list[Span] = [Span(" " * _LABEL)]
+        spans: list[Span] = [Span(" " * _LABEL_COLUMNS)]
         for at, (tone, name, amount) in enumerate(parts):
             figure = "—" if amount is None else f"{amount / GIB:.{decimals}f}"
             spans += [
@@ -261,20 +263,20 @@ def _shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
                 Span(figure, TextStyle.VALUE),
             ]
         made = tuple(spans)
-        if row_width(made) <= columns:
+        if measure_row(made) <= columns:
             break
     return truncate_row(made, columns)
 
 
-_BAR = 36
-_BESIDE_ROW = 40  # columns that the words beside a bar take
-_INDENT = " " * 8
+_MAX_PLAIN_BAR_COLUMNS = 36
+_PLAIN_BAR_TEXT_COLUMNS = 40  # columns that the words beside a bar take
+_INDENT_TEXT = " " * 8
 
 
 def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
     """Return the whole plan: a picture of each Spark before and after, then what stands against it."""
     if plan.is_there:
-        return [make_row(sanitized(summarize_switch_plan(plan)))]
+        return [make_row(sanitize_span(summarize_switch_plan(plan)))]
     rows: list[TextRow] = []
     for change in plan.changes:
         rows += [*format_node_change(change, columns, ascii_only), ()]
@@ -283,59 +285,62 @@ def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = F
         if plan.seconds is None or not plan.is_possible
         else f" (usually ready after {format_duration(plan.seconds)})"
     )
-    rows.append(make_row(sanitized(summarize_switch_plan(plan) + usual)))
-    rows += [make_row(sanitized(each)) for each in (describe_rollback_window(plan),) if each is not None]
+    rows.append(make_row(sanitize_span(summarize_switch_plan(plan) + usual)))
+    rows += [make_row(sanitize_span(each)) for each in (describe_rollback_window(plan),) if each is not None]
     mark = "x" if ascii_only else "✕"
-    rows += [make_row(Span(f"{mark} ", TextStyle.BAD), sanitized(one, TextStyle.BAD)) for one in plan.obstacles]
+    rows += [make_row(Span(f"{mark} ", TextStyle.BAD), sanitize_span(one, TextStyle.BAD)) for one in plan.obstacles]
     mark = "!" if ascii_only else "▲"
     rows += [
-        make_row(Span(f"{mark} ", TextStyle.ATTENTION), sanitized(one, TextStyle.ATTENTION)) for one in plan.cautions
+        make_row(Span(f"{mark} ", TextStyle.ATTENTION), sanitize_span(one, TextStyle.ATTENTION))
+        for one in plan.cautions
     ]
     return rows
 
 
 def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
     """Return one Spark before and after."""
-    cells = max(8, min(_BAR, columns - _BESIDE_ROW))
+    cells = max(8, min(_MAX_PLAIN_BAR_COLUMNS, columns - _PLAIN_BAR_TEXT_COLUMNS))
     names = max((len(one.instance) for one in change.tenants), default=0)
     names = max(names, len(change.starts or ""))
-    rows = [make_row(sanitized(change.node, TextStyle.TITLE))]
-    rows.append(_format_memory_row("now", memory_before_switch(change, {}), cells, ascii_only))
+    rows = [make_row(sanitize_span(change.node, TextStyle.TITLE))]
+    rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells, ascii_only))
     rows += [_format_instance(one, names) for one in change.tenants]
     if not change.tenants:
-        rows.append(make_row(_INDENT, Span("nothing stands here", TextStyle.LABEL)))
-    rows.append(_format_memory_row("then", memory_after_switch(change, {}), cells, ascii_only, expected=True))
-    rows += [_format_kept_instance(one, names) for one in change.stays]
+        rows.append(make_row(_INDENT_TEXT, Span("nothing stands here", TextStyle.LABEL)))
+    rows.append(_format_memory_row("then", predict_memory_after_switch(change, {}), cells, ascii_only, expected=True))
+    rows += [_format_kept_instance(one, names) for one in change.remaining_containers]
     if change.starts is not None:
-        need = None if change.fit is None else change.fit.need
+        need = None if change.fit is None else change.fit.needed_bytes
         size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
-        name = sanitized(f"{change.starts:<{names}}", TextStyle.TITLE)
-        rows.append(make_row(_INDENT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD)))
+        name = sanitize_span(f"{change.starts:<{names}}", TextStyle.TITLE)
+        rows.append(
+            make_row(_INDENT_TEXT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD))
+        )
     if change.is_free_after:
-        rows.append(make_row(_INDENT, Span(f"nothing: {change.node} is free", TextStyle.GOOD)))
+        rows.append(make_row(_INDENT_TEXT, Span(f"nothing: {change.node} is free", TextStyle.GOOD)))
     return rows
 
 
 def _format_instance(one: SwitchContainer, names: int) -> TextRow:
     words = (
         Span(f"  stops: {describe_conflicts(one.conflicts)}", TextStyle.ATTENTION)
-        if one.goes
+        if one.must_stop
         else Span("  stays", TextStyle.LABEL)
     )
     foreign = () if one.ours else (Span(", not sparkctl's", TextStyle.LABEL),)
-    return make_row(*_name(one, names), words, *foreign)
+    return make_row(*_format_instance_name(one, names), words, *foreign)
 
 
 def _format_kept_instance(one: SwitchContainer, names: int) -> TextRow:
-    return make_row(*_name(one, names), Span("  as before", TextStyle.LABEL))
+    return make_row(*_format_instance_name(one, names), Span("  as before", TextStyle.LABEL))
 
 
-def _name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
+def _format_instance_name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
     rank = "" if one.rank is None else f"  rank {one.rank}"
     held = "—" if one.held is None else format_gib(one.held)
     return (
-        Span(_INDENT),
-        sanitized(f"{one.instance:<{names}}", TextStyle.TITLE),
+        Span(_INDENT_TEXT),
+        sanitize_span(f"{one.instance:<{names}}", TextStyle.TITLE),
         Span(f"  {held:>11}", TextStyle.VALUE),
         Span(rank, TextStyle.LABEL),
     )

@@ -18,7 +18,7 @@ from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel
-from sparkctl.views.overview.tile_rows import Space
+from sparkctl.views.overview.tile_rows import DrawArea
 from sparkctl.views.startup_timeline_view import render_startup_progress
 from sparkctl.views.switch_plan_view import (
     describe_rollback_window,
@@ -29,7 +29,7 @@ from sparkctl.views.switch_plan_view import (
 from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_line, wrap_line_for_screen
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -37,8 +37,8 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
+    measure_row,
+    sanitize_span,
     scroll_rows,
 )
 from sparkctl.views.transfer_view import format_byte_rate
@@ -47,14 +47,14 @@ SWITCH_STEPS = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
 )  # fmt: skip
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
-_REACHED = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
-_DONE = {
+_FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
+_STEP_DONE_WORDS = {
     SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
     SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
 }  # fmt: skip
-_HANG = 9  # columns before what is said of a step
-_PROOF = 3  # lines of what a log says, at most: it is whole in the log
-_WORD = 10  # columns of the word for a step that is done
+_HANG_COLUMNS = 9  # columns before what is said of a step
+_MAX_PROOF_LINES = 3  # lines of what a log says, at most: it is whole in the log
+_DONE_WORD_COLUMNS = 10  # columns of the word for a step that is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     if course is not None:
         if course.end is not None:
             rows += [*_render_result(course, course.end, scene, inner), ()]
-        rows += [*_steps(course, scene, inner), ()]
+        rows += [*_render_steps(course, scene, inner), ()]
         plan = course.plan
     else:
         plan = scene.plan
@@ -113,22 +113,24 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
     """Return what it comes to, what stands against it, and what to press."""
     if scene.plan is None:
         if scene.trouble is not None:
-            rows = _sentences(scene.trouble, columns, state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD)
+            rows = _render_sentences(
+                scene.trouble, columns, get_state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD
+            )
             return rows + _render_hints(scene.hint, columns)
         return [make_row(Span("looking at the Sparks: what stands there, and what it would meet ...", TextStyle.STALE))]
     plan = scene.plan
     about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
-    rows = _sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
-    bad, caution = (state_symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
-    rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, TextStyle.BAD)]
-    rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, TextStyle.ATTENTION)]
+    rows = _render_sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
+    bad, caution = (get_state_symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
+    rows += [each for one in plan.obstacles for each in _render_sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in plan.cautions for each in _render_sentences(one, columns, caution, TextStyle.ATTENTION)]
     for words, hint in scene.cautions:
         if words not in plan.cautions:
-            rows += [*_sentences(words, columns, caution, TextStyle.ATTENTION), *_render_hints(hint, columns)]
+            rows += [*_render_sentences(words, columns, caution, TextStyle.ATTENTION), *_render_hints(hint, columns)]
     if plan.obstacles or plan.is_there:
         return rows
     if (way_back := describe_rollback_window(plan)) is not None:
-        rows += _sentences(way_back, columns, "", TextStyle.LABEL)
+        rows += _render_sentences(way_back, columns, "", TextStyle.LABEL)
     if scene.do_key is not None and not scene.is_planning:
         key = make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL))
         rows.append(justify_row(key, make_row(Span(about, TextStyle.UNIT)), columns))
@@ -137,11 +139,11 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
     return rows
 
 
-def _sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
+def _render_sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
     head = f"{sign} " if sign else ""
     rows: list[TextRow] = []
     for line in filter(None, words.splitlines()):
-        for piece in wrap_line_for_screen(sanitized(line).text, max(16, columns - len(head)), 0):
+        for piece in wrap_line_for_screen(sanitize_span(line).text, max(16, columns - len(head)), 0):
             rows.append(make_row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
     return rows
 
@@ -156,7 +158,7 @@ def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
         )
         for at, way in enumerate(ways):
             head = "  or: " if at else "  try: "
-            told = wrap_line_for_screen(sanitized(way).text, max(16, columns - len(head)), 0)
+            told = wrap_line_for_screen(sanitize_span(way).text, max(16, columns - len(head)), 0)
             rows += [
                 make_row(Span(head if not each else " " * len(head), TextStyle.VALUE), Span(piece, TextStyle.VALUE))
                 for each, piece in enumerate(told)
@@ -182,85 +184,88 @@ def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = F
     return describe_switch_step(step, course.instance, stops, is_done=is_done)
 
 
-def _steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     for at, one in enumerate(course.steps):
-        if at and one.step in _REACHED and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
+        if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
             continue  # the step before it has said so
         is_last = at == len(course.steps) - 1
-        rows += _step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
+        rows += _render_step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
-        rows += [_render_pending_step(step, course, scene.ascii_only) for step in _pending_steps(course)]
+        rows += [_render_pending_step(step, course, scene.ascii_only) for step in _list_pending_steps(course)]
     return rows or [make_row(Span("beginning ...", TextStyle.STALE))]
 
 
-def _step(
+def _render_step(
     one: Taken, course: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
 ) -> list[TextRow]:
     is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in course.steps)
-    sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
+    sign, tone = _choose_step_symbol(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
     until = scene.now if goes_on else one.ended
-    taken = "" if until is None or one.step in _REACHED else format_clock(max(0.0, until - one.began))
-    head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG
+    taken = "" if until is None or one.step in _FINAL_STEPS else format_clock(max(0.0, until - one.began))
+    head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG_COLUMNS
     several = len({proof.node for proof in one.proofs}) > 1
     told = [
         (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, TextStyle.LABEL)
         for proof in one.proofs
     ]
-    if told and one.ended is not None and one.step in _DONE:
-        head, hang = make_row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", TextStyle.PLAIN)), _HANG + _WORD
+    if told and one.ended is not None and one.step in _STEP_DONE_WORDS:
+        head, hang = (
+            make_row(*head, Span(f"{_STEP_DONE_WORDS[one.step]:<{_DONE_WORD_COLUMNS}}", TextStyle.PLAIN)),
+            _HANG_COLUMNS + _DONE_WORD_COLUMNS,
+        )
     elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # what proves the last one says it
         words = describe_step(one.step, course, is_done=one.ended is not None)
         told = (
             told
-            if told and one.step in _REACHED
+            if told and one.step in _FINAL_STEPS
             else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
         )
     lines = [
         (line, kind)
         for words, kind in told
-        for line in wrap_line_for_screen(sanitized(words).text, max(16, columns - hang), 0)
+        for line in wrap_line_for_screen(sanitize_span(words).text, max(16, columns - hang), 0)
     ]
     rows = [
         make_row(*(head if not at else make_row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)
     ]
-    return rows + (_live(course, scene, columns) if goes_on else [])
+    return rows + (_render_live_progress(course, scene, columns) if goes_on else [])
 
 
-def _live(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return how far what is being stopped or started by this step is, on each Spark."""
     old = () if course.plan is None else course.plan.stops
     rows: list[TextRow] = []
-    space = Space(max(24, columns - _HANG), scene.ascii_only)
+    space = DrawArea(max(24, columns - _HANG_COLUMNS), scene.ascii_only)
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = course.step is SwitchStep.STARTING and one.name == course.instance and not stops
-            is_old = course.step is SwitchStep.RESTORING and one.name != course.instance and not stops
-            goes = course.step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            is_new = course.current_step is SwitchStep.STARTING and one.name == course.instance and not stops
+            is_old = course.current_step is SwitchStep.RESTORING and one.name != course.instance and not stops
+            goes = course.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
-                rows.append(make_row(" " * _HANG, sanitized(f"{one.name} on {name}", TextStyle.LABEL)))
+                rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {name}", TextStyle.LABEL)))
                 rows += [
-                    make_row(" " * _HANG, *each)
+                    make_row(" " * _HANG_COLUMNS, *each)
                     for part in render_startup_progress(one, seen, space)
                     for each in part.rows
                 ]
     return rows
 
 
-def _sign(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
+def _choose_step_symbol(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
     """``is_asked``: nothing failed here, somebody undoes what was left."""
     if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
-        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+        return get_state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
     if goes_on:
-        return state_symbol(Phase.STARTING, ascii_only), TextStyle.ATTENTION
+        return get_state_symbol(Phase.STARTING, ascii_only), TextStyle.ATTENTION
     if one.ended is None:
-        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+        return get_state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
     return "+" if ascii_only else "✓", TextStyle.GOOD
 
 
-def _pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
-    step = course.step
+def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
+    step = course.current_step
     if step is None:
         return SWITCH_STEPS
     way = ROLLBACK_STEPS if step in ROLLBACK_STEPS else SWITCH_STEPS
@@ -278,25 +283,25 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
     """Return how it ended: ready, or why not, and what became of the one before."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
         words, tone = describe_command_result("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
-        rows = _sentences(words, columns, "", tone)
+        rows = _render_sentences(words, columns, "", tone)
         return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
-    bad = state_symbol(Phase.FAILED, scene.ascii_only)
+    bad = get_state_symbol(Phase.FAILED, scene.ascii_only)
     rows = _render_rollback(course, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        rows += _render_sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
-            told = _sentences(f"{proof.place}: {proof.text}", columns, " ", TextStyle.VALUE)
-            rows += told[:_PROOF]
-            if len(told) > _PROOF:
+            told = _render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
+            rows += told[:_MAX_PROOF_LINES]
+            if len(told) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", TextStyle.LABEL))
         rows += _render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
-        rows += _sentences(
+        rows += _render_sentences(
             end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
         )
     rows += _render_hints(end.hint, columns)
-    return rows or _sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
+    return rows or _render_sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
 
 
 def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
@@ -307,28 +312,28 @@ def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: 
     old = describe_step(SwitchStep.RESTORED, course, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
     said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return _sentences(said, columns, state_symbol(Phase.READY, scene.ascii_only), TextStyle.GOOD)
+    return _render_sentences(said, columns, get_state_symbol(Phase.READY, scene.ascii_only), TextStyle.GOOD)
 
 
-_BAR = 20  # columns
+_BAR_COLUMNS = 20  # columns
 
 
 def render_switch_progress_line(
     course: SwitchProgress, now: float, key: str | None, ascii_only: bool = False
 ) -> TextRow:
     """Return how far a switch is that goes on; ``key`` shows it."""
-    step = course.step
+    step = course.current_step
     tone = TextStyle.BAD if course.is_rolling_back else TextStyle.ATTENTION
     words = "beginning" if step is None else describe_step(step, course)
-    which = _number(step)
+    which = _format_step_number(step)
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
-        Span(f"{state_symbol(Phase.STARTING, ascii_only)} ", tone), sanitized(f"switch to {course.instance}", TextStyle.STRONG),
-        sanitized(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), *shows, sanitized(f"   {words}", tone),
+        Span(f"{get_state_symbol(Phase.STARTING, ascii_only)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
+        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), *shows, sanitize_span(f"   {words}", tone),
     )  # fmt: skip
 
 
-def _number(step: SwitchStep | None) -> str:
+def _format_step_number(step: SwitchStep | None) -> str:
     return f", step {SWITCH_STEPS.index(step) + 1} of {len(SWITCH_STEPS)}" if step in SWITCH_STEPS else ""
 
 
@@ -337,27 +342,27 @@ def render_unfinished_switch(
 ) -> tuple[TextRow, ...]:
     """Return a switch of somebody else's, or one that was left: ``words`` say who, which step, since when; ``keys`` what
     can be done, each with its word, in a row of their own. What is longer than so many ``columns`` is broken."""
-    sign = state_symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
+    sign = get_state_symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
     shown = [
         span for key, does in keys for span in (Span(f"  {key}", TextStyle.KEY), Span(f" {does}", TextStyle.LABEL))
     ]
-    lines = wrap_line(sanitized(words).text, max(20, columns - 2), 0)
+    lines = wrap_line(sanitize_span(words).text, max(20, columns - 2), 0)
     told = [
         make_row(Span("  " if at else f"{sign} ", TextStyle.ATTENTION), Span(line, TextStyle.ATTENTION))
         for at, line in enumerate(lines)
     ]
-    if len(told) > 1 and shown and row_width(told[-1]) + row_width(tuple(shown)) <= columns:
+    if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
         return (*told[:-1], (*told[-1], *shown))  # lines are few where the terminal is narrow
     return (*told, tuple(shown)) if shown else tuple(told)
 
 
-def moved_row(one: TransferProgressed, ascii_only: bool = False) -> TextRow:
+def render_transfer(one: TransferProgressed, ascii_only: bool = False) -> TextRow:
     """Return how far something is that is carried from one Spark to another: what matters most stands first."""
     arrow = ">" if ascii_only else "→"
-    spans = [sanitized(f"{one.source} {arrow} {one.node}  ", TextStyle.TITLE)]
+    spans = [sanitize_span(f"{one.source} {arrow} {one.node}  ", TextStyle.TITLE)]
     if one.total:
         spans += [
-            *render_gauge(one.done / one.total, _BAR, ascii_only),
+            *render_gauge(one.done / one.total, _BAR_COLUMNS, ascii_only),
             Span(f"  {min(100, one.done * 100 // one.total)} %"),
         ]
     if one.rate is not None:
@@ -365,10 +370,10 @@ def moved_row(one: TransferProgressed, ascii_only: bool = False) -> TextRow:
     if one.left is not None and one.total and one.done < one.total:
         spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
     of = f" of {format_size(one.total)}" if one.total else ""
-    return make_row(*spans, sanitized(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
+    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
 
 
-def moved_short(one: TransferProgressed) -> str:
+def format_transfer_short(one: TransferProgressed) -> str:
     """Return ``to spark2: 36 %, 0:18 left``."""
     share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
     left = "" if one.left is None else f", {format_clock(one.left)} left"
@@ -381,7 +386,7 @@ def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:
     if one is None:
         return f"{node}: the journal of a switch lies there, and {view.why}"
     state = "goes on" if view.is_held else "was left"
-    number = _number(one.step)
+    number = _format_step_number(one.step)
     where = number.removeprefix(", ") + f", {one.step}" if number else f"on its way back, {one.step}"
     since = time.strftime("%H:%M", time.localtime(one.since))
     return f"switch to {one.instance} {state}: {where}, by {one.operator} since {since}"

@@ -30,12 +30,12 @@ from sparkctl.views.meter_view import UNKNOWN, format_bandwidth
 from sparkctl.views.status_view import format_instance_blocks, sort_by_owner
 from sparkctl.views.text.charts import render_memory_bar
 from sparkctl.views.text.line_wrap import wrap_cells, wrap_line
-from sparkctl.views.text.state_symbols import state_symbol, to_ascii
+from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
 
-_INDENT = "      "
-_GAP = " · "
-_SILENT = "no figures: neither /metrics nor its log tells what it does"
-_MORE = 1.1  # times what is expected
+_INDENT_TEXT = "      "
+_CELL_SEPARATOR = " · "
+_NO_FIGURES_TEXT = "no figures: neither /metrics nor its log tells what it does"
+_EXCESS_RATIO = 1.1  # times what is expected
 
 
 def format_instance_block(
@@ -49,38 +49,38 @@ def format_instance_block(
         return []
     rows = []
     if one.phase is Phase.READY and one.port is not None:
-        rows += _figures(one, view, brief)
+        rows += _list_meter_rows(one, view, brief)
     if (
         one.expected is not None
         and one.phase not in (Phase.FAILED, Phase.STOPPED)
         and not (brief and _is_memory_as_expected(one))
     ):
         rows.append([f"holds {format_gib(one.memory)}", f"{format_gib(one.expected)} expected"])
-    lines = [line for row in rows for line in wrap_cells(_INDENT, row, width, _GAP)]
-    return lines + (_explanation(one, view, width) if explain and one.phase is Phase.READY else [])
+    lines = [line for row in rows for line in wrap_cells(_INDENT_TEXT, row, width, _CELL_SEPARATOR)]
+    return lines + (_explain_bandwidth(one, view, width) if explain and one.phase is Phase.READY else [])
 
 
 def _is_memory_as_expected(one: InstanceView) -> bool:
-    return one.expected is None or one.memory is None or one.memory <= _MORE * one.expected
+    return one.expected is None or one.memory is None or one.memory <= _EXCESS_RATIO * one.expected
 
 
-def _figures(one: InstanceView, view: NodeTelemetryView, brief: bool) -> list[list[str]]:
+def _list_meter_rows(one: InstanceView, view: NodeTelemetryView, brief: bool) -> list[list[str]]:
     numbers = one.numbers or EngineMeter()
     drafted = None if one.per_step is None else one.per_step.draft_tokens
-    first = [_SILENT if one.numbers is None else words.format_throughput(numbers)]
+    first = [_NO_FIGURES_TEXT if one.numbers is None else words.format_throughput(numbers)]
     if numbers.activity is not EngineActivity.IDLE and one.numbers is not None:
         first += _format_throughput(numbers)
     if one.metrics_hint is not None and not brief:
         first.append(f"/metrics is off; in the profile: {one.metrics_hint}")
     rows = [first]
     if numbers.activity is EngineActivity.DECODING:
-        rows.append(_acceptance(numbers, drafted))
+        rows.append(_list_acceptance_cells(numbers, drafted))
         if get_node_bandwidth(view) is None:
             rows.append(_format_bandwidth(one, estimate_instance_bandwidth(one, view)))
     if brief:
         return [row for row in rows if row]
     if numbers.ttft is not None or numbers.inter_token is not None:
-        rows.append(_latencies(numbers, bool(drafted)))
+        rows.append(_list_latency_cells(numbers, bool(drafted)))
     return [row for row in rows if row]
 
 
@@ -93,16 +93,16 @@ def _format_throughput(numbers: EngineMeter) -> list[str]:
     return cells
 
 
-def _acceptance(numbers: EngineMeter, drafted: int | None) -> list[str]:
+def _list_acceptance_cells(numbers: EngineMeter, drafted: int | None) -> list[str]:
     seen = numbers.acceptance
     if seen is None and not drafted:
         return []  # no drafts are configured, or nobody knows
     if seen is None:
         return [f"accepts {words.UNKNOWN}", f"{drafted} drafts a step"]
-    return ["accepts " + words.format_draft_acceptance(numbers, drafted), *_positions(seen)]
+    return ["accepts " + words.format_draft_acceptance(numbers, drafted), *_list_position_cells(seen)]
 
 
-def _positions(seen: DraftAcceptance) -> list[str]:
+def _list_position_cells(seen: DraftAcceptance) -> list[str]:
     return [f"by position {words.format_position_acceptance(seen)}"] if seen.per_position else []
 
 
@@ -114,7 +114,7 @@ def _format_bandwidth(one: InstanceView, seen: Bandwidth | None) -> list[str]:
     return [f"reads {words.UNKNOWN}", explain_missing_estimate(one.numbers, one.per_step)]
 
 
-def _latencies(numbers: EngineMeter, drafts: bool) -> list[str]:
+def _list_latency_cells(numbers: EngineMeter, drafts: bool) -> list[str]:
     cells = []
     if numbers.ttft is not None:
         cells.append(f"first token {words.format_latency(numbers.ttft)}")
@@ -124,22 +124,22 @@ def _latencies(numbers: EngineMeter, drafts: bool) -> list[str]:
     return cells
 
 
-def _explanation(one: InstanceView, view: NodeTelemetryView, width: int | None) -> list[str]:
+def _explain_bandwidth(one: InstanceView, view: NodeTelemetryView, width: int | None) -> list[str]:
     seen = estimate_instance_bandwidth(one, view)
     if get_node_bandwidth(view) is not None:
         return wrap_line(
-            f"{_INDENT}  bandwidth: the GPU's own counter says it, for all that runs there; see its line", width
+            f"{_INDENT_TEXT}  bandwidth: the GPU's own counter says it, for all that runs there; see its line", width
         )
     if seen is None:
-        return wrap_line(f"{_INDENT}  no bandwidth: {explain_missing_estimate(one.numbers, one.per_step)}", width)
+        return wrap_line(f"{_INDENT_TEXT}  no bandwidth: {explain_missing_estimate(one.numbers, one.per_step)}", width)
     wide = max(len(name) for name, _ in seen.inputs)
-    lines = wrap_line(f"{_INDENT}  {seen.formula}", width)
+    lines = wrap_line(f"{_INDENT_TEXT}  {seen.formula}", width)
     return lines + [
-        line for name, value in seen.inputs for line in wrap_cells(f"{_INDENT}    {name:{wide}}  ", [value], width)
+        line for name, value in seen.inputs for line in wrap_cells(f"{_INDENT_TEXT}    {name:{wide}}  ", [value], width)
     ]
 
 
-BLANK_REASONS = {
+CLOCK_LIMIT_REASONS = {
     0x2: "application clocks",
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -149,10 +149,10 @@ BLANK_REASONS = {
     0x80: "power brake",
     0x100: "display clock",
 }  # 0x1 is idle
-_BAR, _SHORT_BAR, _WIDE = 40, 30, 100
-_OLD = 15.0  # seconds: Docker is asked every five, and has ten to answer
-_SHORT = 0.05  # of a disk: less free than that is told however little room there is
-_TALLER = "a taller window shows them"
+_BAR_COLUMNS, _SHORT_BAR_COLUMNS, _WIDE_MIN_COLUMNS = 40, 30, 100
+_OLD_LIST_SECONDS = 15.0  # seconds: Docker is asked every five, and has ten to answer
+_LOW_DISK_SHARE = 0.05  # of a disk: less free than that is told however little room there is
+_TALLER_WINDOW_TEXT = "a taller window shows them"
 
 
 def format_top(
@@ -184,7 +184,7 @@ class _TopFormat:
     brief: bool = False
     items: frozenset[tuple[str, str]] = frozenset()  # (node, what)
 
-    def has(self, node: str, what: str) -> bool:
+    def has_room_for(self, node: str, what: str) -> bool:
         """Say whether there is room for it."""
         return not self.brief or (node, what) in self.items
 
@@ -192,14 +192,14 @@ class _TopFormat:
 def _format_nodes(views: Sequence[NodeTelemetryView], style: _TopFormat) -> list[str]:
     lines: list[str] = []
     for view in views:
-        lines += ([""] if lines else []) + _node(view, style)
+        lines += ([""] if lines else []) + _format_node_block(view, style)
     return lines
 
 
 def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: int) -> list[str]:
     """Return the picture in so many lines: in brief, then one item more after the other while there is room."""
     style = replace(style, brief=True)
-    wanted = _items(views)
+    wanted = _list_optional_items(views)
     lines, missing = _format_nodes(views, style), list(wanted)
     if len(lines) + len(_format_omitted(missing, style.width)) > height:
         return _clip_height(views, style, height)
@@ -211,7 +211,7 @@ def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: i
     return [*lines, *_format_omitted(missing, style.width)]
 
 
-def _items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, str]]:
+def _list_optional_items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, str]]:
     """Return what a brief picture lacks, what is needed most first: remedies of the worst, their proofs, then the rest."""
     there = [view for view in views if view.state is NodeState.OK]
     found = sort_by_severity([one for view in there for one in view.findings])
@@ -233,12 +233,12 @@ def _format_omitted(missing: Sequence[tuple[str, str]], width: int | None) -> li
         "disks": "disks in good order",
     }  # fmt: skip
     named = [word for what, word in words.items() if what in whats]
-    return wrap_line(f"(left out: {', '.join(named)}; {_TALLER})", width, 1) if named else []
+    return wrap_line(f"(left out: {', '.join(named)}; {_TALLER_WINDOW_TEXT})", width, 1) if named else []
 
 
 def _clip_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: int) -> list[str]:
     """Return what matters most where not even the brief picture has room: every node's head and findings go first."""
-    blocks = [_node(view, replace(style, items=frozenset({(view.name, "first")}))) for view in views]
+    blocks = [_format_node_block(view, replace(style, items=frozenset({(view.name, "first")}))) for view in views]
     whole = sum(len(block) for block in blocks)
     footer = wrap_line(f"({whole} lines in all: make the window taller, or choose with --node)", style.width, 1)
     room = max(len(blocks), height - len(footer))
@@ -266,13 +266,13 @@ def _count_omitted_findings(view: NodeTelemetryView, room: int, style: _TopForma
         room -= len(format_node_findings([one], view.when, style.ascii_only, style.width, ()))
         counts[one.severity] += room < 0
     return ", ".join(
-        f"{count} {state_symbol(severity, style.ascii_only)}" for severity, count in counts.items() if count
+        f"{count} {get_state_symbol(severity, style.ascii_only)}" for severity, count in counts.items() if count
     )
 
 
-def _node(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
+def _format_node_block(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
     ascii_only, width = style.ascii_only, style.width
-    head = f"{state_symbol(view.state, ascii_only)} {view.name}"
+    head = f"{get_state_symbol(view.state, ascii_only)} {view.name}"
     hint = wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else []
     nothing = view.sample is None and view.memory is None and not view.instances
     if view.state is not NodeState.OK or nothing:
@@ -280,10 +280,10 @@ def _node(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
             wrap_line(f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else ""), width, 4)
             + hint
         )
-    rows = _memory_rows(view.memory, view.sample, ascii_only, width)
+    rows = _list_memory_rows(view.memory, view.sample, ascii_only, width)
     if view.sample is not None:
-        rows += _gpu_rows(view.sample, get_node_bandwidth(view))
-        rows += _machine_rows(view, view.sample, style)
+        rows += _list_gpu_rows(view.sample, get_node_bandwidth(view))
+        rows += _list_machine_rows(view, view.sample, style)
     now = view.sample.time if view.sample is not None else view.when
     found_first = style.brief and (view.name, "first") in style.items
     wanted = [part for what, part in style.items if what == view.name] if style.brief else None
@@ -295,23 +295,27 @@ def _node(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
     ]
     if not view.docker_known:
         lines += wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width) + hint
-    lines += _instances(view, style)
+    lines += _format_instances(view, style)
     return lines + ([] if found_first else troubles)
 
 
-def _machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopFormat) -> list[tuple[str, list[str]]]:
+def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopFormat) -> list[tuple[str, list[str]]]:
     """Return CPU, links and disks; in brief only what is not in order and what no finding says anyway."""
-    disks = [disk for disk in sample.disks or () if style.has(view.name, "disks") or _is_short(disk)]
-    all_links = style.has(view.name, "links")
+    disks = [disk for disk in sample.disks or () if style.has_room_for(view.name, "disks") or _is_disk_low(disk)]
+    all_links = style.has_room_for(view.name, "links")
     said = not all_links and any(one.kind is FindingKind.IDLE_FUNCTION for one in view.findings)
     return [
-        *([("CPU", _cpu(sample.cpu, sample.temperatures or ()))] if style.has(view.name, "CPU") else []),
+        *(
+            [("CPU", _list_cpu_cells(sample.cpu, sample.temperatures or ()))]
+            if style.has_room_for(view.name, "CPU")
+            else []
+        ),
         *(("device", [words]) for words in list_missing_readings(sample)),
         *(
             ("link", cells)
             for cells in ([] if said else format_node_links(sample, style.ascii_only, only_idle=not all_links))
         ),
-        *(("disk", _disk(disk)) for disk in disks),
+        *(("disk", _list_disk_cells(disk)) for disk in disks),
     ]
 
 
@@ -322,95 +326,97 @@ def list_missing_readings(sample: Sample) -> list[str]:
     return [sanitize_line(sample.devices_trouble)] if sample.devices_trouble else []
 
 
-def _is_short(disk: DiskSpace) -> bool:
-    return disk.total is None or disk.free is None or disk.free < _SHORT * disk.total
+def _is_disk_low(disk: DiskSpace) -> bool:
+    return disk.total is None or disk.free is None or disk.free < _LOW_DISK_SHARE * disk.total
 
 
-def _instances(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
+def _format_instances(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
     """Return a row for each instance with its figures under it, and as of when they were seen where that is long ago."""
     if view.instances_seen is None and not view.instances:
         return ["    what runs is not known yet"] if view.docker_known else []
     age = 0.0 if view.instances_seen is None else view.when - view.instances_seen
-    lines = [f"    as of {format_duration(age)} ago:"] if age > _OLD or not view.docker_known else []
+    lines = [f"    as of {format_duration(age)} ago:"] if age > _OLD_LIST_SECONDS or not view.docker_known else []
     if not view.instances:
         return [*lines, "    nothing runs"]
     rows = format_instance_blocks(view.instances, style.ascii_only, style.width)
     for one, row in zip(sort_by_owner(view.instances), rows, strict=True):
         lines += [
             *row,
-            *format_instance_block(one, view, style.width, style.explain, not style.has(view.name, "instances")),
+            *format_instance_block(
+                one, view, style.width, style.explain, not style.has_room_for(view.name, "instances")
+            ),
         ]
     return lines
 
 
-def _memory_rows(
+def _list_memory_rows(
     bar: MemoryBar | None, sample: Sample | None, ascii_only: bool, width: int | None
 ) -> list[tuple[str, list[str]]]:
     if bar is None:
         return [("memory", [UNKNOWN])]
     cells = [
-        f"GPU processes {_gib(bar.gpu_processes)}",
-        f"other {_gib(bar.other_used)}{_within(bar)}",
-        f"page cache {_gib(bar.page_cache)}",
-        f"free {_gib(bar.free)}",
+        f"GPU processes {_format_gib_number(bar.gpu_processes)}",
+        f"other {_format_gib_number(bar.other_used)}{_format_other_memory(bar)}",
+        f"page cache {_format_gib_number(bar.page_cache)}",
+        f"free {_format_gib_number(bar.free)}",
     ]
-    whole = f"{format_memory_bar(bar, ascii_only, _BAR if width is None or width >= _WIDE else _SHORT_BAR)} {format_gib(bar.total)}"
+    whole = f"{format_memory_bar(bar, ascii_only, _BAR_COLUMNS if width is None or width >= _WIDE_MIN_COLUMNS else _SHORT_BAR_COLUMNS)} {format_gib(bar.total)}"
     more = [whole, f"available {format_gib(bar.available)}", f"swap {format_gib(bar.swap_used)}"]
     pressure = sample.detail.pressure if sample is not None and sample.detail is not None else None
     if pressure is not None and pressure.some is not None:
         more.append(f"pressure {pressure.some * 100:.0f} %")
-    if width is not None and width < _WIDE:
+    if width is not None and width < _WIDE_MIN_COLUMNS:
         return [("memory", more[:2]), ("", cells + more[2:])]
     return [("memory", more), ("", cells)]
 
 
-def _within(bar: MemoryBar) -> str:
+def _format_other_memory(bar: MemoryBar) -> str:
     """Return what `other` is made of: what processes hold, and what nobody is known to hold."""
     if bar.processes is None:
         return ""
-    return f" (processes {_gib(bar.processes)}, unaccounted {_gib(bar.unaccounted)})"
+    return f" (processes {_format_gib_number(bar.processes)}, unaccounted {_format_gib_number(bar.unaccounted)})"
 
 
-def _gib(size: int | None) -> str:
+def _format_gib_number(size: int | None) -> str:
     return UNKNOWN if size is None else f"{size / GIB:.1f}"
 
 
-def format_memory_bar(bar: MemoryBar, ascii_only: bool, width: int = _BAR) -> str:
+def format_memory_bar(bar: MemoryBar, ascii_only: bool, width: int = _BAR_COLUMNS) -> str:
     """Return the four parts as one bar of so many cells."""
     ends = "[]" if ascii_only else "▕▏"
     return ends[0] + "".join(span.text for span in render_memory_bar(bar, width, ascii_only)) + ends[1]
 
 
-def _gpu_rows(sample: Sample, read: Bandwidth | None) -> list[tuple[str, list[str]]]:
+def _list_gpu_rows(sample: Sample, read: Bandwidth | None) -> list[tuple[str, list[str]]]:
     if sample.gpu_silent_for is not None:
         return [("GPU", [f"no answer for {sample.gpu_silent_for:.0f} s"])]
     if not sample.gpus:
         return [("GPU", [sanitize_line(sample.gpu_trouble or UNKNOWN)])]
-    rows = [("GPU", _gpu(gpu)) for gpu in sample.gpus]
+    rows = [("GPU", _list_gpu_cells(gpu)) for gpu in sample.gpus]
     return rows if read is None else [*rows, ("", [f"memory {format_bandwidth(read)}"])]
 
 
-def _gpu(gpu: Gpu) -> list[str]:
+def _list_gpu_cells(gpu: Gpu) -> list[str]:
     words = [
-        _share(gpu.busy),
+        _format_share(gpu.busy),
         f"{UNKNOWN if gpu.sm_clock is None else gpu.sm_clock} of "
         f"{UNKNOWN if gpu.sm_clock_max is None else gpu.sm_clock_max} MHz",
         f"{UNKNOWN if gpu.power is None else format(gpu.power, '.0f')} W",
         (UNKNOWN if gpu.celsius is None else format(gpu.celsius, ".0f")) + " °C",
         UNKNOWN if gpu.pstate is None else f"P{gpu.pstate}",
     ]
-    reasons = [name for bit, name in BLANK_REASONS.items() if (gpu.reasons or 0) & bit]
+    reasons = [name for bit, name in CLOCK_LIMIT_REASONS.items() if (gpu.reasons or 0) & bit]
     if reasons:
         words.append("held back by " + ", ".join(reasons))
     return words
 
 
-def _cpu(cpu: Cpu | None, temperatures: Sequence[Temperature]) -> list[str]:
+def _list_cpu_cells(cpu: Cpu | None, temperatures: Sequence[Temperature]) -> list[str]:
     if cpu is None:
         return [UNKNOWN]
-    words = [_share(cpu.busy)]
+    words = [_format_share(cpu.busy)]
     if len(cpu.clusters) > 1:
-        words += [f"{len(cluster.cores)} cores {_share(cluster.busy)}" for cluster in cpu.clusters]
+        words += [f"{len(cluster.cores)} cores {_format_share(cluster.busy)}" for cluster in cpu.clusters]
     if cpu.load:
         words.append("load " + " ".join(f"{load:.2f}" for load in cpu.load))
     hottest: dict[str, float] = {}
@@ -419,12 +425,12 @@ def _cpu(cpu: Cpu | None, temperatures: Sequence[Temperature]) -> list[str]:
     return words + [f"{sanitize_line(chip)} {celsius:.0f} °C" for chip, celsius in sorted(hottest.items())]
 
 
-def _disk(disk: DiskSpace) -> list[str]:
+def _list_disk_cells(disk: DiskSpace) -> list[str]:
     words = "not there" if disk.total is None else f"{format_gib(disk.free)} free of {format_gib(disk.total)}"
     return [sanitize_line(disk.path), words]
 
 
-def _share(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share * 100:.0f} %"
 
 
@@ -432,12 +438,12 @@ def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
     """Return the document of ``top --json``."""
     return {
         "schema": 1,
-        "nodes": [_node_to_json(view) for view in views],
-        "instances": [_instance(one, view) for view in views for one in view.instances],
+        "nodes": [_build_node_json(view) for view in views],
+        "instances": [_build_instance_json(one, view) for view in views for one in view.instances],
     }
 
 
-def _node_to_json(view: NodeTelemetryView) -> dict[str, object]:
+def _build_node_json(view: NodeTelemetryView) -> dict[str, object]:
     sample = to_json_data(view.sample) if view.sample is not None else {}
     assert isinstance(sample, dict)
     head: dict[str, object] = {"name": view.name, "state": view.state.value, "detail": view.detail, "hint": view.hint}
@@ -448,26 +454,30 @@ def _node_to_json(view: NodeTelemetryView) -> dict[str, object]:
     }
     if view.sample is not None:
         idle = find_idle_lanes(view.sample.rdma or ())
-        sample["rdma"] = [_port(port, idle) for port in view.sample.rdma or ()]
+        sample["rdma"] = [_build_port_json(port, idle) for port in view.sample.rdma or ()]
     tail = {
         "memory": to_json_data(view.memory),
-        "bandwidth": _bandwidth(get_node_bandwidth(view)),
+        "bandwidth": _build_bandwidth_json(get_node_bandwidth(view)),
         "findings": to_json_data(view.findings),
     }
     return head | sample | tail
 
 
-def _port(port: RdmaLane, idle: dict[str, str]) -> dict[str, object]:
+def _build_port_json(port: RdmaLane, idle: dict[str, str]) -> dict[str, object]:
     body = to_json_data(port)
     assert isinstance(body, dict)
     return body | {"errors": dict(port.errors), "idle_while": idle.get(port.name)}
 
 
-def _instance(one: InstanceView, view: NodeTelemetryView) -> dict[str, object]:
+def _build_instance_json(one: InstanceView, view: NodeTelemetryView) -> dict[str, object]:
     body = to_json_data(one)
     assert isinstance(body, dict)
     read = estimate_instance_bandwidth(one, view)
-    body |= {"seen": to_json_data(view.instances_seen), "bandwidth": _bandwidth(read), "bandwidth_blank": None}
+    body |= {
+        "seen": to_json_data(view.instances_seen),
+        "bandwidth": _build_bandwidth_json(read),
+        "bandwidth_blank": None,
+    }
     if one.ours and read is None:
         counted = "the GPU's own counter says it: bandwidth of the node"
         body["bandwidth_blank"] = (
@@ -476,12 +486,15 @@ def _instance(one: InstanceView, view: NodeTelemetryView) -> dict[str, object]:
     return body
 
 
-def _bandwidth(seen: Bandwidth | None) -> dict[str, object] | None:
+def _build_bandwidth_json(seen: Bandwidth | None) -> dict[str, object] | None:
     """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
     if seen is None:
         return None
-    shares = {"of_measured": _round_pair(seen.of_measured(), 3), "of_spec": _round_pair(seen.of_spec(), 3)}
-    why = {"plausible": seen.plausible, "suspect": seen.suspect, "explanation": list(seen.explain())}
+    shares = {
+        "of_measured": _round_pair(seen.get_measured_shares(), 3),
+        "of_spec": _round_pair(seen.get_spec_shares(), 3),
+    }
+    why = {"plausible": seen.is_plausible, "suspect": seen.suspect, "explanation": list(seen.explain_formula())}
     low, high = _round_pair((seen.low, seen.high), -8) or (None, None)
     return {"low": low, "high": high, "source": seen.source.value, **shares, **why}
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.log_file import BLOCK, ByteSource, read_line_blocks
+from sparkctl.logs.log_file import BLOCK_BYTES, ByteSource, read_line_blocks
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 
 ROUNDS, LINES, STREAM = 7, 200_000, 2 << 30  # bytes
@@ -100,7 +100,7 @@ def _diagnose(log: bytes) -> int:
 def _bare(log: bytes) -> int:
     """The least that anybody does who reads a log line by line."""
     source, rest, lines = io.BytesIO(log), b"", 0
-    while piece := source.read(BLOCK):
+    while piece := source.read(BLOCK_BYTES):
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
             line.decode("utf-8", "replace")
@@ -137,5 +137,5 @@ class _Endless:
         for _ in range(STREAM // len(log)):
             with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
                 sizes.append(int(file.read().split()[1]) * page)
-            for at in range(0, len(log), BLOCK):
-                yield log[at : at + BLOCK]
+            for at in range(0, len(log), BLOCK_BYTES):
+                yield log[at : at + BLOCK_BYTES]

@@ -60,7 +60,7 @@ class Watched(PanelApp):
             gc.collect()
             self._seen.append((come, resident()))
             self._report.write_text(json.dumps(self._seen))
-            self.leave()
+            self.exit_panel()
 
     def _come(self) -> float | None:
         raise NotImplementedError
@@ -72,8 +72,8 @@ class Reading(Watched):
     def _come(self) -> float | None:
         if not isinstance(self.screen, LogScreen):
             now = self.build_action_context()
-            if now.selected is not None and now.selected.phase is Phase.READY:
-                self.open("logs")
+            if now.selected_instance is not None and now.selected_instance.phase is Phase.READY:
+                self.open_screen("logs")
             return None
         pane = self.screen._pane
         return None if pane is None else float(pane.view.book.spool.end)
@@ -83,9 +83,9 @@ class Replaying(Watched):
     """Plays a recording."""
 
     def _come(self) -> float | None:
-        if self.room is None or self.room._shown is None:
+        if self.controller is None or self.controller._shown is None:
             return None
-        return self.room._shown[0] - self.room.recorded[0].ts
+        return self.controller._shown[0] - self.controller.recorded[0].ts
 
 
 def an_hour(until: float) -> Iterator[Event]:

@@ -51,7 +51,7 @@ class _Guard:
     """sparkctl's own, started over SSH as sparkctl does it; it ends by itself when it has had nothing to do."""
 
     def __init__(self, bed: Bed, node: LabNode) -> None:
-        start = bootstrap.guard_program(nvml=b"", options=["--linger", "30"])
+        start = bootstrap.build_guard_program(nvml=b"", options=["--linger", "30"])
         command = [*bed.ssh(node.name), shlex.join(start.argv)]
         done = subprocess.run(command, input=start.stdin, capture_output=True, env=CLEAN_ENV, timeout=30, check=False)
         said = decode_guard_start(done.stdout)

@@ -26,7 +26,7 @@ SPARK1 = NodeName("spark1")
 def run(rounds: int = ROUNDS) -> Report:
     """Measure all words of one start, in milliseconds, in a file that has a hundred starts already."""
     load = LoadMeter()
-    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36")
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         history = OperationHistory(folder / "state")
@@ -65,7 +65,7 @@ def run(rounds: int = ROUNDS) -> Report:
 
         taken = interleaved(rounds, {OURS: ours, THEIRS: theirs})
         began = time.perf_counter()
-        history.expected("qwen36", profile.digest, "spark1", "")
+        history.get_expected_durations("qwen36", profile.digest, "spark1", "")
         asked = 1000 * (time.perf_counter() - began)
     series = tuple(Series(name, "ms", values) for name, values in taken.items())
     ratio = Goal(f"{OURS} / {THEIRS}", series[0].median / series[1].median, 1.0)

@@ -27,7 +27,7 @@ from textual.widgets import Label, Log
 from sparkctl import engines
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
-from sparkctl.logs.log_subscription import AT_ONCE, WAIT
+from sparkctl.logs.log_subscription import KEY_WAIT_SECONDS, MAX_LINES_AT_ONCE
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
@@ -123,7 +123,9 @@ class Bench(App[None]):
         texts = [f"{SAMPLES[n % len(SAMPLES)]} {n}" for n in range(self.taken, self.taken + count)]
         self.taken += count
         if self.is_ours:
-            self.pane.view.add(0, [LogLine("2026-05-01T10:00:00.123456789Z", text, n) for n, text in enumerate(texts)])
+            self.pane.view.add_lines(
+                0, [LogLine("2026-05-01T10:00:00.123456789Z", text, n) for n, text in enumerate(texts)]
+            )
         else:
             self.log_widget.write_lines(texts)
 
@@ -146,10 +148,10 @@ class Bench(App[None]):
             await asyncio.sleep(TICK)
             due = start + int(self.rate * (time.monotonic() - begun))
             while self.taken < due:
-                self.take(min(due - self.taken, AT_ONCE))
+                self.take(min(due - self.taken, MAX_LINES_AT_ONCE))
                 await asyncio.sleep(0)
                 while self.is_ours and self.keyboard.has_pending_key():
-                    await asyncio.sleep(WAIT)
+                    await asyncio.sleep(KEY_WAIT_SECONDS)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
     def pages(self) -> float:
@@ -160,7 +162,7 @@ class Bench(App[None]):
             place = (chosen.randrange(self.taken), 0)
             layout._lines.clear()  # as if none of them had been read before
             begun = time.perf_counter()
-            if not layout.page(place):
+            if not layout.build_page(place):
                 raise RuntimeError(f"no page at {place}")
             worst = max(worst, time.perf_counter() - begun)
         return worst * 1000

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
-from sparkctl.tui.global_actions import RATES
+from sparkctl.tui.global_actions import SAMPLE_INTERVALS
 from tests.bench import probe
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 from tests.unit.probe.running import nvml_stub
@@ -127,7 +127,7 @@ def _at_rest(screens: Mapping[str, Screen]) -> tuple[dict[str, probe.Measured], 
 
 def _hurry(panel: Screen) -> None:
     """Let the panel read the Sparks as often as nvitop looks, and see that it says so."""
-    os.write(panel.terminal, b"+" * RATES.index(INTERACTIVE_INTERVAL))
+    os.write(panel.terminal, b"+" * SAMPLE_INTERVALS.index(INTERACTIVE_INTERVAL))
     time.sleep(_WARM_UP)  # what it says about that is gone from the screen by then
     if not panel.is_fast:
         raise RuntimeError(f"the panel does not say that it reads the Sparks every {FAST:g} s")

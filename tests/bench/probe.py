@@ -134,7 +134,7 @@ def _memory(pids: list[int]) -> dict[str, float]:
 def _probe(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The probe under the Python that a node would have, fed as sparkctl feeds it."""
     python = next((path for path in ("/usr/bin/python3",) if Path(path).exists()), sys.executable)
-    start = bootstrap.agent_program(1.0, ["/"], python=python)
+    start = bootstrap.build_agent_program(1.0, ["/"], python=python)
     with subprocess.Popen(start.argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         process.stdin.write(start.stdin)
@@ -214,9 +214,9 @@ def _has_driver() -> bool:
 def _twenty_cores() -> float:
     """Return the microseconds that a GB10's twenty cores take of every sample, reading the file apart."""
     text = b"cpu " + _TICKS + b"".join(b"cpu%d" % core + _TICKS for core in range(20))
-    cores, times = agent.Cores(), []
+    cores, times = agent.CpuUsage(), []
     for _ in range(200):
         begun = time.perf_counter()
-        agent.cpu_of(cores.shares(text), [], b"0.1 0.1 0.1 1/1 1\n")
+        agent.build_cpu_sample(cores.compute_shares(text), [], b"0.1 0.1 0.1 1/1 1\n")
         times.append(time.perf_counter() - begun)
     return 1e6 * statistics.median(times)

@@ -18,7 +18,7 @@ from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.monitor.sampler import NodeSampler
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.lab.bed import cgroups
 from tests.lab.bed.lab import KEYS, known_hosts
 from tests.lab.bed.names import CGROUP, USER
@@ -76,8 +76,8 @@ async def watched(
         NodeName(node.name), node.address, user=USER, identity=str(KEYS / "client"), known_hosts=str(hosts),
     )  # fmt: skip
     seen = Watched(node, [])
-    async with Session(whom) as session:
-        session.on_state_change(seen.happened.append)
+    async with NodeSession(whom) as session:
+        session.report_state_changes(seen.happened.append)
         sampler = NodeSampler(session, 0.1, patience=patience, stalled=stalled, pause=0.1)
 
         async def read() -> None:

@@ -146,7 +146,7 @@ class Listener:
 
     def hear(self, when: float, text: str) -> None:
         """Take one line of the log."""
-        for line in self._preparer.feed(text):
+        for line in self._preparer.prepare_lines(text):
             said = _ENGINE.parse_stats_line(line)
             if said is None:
                 continue

@@ -124,9 +124,9 @@ async def enact(pilot: Driver, scene: Scene) -> None:
     now = ""
     try:
         async with asyncio.timeout(PATIENCE):
-            while there.now() != moment:
+            while there.displayed_time() != moment:
                 await pilot.pause(0.02)
-            there.repaint()
+            there.repaint_unless_frozen()
             await pilot.pause()
             for key in scene.keys:
                 if key.startswith("~"):
@@ -138,7 +138,7 @@ async def enact(pilot: Driver, scene: Scene) -> None:
             before = None
             while before != (now := shown(pilot)) or scene.shows not in now or there._beside:  # what is fetched beside
                 before = now
-                there.repaint()
+                there.repaint_unless_frozen()
                 await pilot.pause(0.1)
     except TimeoutError:
         raise AssertionError(f"{scene.shows!r} never came:\n{now}") from None

@@ -39,8 +39,8 @@ async def ssh(sparks: SimulatedSparks, node: str = "spark1") -> AsyncIterator[as
         "127.0.0.1",
         sparks.ports[node],
         username="milo",
-        client_keys=[str(sparks.identity)],
-        known_hosts=str(sparks.known_hosts),
+        client_keys=[str(sparks.identity_path)],
+        known_hosts=str(sparks.known_hosts_path),
         config=[],
     ) as connection:
         yield connection

@@ -141,25 +141,25 @@ class SpoiltSshd(SimSshServer):
     async def listen(self) -> int:
         """Open a port on 127.0.0.1 and return it."""
         self._acceptor = await asyncssh.create_server(
-            lambda: _SpoiltLogin(self), "127.0.0.1", 0, server_host_keys=[self.host_key], process_factory=self._execute,
+            lambda: _SpoiltLogin(self), "127.0.0.1", 0, server_host_keys=[self.host_key], process_factory=self._run_process,
             encoding=None, allow_pty=False, agent_forwarding=False, line_editor=False,
         )  # fmt: skip
         return int(self._acceptor.get_port())
 
-    async def _execute(self, process: Any) -> None:
+    async def _run_process(self, process: Any) -> None:
         if self.part == "shell":
             process = _Process(process, _Writer(process.stdout, self.spoil, self.chance))
-        await super()._execute(process)
+        await super()._run_process(process)
 
 
 async def spoil_node(sparks: SimulatedSparks, name: str, part: str, kind: str, seed: int = 0) -> SpoiltSshd:
     """Put a server with spoilt answers in front of a simulated node; its port takes the place of the node's."""
     usual = sparks.sshd[name]
-    client = asyncssh.read_private_key(str(sparks.identity))
+    client = asyncssh.read_private_key(str(sparks.identity_path))
     spoilt = SpoiltSshd(usual.node, usual.docker, usual.guard, usual.host_key, client)
     spoilt.part, spoilt.spoil, spoilt.chance = part, SPOILS[kind], random.Random(f"{part} {kind} {seed}")
     port = await spoilt.listen()
-    with sparks.known_hosts.open("a") as file:
+    with sparks.known_hosts_path.open("a") as file:
         file.write(f"[127.0.0.1]:{port} {usual.host_key.export_public_key().decode().strip()}\n")
     sparks.ports[name] = port
     return spoilt

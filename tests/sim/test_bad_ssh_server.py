@@ -89,8 +89,10 @@ async def listening(answer: bytes) -> AsyncIterator[int]:
 def node_at(port: int, sparks: SimulatedSparks | None = None, name: str = "bad") -> Node:
     if sparks is None:
         return Node(NodeName(name), "127.0.0.1", user="milo", port=port, known_hosts="/dev/null")
-    known = str(sparks.known_hosts)
-    return Node(NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity), known_hosts=known)
+    known = str(sparks.known_hosts_path)
+    return Node(
+        NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path), known_hosts=known
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -174,10 +176,12 @@ async def test_a_byte_that_is_spoilt_anywhere_on_the_way_ends_one_connection(see
                 return data if not 0 <= at < len(data) else data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
             async with spoiling(sparks.ports["spark1"], spoil) as port:
-                known = sparks.known_hosts.with_name(f"known_hosts-{port}")
-                known.write_text(sparks.known_hosts.read_text().replace(f":{sparks.ports['spark1']} ", f":{port} "))
+                known = sparks.known_hosts_path.with_name(f"known_hosts-{port}")
+                known.write_text(
+                    sparks.known_hosts_path.read_text().replace(f":{sparks.ports['spark1']} ", f":{port} ")
+                )
                 node = Node(
-                    NodeName("bad"), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity),
+                    NodeName("bad"), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
                     known_hosts=str(known),
                 )  # fmt: skip
                 link = SshConnection(node, NonInteractivePrompter(), LoginTimeouts(connect=3.0, login=3.0))

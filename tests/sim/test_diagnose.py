@@ -47,7 +47,7 @@ def node(sparks: SimulatedSparks) -> Node:
 async def started(ctx: CommandContext, node: Node, fault: str) -> CommandEnded:
     """Start a profile that fails, and return its end."""
     overrides = [f"env.SIM_FAULT={fault}"]
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36", overrides=overrides)
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
     request = StartInstance(
         profile, load_engine(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0])
     )
@@ -69,10 +69,10 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext,
     if judged.edit is not None:
         assert judged.again == ended.verdict.again
         assert judged.again == (
-            f"sparkctl up qwen36 --node spark1 --set env.SIM_FAULT={fault} --set {judged.edit.setting}"
+            f"sparkctl up qwen36 --node spark1 --set env.SIM_FAULT={fault} --set {judged.edit.set_argument}"
         )
         assert "..." not in judged.again
-    async with ctx.session(node) as session:
+    async with ctx.create_session(node) as session:
         await session.link.connect()
         (container,) = [one for one in await session.docker.list_containers() if "qwen36" in one.name]
     found = await diagnose_exit(ctx, node, container.id)
@@ -83,7 +83,7 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext,
     gone = await diagnose_instance(ctx, "qwen36", [node], None)
     assert "saved log" in gone.source
     assert gone.diagnosis.verdict == ended.verdict, "what Docker and the guard knew is kept with the log"
-    (saved,) = ctx.history.saved_logs("qwen36", [node.name])
+    (saved,) = ctx.history.list_saved_logs("qwen36", [node.name])
     kept = saved.path.with_suffix(".verdict.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     kept.write_text("{")
@@ -123,7 +123,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
     sparks: SimulatedSparks, ctx: CommandContext, name: str, fault: str
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=[f"env.SIM_FAULT={fault}"])
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=[f"env.SIM_FAULT={fault}"])
     request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=(name,))
     ended = [event async for event in start_instance(ctx, request)][-1]
     assert isinstance(ended, CommandEnded)
@@ -136,7 +136,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
     assert f"of 2 of {name} on {ended.node}" in whole.source
     assert "read beside it" in whole.source
     for at, node in enumerate(nodes):
-        async with ctx.session(node) as session:
+        async with ctx.create_session(node) as session:
             await session.link.connect()
             (container,) = [one for one in await session.docker.list_containers() if name in one.name]
         found = await diagnose_exit(ctx, node, container.id, nodes)
@@ -158,7 +158,9 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27", overrides=["env.SIM_FAULT=worker-dies"])
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(
+        "minimax-m27", overrides=["env.SIM_FAULT=worker-dies"]
+    )
     request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
     assert [event async for event in start_instance(ctx, request)]
     await sparks.sshd["spark2"].close()

@@ -12,7 +12,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_status import read_node_status
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.sim.clients import FAST, eventually
 
 HEAD = "(APIServer pid=1) WARNING 11-22 02:08:43 [core_client.py:817] "
@@ -24,11 +24,11 @@ async def test_an_engine_core_that_was_killed_is_no_stop(tmp_path: Path, line: s
     async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
         docker = sparks.docker["spark2"]
         (process,) = docker.running.values()
-        process._write(f"{HEAD}{line}\n", "stdout")
+        process._write_log(f"{HEAD}{line}\n", "stdout")
         process.terminate()
         await eventually(lambda: not docker.running)
         ctx = CommandContext(OperationHistory(tmp_path), "tester")
-        async with Session(load_config(sparks.config_path).nodes[1]) as session:
+        async with NodeSession(load_config(sparks.config_path).nodes[1]) as session:
             (one,) = (await read_node_status(ctx, session)).instances
         (container,) = docker.containers.values()
         assert container.exit_code == 0

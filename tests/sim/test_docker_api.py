@@ -82,9 +82,9 @@ async def test_memory_comes_back_after_a_stop(client: docker.DockerClient, spark
     memory = sparks.nodes["spark1"].memory
     container = await in_thread(clients.launch, client)
     await in_thread(clients.until_ready, container)
-    assert memory.used_by_engines > 90 << 30
+    assert memory.engine_bytes > 90 << 30
     await in_thread(container.kill)
-    await clients.eventually(lambda: memory.used_by_engines == 0)
+    await clients.eventually(lambda: memory.engine_bytes == 0)
 
 
 async def test_the_socket_is_for_the_docker_group(tmp_path: Path) -> None:

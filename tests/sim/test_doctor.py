@@ -34,7 +34,7 @@ async def test_two_sparks_without_a_cable_that_carries(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", **clients.FAST) as sparks:
         nodes = [node_of(sparks, name) for name in ("spark1", "spark2")]
         whole = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
-        sparks.fabric.cut()
+        sparks.fabric.cut_cable()
         cut = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
     assert not [one for one in whole if isinstance(one, FindingReported) and one.check == "fabric"]
     told = [one for one in cut if isinstance(one, FindingReported) and one.check == "fabric"]

@@ -21,7 +21,7 @@ from sparkctl.model.verdict import FailureCause, Verdict
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 ULIMIT = (
     "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "
@@ -39,7 +39,7 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 async def ended_by(sparks: SimulatedSparks, state: Path, profile: str, how: str) -> tuple[Verdict, Verdict]:
     """Start a profile, end it ``how`` once it loads, and return the verdicts of `up` and of `diagnose`."""
     node = load_config(sparks.config_path).nodes[0]
-    chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
+    chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
     request = StartInstance(chosen, engines.load_engine(chosen.engine), (node,), words=(profile,), guarded=False)
     ctx = CommandContext(OperationHistory(state), "milo@desk")
     docker, last = sparks.docker["spark1"], None
@@ -48,13 +48,13 @@ async def ended_by(sparks: SimulatedSparks, state: Path, profile: str, how: str)
         last = event
         if not ending and isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
             ((container, process),) = docker.running.items()
-            process._write(ULIMIT, "stdout")
+            process._write_log(ULIMIT, "stdout")
             if how == "stop":
-                ending.append(asyncio.ensure_future(docker.stop(docker.containers[container], 10)))
+                ending.append(asyncio.ensure_future(docker.stop_container(docker.containers[container], 10)))
             elif how == "kill":
-                async with Session(node) as session:
+                async with NodeSession(node) as session:
                     await session.link.connect()
-                    ending.append(asyncio.ensure_future(session.docker.kill(container)))
+                    ending.append(asyncio.ensure_future(session.docker.kill_container(container)))
                     await ending[0]
             else:
                 process.kill()  # as the kernel does, or kill -9 on the node

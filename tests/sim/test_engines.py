@@ -27,7 +27,7 @@ def _read(engine: str, log: bytes) -> tuple[list[Phase], list[FailureCause], set
     causes: list[FailureCause] = []
     steps: set[str] = set()
     for raw in log.decode().split("\n"):
-        for line in preparer.feed(raw):
+        for line in preparer.prepare_lines(raw):
             signal = known.classify_line(line)
             if signal is None:
                 continue

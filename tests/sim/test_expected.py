@@ -28,7 +28,7 @@ VLLM = "qwen36-vllm"
 
 
 async def started(ctx: CommandContext, node: Node) -> list[PhaseChanged]:
-    profile = ProfileLibrary(shipped_profiles_dir()).load(VLLM)
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile(VLLM)
     events = [
         event
         async for event in start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), (node,)))
@@ -69,7 +69,7 @@ async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
 
 def test_the_simulated_operator_has_started_all_of_it_before(tmp_path: Path) -> None:
     seed_start_history(tmp_path)
-    profile = ProfileLibrary(shipped_profiles_dir()).load(VLLM)
-    known = OperationHistory(tmp_path).expected(VLLM, profile.digest, "spark2")
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile(VLLM)
+    known = OperationHistory(tmp_path).get_expected_durations(VLLM, profile.digest, "spark2")
     assert known.seconds == pytest.approx(sum(one.seconds for one in known.parts) + 2)
     assert any(one.step == "weights" for one in known.parts)

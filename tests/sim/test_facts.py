@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
-from sparkctl.model.events import ContainersListed, FactsLearned
+from sparkctl.model.events import ContainersListed, EngineFactsReported
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
 from sparkctl.monitor.store import Store
@@ -29,16 +29,16 @@ async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         room = controller_of(pilot)
-        view = room.instance(NodeName("spark2"), "qwen36-vllm")
+        view = room.find_instance(NodeName("spark2"), "qwen36-vllm")
         store = Store()
         fact = EngineFact(
             EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
         )
-        store.apply(room.bridge.store.state(NodeName("spark2")))
-        store.apply(ContainersListed(2e9, NodeName("spark2"), (view,)))
-        store.apply(FactsLearned(2e9, NodeName("spark2"), view.container_id, (fact,)))
-        (found,) = (one for one in store.view(NodeName("spark2")).findings if one.kind is FindingKind.SLOW_PATH)
+        store.apply_event(room.bridge.store.get_state(NodeName("spark2")))
+        store.apply_event(ContainersListed(2e9, NodeName("spark2"), (view,)))
+        store.apply_event(EngineFactsReported(2e9, NodeName("spark2"), view.container_id, (fact,)))
+        (found,) = (one for one in store.get_view(NodeName("spark2")).findings if one.kind is FindingKind.SLOW_PATH)
         assert (found.severity, found.instance) == (Severity.NOTE, "qwen36-vllm")
         assert "Marlin fallback" in found.summary
-        store.apply(ContainersListed(2e9 + 100, NodeName("spark2")))
-        assert not store.view(NodeName("spark2")).findings, "gone with its container"
+        store.apply_event(ContainersListed(2e9 + 100, NodeName("spark2")))
+        assert not store.get_view(NodeName("spark2")).findings, "gone with its container"

@@ -24,7 +24,7 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks, docker_api
 from sparkctl.simulator.http_server import SimHttpReply
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.sim import clients
 
 
@@ -41,8 +41,8 @@ def context(directory: Path) -> CommandContext:
 
 def node_of(sparks: SimulatedSparks) -> Node:
     return Node(
-        NodeName("spark1"), "127.0.0.1", user="milo", port=sparks.ports["spark1"], identity=str(sparks.identity),
-        known_hosts=str(sparks.known_hosts),
+        NodeName("spark1"), "127.0.0.1", user="milo", port=sparks.ports["spark1"], identity=str(sparks.identity_path),
+        known_hosts=str(sparks.known_hosts_path),
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path)
         views = watch_load_views(context(tmp_path), [node_of(sparks)], every=60)
         slow = await until(views, lambda view: view.instances_seen)
         docker = sparks.docker["spark1"]
-        docker.start(docker.create("sglang-a", body))
+        docker.start_container(docker.create_container("sglang-a", body))
         # At the old rate none of these would come within the time that this waits.
         await until(views, lambda view: view.sample and view.sample.sequence >= 3)
         assert slow.sample is not None
@@ -135,13 +135,13 @@ async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
 async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is_known(
     stacks: SimulatedSparks,
 ) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
+    async with NodeSession(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         (listed,) = await session.docker.list_containers()
-        await session.docker.stop(listed.id, 1.0)
+        await session.docker.stop_container(listed.id, 1.0)
         (ended,) = await session.docker.list_containers()
         assert await build_instance_view(session, ended, None) is not None
-        await session.docker.remove(listed.id)
+        await session.docker.remove_container(listed.id)
         assert await build_instance_view(session, ended, None) is None
 
 

@@ -66,7 +66,7 @@ def ctx(tmp_path: Path) -> CommandContext:
 
 
 def request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> StartInstance:
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=sets)
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=sets)
     nodes = load_config(sparks.config_path).nodes
     return StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ async def test_it_gets_ready_as_one_and_each_rank_knows_its_place(sparks: Simula
         assert phases(events, node)[-1] is Phase.READY
         its = labels(sparks, node)
         assert (its[ContainerLabel.RANK], its[ContainerLabel.NODES]) == (f"{at}/2", "spark1,spark2")
-        assert ctx.history.saved_logs("qwen36-tp2", [NodeName(node)])
+        assert ctx.history.list_saved_logs("qwen36-tp2", [NodeName(node)])
         assert [event for event in events if isinstance(event, LogArrived) and event.node == node]
     assert labels(sparks, "spark1")[ContainerLabel.RUN] == labels(sparks, "spark2")[ContainerLabel.RUN]
 
@@ -172,11 +172,11 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: CommandContext
         assert f"/{broken}/" in (ended.log or "")
         ((where, log),) = ended.more_logs
         assert where == other
-        assert log in [str(one.path) for one in ctx.history.saved_logs("qwen36-tp2", [NodeName(other)])]
+        assert log in [str(one.path) for one in ctx.history.list_saved_logs("qwen36-tp2", [NodeName(other)])]
         assert states(sparks) == ["exited", "exited"], "kept, as a failed start of one keeps its own"
         assert phases(events, broken)[-1] is Phase.FAILED
         assert phases(events, other)[-1] in (Phase.STOPPED, Phase.FAILED)
-        assert all(ctx.history.saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
+        assert all(ctx.history.list_saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
 
 
 async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: CommandContext) -> None:
@@ -215,7 +215,7 @@ async def test_a_flag_that_mpiruns_program_does_not_know_is_told_by_its_head_alo
     assert ended.verdict.cause is FailureCause.UNKNOWN_FLAG
     assert not ended.verdict.contributing
     assert states(sparks) == ["exited", "exited"]
-    (log,) = ctx.history.saved_logs("trtllm-qwen3-235b", [NodeName("spark2")])
+    (log,) = ctx.history.list_saved_logs("trtllm-qwen3-235b", [NodeName("spark2")])
     assert "This rank is over" in log.path.read_text()
 
 
@@ -231,7 +231,7 @@ async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx:
 async def test_clocks_are_compared_over_ssh(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     sparks.nodes["spark2"].clock_ahead = -200.0
     for node, ahead in zip(load_config(sparks.config_path).nodes, (0.0, -200.0), strict=True):
-        async with ctx.session(node) as session:
+        async with ctx.create_session(node) as session:
             await session.link.connect()
             found = await measure_clock_offset(session)
         assert found is not None
@@ -315,7 +315,7 @@ async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(
 ) -> None:
     stream = start_instance(ctx, request(slow))
     await loading(stream, "spark1")
-    ctx.interrupt.press()
+    ctx.interrupt.record_press()
     ended = end_of([event async for event in stream])
     assert ended.outcome is Outcome.INTERRUPTED
     assert "still starting on spark1 and spark2, without us" in (ended.message or "")
@@ -338,7 +338,7 @@ async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: 
         def full(*_: object) -> None:
             raise DockerApiError(500, "write /var/lib/docker/tmp: no space left on device")
 
-        refusing.start = full  # type: ignore[method-assign, assignment]
+        refusing.start_container = full  # type: ignore[method-assign, assignment]
         events = await run(ctx, request(sparks))
         ended = end_of(events)
         assert ended.exit_code in (1, 6)
@@ -354,15 +354,15 @@ async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
 ) -> None:
     """Whichever Spark it is whose container is made first."""
     ordered = request(slow) if node == "spark2" else replace(request(slow), nodes=request(slow).nodes[::-1])
-    daemon, was = slow.docker[node], slow.docker[node].start
+    daemon, was = slow.docker[node], slow.docker[node].start_container
     made: list[str] = []
 
     def pressed(*given: object) -> object:
         made.extend(one.name for one in daemon.containers.values())
-        ctx.interrupt.press()
+        ctx.interrupt.record_press()
         return was(*given)  # type: ignore[arg-type]
 
-    daemon.start = pressed  # type: ignore[method-assign, assignment]
+    daemon.start_container = pressed  # type: ignore[method-assign, assignment]
     events = await run(ctx, ordered)
     ended = end_of(events)
     assert made, "it was created before the key"
@@ -452,7 +452,7 @@ async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
     assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
     said = [event.message for event in whole if isinstance(event, WarningEmitted)]
-    shown = [str(ctx.history.saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
+    shown = [str(ctx.history.list_saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
     assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"
     one = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes[1:]))]
     assert {event.node for event in one if isinstance(event, LogArrived)} == {"spark2"}

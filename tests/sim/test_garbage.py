@@ -62,8 +62,8 @@ def _cells() -> list[tuple[str, tuple[str, ...], int]]:
 def nodes_of(sparks: SimulatedSparks) -> list[Node]:
     return [
         Node(
-            NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity),
-            known_hosts=str(sparks.known_hosts),
+            NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
+            known_hosts=str(sparks.known_hosts_path),
         )
         for name in (BAD, GOOD)
     ]  # fmt: skip
@@ -88,7 +88,7 @@ async def followed(ctx: CommandContext, node: Node) -> list[Event]:
 
 def questions(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> dict[str, Callable[[], Awaitable[Any]]]:
     """Return everything that only reads."""
-    profile = ProfileLibrary().load("qwen36")
+    profile = ProfileLibrary().load_profile("qwen36")
     return {
         "status": lambda: read_node_statuses(ctx, nodes),
         "top": lambda: watch_nodes.read_load_views(ctx, nodes),
@@ -157,7 +157,7 @@ async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
 def changes(ctx: CommandContext, sparks: SimulatedSparks) -> dict[str, Callable[[], AsyncGenerator[Event, None]]]:
     """Return what changes something, or moves it, in which the bad node has a part."""
     bad, good = nodes_of(sparks)
-    profile, shared = ProfileLibrary().load("qwen36"), ProfileLibrary().load("minimax-m27")
+    profile, shared = ProfileLibrary().load_profile("qwen36"), ProfileLibrary().load_profile("minimax-m27")
     return {
         "sync from it": lambda: transfer_profile(ctx, TransferProfile(shared, bad, (good,))),
         "sync to it": lambda: transfer_profile(ctx, TransferProfile(shared, good, (bad,))),

@@ -59,7 +59,7 @@ def node_of(sparks: SimulatedSparks) -> Node:
 
 
 def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> StartInstance:
-    chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile, overrides=sets)
+    chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile, overrides=sets)
     words = (profile, *(word for one in sets for word in ("--set", one)))
     return StartInstance(chosen, engines.load_engine(chosen.engine), (node_of(sparks),), words=words, **more)  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ async def until(sparks: SimulatedSparks, what: str) -> None:
 async def given_back(sparks: SimulatedSparks) -> None:
     """Wait until what a killed engine held has come back, which is after it: until then nothing else fits."""
     async with asyncio.timeout(clients.PATIENCE):
-        while sparks.nodes["spark1"].memory.available < 100 * GIB:  # noqa: ASYNC110
+        while sparks.nodes["spark1"].memory.available_bytes < 100 * GIB:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -223,7 +223,7 @@ async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSp
     assert (
         end_of(await all_of(stop_instance(ctx, StopInstance("qwen36-vllm", [node_of(sparks)])))).outcome is Outcome.DONE
     )
-    assert ctx.history.receipt_path("qwen36-vllm", "spark1", container) is not None
+    assert ctx.history.find_receipt("qwen36-vllm", "spark1", container) is not None
     read = await all_of(show_log(ctx, ShowLog("qwen36-vllm", [node_of(sparks)])))  # from the disk by now
     assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
 
@@ -405,7 +405,7 @@ def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: Simulated
         f"sparkctl up qwen36-vllm --node spark1 --set {masked_word} --set args.max-model-len=4096 --no-guard --again "
         "--timeout=90s"
     )
-    assert asked.retry_command_with(FieldChange("args.max-model-len", "2048")).count("max-model-len") == 1
+    assert asked.build_retry_command(FieldChange("args.max-model-len", "2048")).count("max-model-len") == 1
 
 
 # as a command

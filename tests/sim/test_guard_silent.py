@@ -14,7 +14,7 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, WarningEmitted
-from sparkctl.model.guard_state import GuardAnswer, GuardCoverage
+from sparkctl.model.guard_state import GuardCoverage, GuardRunState
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import Phase
 from sparkctl.monitor import guard_receipts
@@ -74,7 +74,7 @@ async def test_a_guard_that_hangs_is_said_while_it_loads(sparks: SimulatedSparks
     line, _ = describe_command_result("up", ended, [])
     assert "its guard did not answer for part of the start" in line
     (view,) = await read_guard_status(ctx, request(sparks).nodes)
-    assert view.answer is GuardAnswer.SILENT
+    assert view.answer is GuardRunState.SILENT
     assert "a guard runs, but does not answer" in format_guard_status([view])[0]
     assert any("is stopped" in line for line in format_guard_status([view]))
     guard.is_hung = False
@@ -137,7 +137,7 @@ async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx
         (view,) = await read_guard_status(ctx, request(sparks).nodes)
         assert view.answer is None
         assert "no guard runs" not in "\n".join(format_guard_status([view]))
-        async with ctx.session(request(sparks).nodes[0]) as session:
+        async with ctx.create_session(request(sparks).nodes[0]) as session:
             await session.link.connect()
             with pytest.raises(NodeError, match="something else"):
                 await guard_receipts.read_guard_directory(session)
@@ -149,7 +149,7 @@ async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: Comma
         guard: SimGuard = sparks.guards["spark1"]
         guard.list_directory = lambda: b"@@ own S\n@@ dir /tmp/sparkctl-guard-1000\n@@ socket\n@@ end\n"  # type: ignore[method-assign]
         (view,) = await read_guard_status(ctx, request(sparks).nodes)
-        assert view.answer is GuardAnswer.SILENT
+        assert view.answer is GuardRunState.SILENT
         assert "cannot be opened" in (view.detail or "")
         assert "AllowStreamLocalForwarding" in (view.hint or "")
         await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
-from sparkctl.simulator.scenarios import _plan_shipped_profile, _run
+from sparkctl.simulator.scenarios import _plan_shipped_profile, _start_loaded_engine
 from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.sim import clients
 from tests.sim.test_command import demo, result
@@ -43,8 +43,8 @@ class Hasty(SystemClock):
 def nodes_of(sparks: SimulatedSparks) -> list[Node]:
     return [
         Node(
-            NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity),
-            known_hosts=str(sparks.known_hosts),
+            NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
+            known_hosts=str(sparks.known_hosts_path),
         )
         for name, port in sparks.ports.items()
     ]  # fmt: skip
@@ -120,7 +120,7 @@ async def test_nodes_without_addresses_and_with_unlike_drivers(tmp_path: Path) -
 
 async def idle_vllm(docker: SimDockerDaemon, **labels: str) -> None:
     made = _plan_shipped_profile("qwen36-vllm")
-    await _run(docker, replace(made, labels=(*made.labels, *labels.items())), 3600.0, requests=0)
+    await _start_loaded_engine(docker, replace(made, labels=(*made.labels, *labels.items())), 3600.0, requests=0)
 
 
 def asked(docker: SimDockerDaemon) -> int:

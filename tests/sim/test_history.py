@@ -42,7 +42,7 @@ async def sparks() -> AsyncIterator[Node]:
 
 
 def started(node: Node, name: str, *overrides: str, **more: object) -> StartInstance:
-    profile = ProfileLibrary(shipped_profiles_dir()).load(name, overrides=overrides)
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name, overrides=overrides)
     words = (name, *(word for each in overrides for word in ("--set", each)))
     return StartInstance(profile, engines.load_engine(profile.engine), (node,), words=words, forced=True, **more)  # type: ignore[arg-type]
 
@@ -62,7 +62,7 @@ async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Command
         await told(start_instance(ctx, started(node, "qwen36-vllm")))  # it runs already: nothing was done
         await told(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset())))
         await told(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset({"qwen36-vllm"}))))
-    stop, start = ctx.history.operations()
+    stop, start = ctx.history.list_operations()
     assert (start.kind, start.outcome, start.exit_code, start.operator) == (
         OperationKind.START,
         "ready",
@@ -98,7 +98,7 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
         await told(start_instance(ctx, started(node, "qwen36")))
         await told(stop_instance(ctx, StopInstance("qwen36", [node], 0.0, frozenset())))
         await told(start_instance(ctx, started(node, "qwen36", *TOO_MUCH)))
-    failed, _, worked = ctx.history.operations()
+    failed, _, worked = ctx.history.list_operations()
     assert (failed.outcome, failed.exit_code) == ("failed", 1)
     assert failed.verdict is not None
     assert failed.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
@@ -115,8 +115,8 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
         StartDifference("args.speculative-num-draft-tokens", None, "6"),
     )
     assert changes.unknown == ()
-    assert ctx.history.failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
-    expected = ctx.history.expected("qwen36", failed.hash or "", "spark1", failed.alike or "")
+    assert ctx.history.get_failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
+    expected = ctx.history.get_expected_durations("qwen36", failed.hash or "", "spark1", failed.alike or "")
     assert expected.seconds == worked.shares[0].seconds, "only what went well is expected"
 
 
@@ -124,10 +124,10 @@ async def test_what_is_left_in_the_middle_is_a_row_too(ctx: CommandContext) -> N
     async with sparks() as node, aclosing(start_instance(ctx, started(node, "qwen36-vllm"))) as events:
         async for event in events:
             if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
-                (one,) = ctx.history.operations()
+                (one,) = ctx.history.list_operations()
                 assert (one.outcome, one.is_running) == (None, True)
                 break
-    (one,) = ctx.history.operations()
+    (one,) = ctx.history.list_operations()
     assert (one.outcome, one.shares[0].seconds) == ("interrupted", None)
 
 
@@ -138,7 +138,7 @@ async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: 
     async with sparks() as node:
         events = await told(start_instance(ctx, started(node, "qwen36", *overrides, environ={"MY_KEY": CANARIES[2]})))
     assert isinstance(events[-1], CommandEnded)
-    (one,) = ctx.history.operations()
+    (one,) = ctx.history.list_operations()
     assert one.text is not None
     assert "HF_TOKEN" in one.text
     assert "OTHER_KEY" in one.text
@@ -162,10 +162,10 @@ async def test_a_history_that_cannot_be_kept_is_said_once_and_stops_nothing(tmp_
 async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoever_watches(ctx: CommandContext) -> None:
     async with SimulatedSparks("two-stacks", speed=40.0) as simulated:
         nodes = load_config(simulated.config_path).nodes
-        async with ctx.session(nodes[0]) as session:
+        async with ctx.create_session(nodes[0]) as session:
             await session.link.connect()
             containers = [one for one in await session.docker.list_containers() if one.is_managed]
-        names = [one.label(ContainerLabel.INSTANCE) or "" for one in containers]
+        names = [one.get_label(ContainerLabel.INSTANCE) or "" for one in containers]
         entry = ctx.history.begin_operation(
             OperationKind.START, ctx.clock, "milo", [nodes[0].name], profile=names[0], instance=names[0]
         )
@@ -177,10 +177,10 @@ async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoev
             async for views in looks:
                 if any(one.numbers and one.numbers.generation_rate for view in views for one in view.instances):
                     break
-        (start,) = ctx.history.operations()
+        (start,) = ctx.history.list_operations()
         watched = start.shares[0].tokens_per_second
         await told(stop_instance(ctx, StopInstance(names[0], [nodes[0]], 0.0, frozenset())))
-    stop, start = ctx.history.operations()
+    stop, start = ctx.history.list_operations()
     assert watched is not None
     assert watched > 5
     length = stop.shares[0].accept_length
@@ -269,13 +269,13 @@ def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
 async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: CommandContext) -> None:
     async with SimulatedSparks("empty", speed=40.0) as both:
         nodes = load_config(both.config_path).nodes
-        profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27")
+        profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("minimax-m27")
         request = StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes))
         await told(start_instance(ctx, request))
         await told(stop_instance(ctx, StopInstance(None, [nodes[1]], 0.0, everywhere=nodes, frees=True)))
         await told(start_instance(ctx, request))
-    second, freed, first = ctx.history.operations()
+    second, freed, first = ctx.history.list_operations()
     assert freed.command == "sparkctl free spark2 --grace=0s"
     (head,) = [share for share in first.shares if share.node == "spark1"]
-    assert [one.key for one in second.usual.parts] == [one.key for one in head.parts]
+    assert [one.part_key for one in second.usual.parts] == [one.part_key for one in head.parts]
     assert len(second.usual.parts) > 3

@@ -19,7 +19,7 @@ def test_a_running_container_becomes_the_profile_it_came_from(tmp_path: Path) ->
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"{out}\n"
     library = ProfileLibrary()
-    found, shipped = library.load(str(out)), library.load("qwen36-ngram")
+    found, shipped = library.load_profile(str(out)), library.load_profile("qwen36-ngram")
     assert load_engine("sglang").build_command(found) == load_engine("sglang").build_command(shipped)
     assert (found.image, found.container.shm_size, found.container.network) == (shipped.image, "16g", "host")
     again = demo(

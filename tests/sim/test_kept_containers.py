@@ -12,7 +12,7 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.context import CommandContext
-from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepped
+from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepReported
 from sparkctl.model.node import NodeName
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.command_result_view import describe_command_result
@@ -73,7 +73,7 @@ async def test_so_does_its_way_back(tmp_path: Path) -> None:
     async with divided(tmp_path / "state") as bed:
         refuse_logs(bed.state)
         seen, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT)))
-        proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepped)]
+        proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepReported)]
         assert f"{OLD} serves again" in (ended.message or "")
         assert "stayed: the log could not be saved whole" in (ended.message or "")
         assert not any("nothing of" in one for one in proofs), proofs

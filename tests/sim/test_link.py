@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparkctl.errors import ConnectionLost, UnknownHostKey, Unreachable
+from sparkctl.errors import ConnectionLost, NodeUnreachable, UnknownHostKey
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.node import node_inspection as probe
 from sparkctl.simulator import SimClock, SimulatedSparks
@@ -22,8 +22,8 @@ def _node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:
         "127.0.0.1",
         user="milo",
         port=sparks.ports["spark1"],
-        identity=str(sparks.identity),
-        known_hosts=known_hosts or str(sparks.known_hosts),
+        identity=str(sparks.identity_path),
+        known_hosts=known_hosts or str(sparks.known_hosts_path),
     )
 
 
@@ -37,7 +37,7 @@ async def link(sparks: SimulatedSparks) -> AsyncIterator[NodeConnection]:
 
 
 async def test_a_look_and_a_lock(link: NodeConnection) -> None:
-    done = await link.run(probe.command("identity", "memory"), stdin=probe.script())
+    done = await link.run(probe.build_inspection_command("identity", "memory"), stdin=probe.read_inspection_script())
     look = probe.decode_inspection(done.stdout)
     assert look.identity is not None
     assert look.identity.product == "DGX Spark"
@@ -90,7 +90,7 @@ async def test_who_wants_the_connection_back_is_not_taken_for_the_one_who_gave_u
     await clients.eventually(lambda: bool(link.status.attempt))
     one.cancel()
     other = asyncio.create_task(link.reconnect(give_up_after=0.5))
-    with pytest.raises(Unreachable):
+    with pytest.raises(NodeUnreachable):
         await other
     assert one.cancelled()
 

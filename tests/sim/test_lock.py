@@ -21,7 +21,7 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
     node = load_config(sparks.config_path).nodes[0]
     milo, ann = (CommandContext(OperationHistory(tmp_path / name), f"{name}@desk") for name in ("milo", "ann"))
     told: list[str] = []
-    async with milo.session(node) as session, ann.session(node) as hers:
+    async with milo.create_session(node) as session, ann.create_session(node) as hers:
         await session.link.connect()
         ours = await node_lock.acquire_node_lock(session, milo, "starting big", told.append)
         sparks.sshd["spark1"].drop_connections()

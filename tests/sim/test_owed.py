@@ -16,7 +16,7 @@ from sparkctl.commands.switch.finish_switch import abort_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
+from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
@@ -124,7 +124,7 @@ async def test_abort_brings_back_what_another_had_wanted_stopped_before(bed: Bed
         )  # type: ignore[arg-type]
     assert await bed.crash(
         switch_instance(bed.ctx(), bed.request()),
-        lambda event: isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING,
+        lambda event: isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING,
     )
     _, ended = await asyncio.wait_for(run(abort_switch(ada, bed.finish())), 60)
     assert ended.exit_code == 0, ended

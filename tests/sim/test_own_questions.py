@@ -27,7 +27,7 @@ from sparkctl.monitor.node_monitor import read_container_list
 from sparkctl.monitor.node_status import ContainerInspections, read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport import http_client
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.sim.clients import FAST
 
 INSTANCE = "qwen36-vllm"
@@ -56,13 +56,13 @@ async def lines(events: AsyncIterator[Event]) -> list[LogLine]:
 
 async def ask(node: Node) -> None:
     """Read its figures as the panel does, and once as somebody else on that node would."""
-    async with Session(node) as session:
+    async with NodeSession(node) as session:
         await session.link.connect()
         (one,) = (await read_container_list(session, ContainerInspections(session))).instances
         meters = EngineMeters(session)
         for _ in range(ASKED):
-            await meters.read([one])
-        assert meters.current_readings(0.0)[one.container_id or ""].numbers is not None
+            await meters.read_metrics([one])
+        assert meters.get_current_readings(0.0)[one.container_id or ""].numbers is not None
         await meters.aclose()
         assert (await http_client.request_tcp(session.link, one.port or 0, "GET", "/metrics")).is_success
 
@@ -88,15 +88,15 @@ async def test_the_last_lines_are_the_last_that_are_shown(
     (process,) = sparks.docker["spark2"].running.values()
     process.decoding.background = 0  # it says once more how fast it was, at most, and that in two lines
     for count in range(3):
-        process._write(f"before {count}\n", "stdout")
+        process._write_log(f"before {count}\n", "stdout")
     for count in range(700):
-        process._write(f'INFO:     127.0.0.1:{count} - "GET /metrics?{REQUEST_MARK} HTTP/1.1" 200 OK\n', "stdout")
+        process._write_log(f'INFO:     127.0.0.1:{count} - "GET /metrics?{REQUEST_MARK} HTTP/1.1" 200 OK\n', "stdout")
     found: list[str] = []
     async for event in show_log(ctx, ShowLog(INSTANCE, [node], tail=5, follow=follow)):
         if isinstance(event, LogArrived):
             found += [line.text for line in event.lines]
             if follow and "later" not in found:
-                process._write(
+                process._write_log(
                     f'INFO:     127.0.0.1:1 - "GET /health?{REQUEST_MARK} HTTP/1.1" 200 OK\nlater\n', "stdout"
                 )
         if "later" in found:
@@ -113,7 +113,7 @@ async def test_the_saved_log_is_whole_and_shown_without_them(
     await ask(node)
     async for _ in stop_instance(ctx, StopInstance(INSTANCE, [node])):
         pass
-    (saved,) = ctx.history.saved_logs(INSTANCE, [node.name])
+    (saved,) = ctx.history.list_saved_logs(INSTANCE, [node.name])
     kept = (await asyncio.to_thread(saved.path.read_text)).count(REQUEST_MARK)
     assert kept >= ASKED
     assert not any(REQUEST_MARK in line.text for line in await lines(show_log(ctx, ShowLog(INSTANCE, [node]))))
@@ -131,13 +131,15 @@ class Ahead(SystemClock):
         return super().monotonic() + self.seconds
 
 
-async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitable[None]] | None = None) -> EngineMeter:
+async def watched(
+    sparks: SimulatedSparks, ask: Callable[[NodeSession, int], Awaitable[None]] | None = None
+) -> EngineMeter:
     """Watch the SGLang of the first Spark at rest for a minute as the panel does, and return its last figures."""
     (process,) = sparks.docker["spark1"].running.values()
     process.decoding.background = 0
     process.serving.launch = replace(process.serving.launch, metrics=True)
     clock = Ahead()
-    async with Session(load_config(sparks.config_path).nodes[0], None, clock) as session:
+    async with NodeSession(load_config(sparks.config_path).nodes[0], None, clock) as session:
         await session.link.connect()
         inspections, meters = ContainerInspections(session), EngineMeters(session)
         for _ in range(20):
@@ -146,8 +148,8 @@ async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitab
             assert one.phase is Phase.READY
             if ask is not None:
                 await ask(session, one.port or 0)
-            await meters.read([one])
-        numbers = meters.current_readings(0.0)[one.container_id or ""].numbers
+            await meters.read_metrics([one])
+        numbers = meters.get_current_readings(0.0)[one.container_id or ""].numbers
         await meters.aclose()
     assert numbers is not None
     return numbers
@@ -162,7 +164,7 @@ async def test_an_engine_that_only_we_ask_is_idle_and_generates_nothing_for_it(s
 
 
 async def test_an_engine_that_anybody_asks_for_its_health_is_idle(sparks: SimulatedSparks) -> None:
-    async def ask(session: Session, port: int) -> None:
+    async def ask(session: NodeSession, port: int) -> None:
         for path in (
             "/health",
             "/health_generate",
@@ -184,20 +186,20 @@ async def test_status_says_that_a_ready_engine_stops_once_its_log_says_so(
     nodes = load_config(sparks.config_path).nodes
     (sglang,), (vllm,) = (sparks.docker[node.name].running.values() for node in nodes)
     assert all(view.is_healthy for view in await read_node_statuses(ctx, nodes))
-    async with Session(nodes[0]) as session:
+    async with NodeSession(nodes[0]) as session:
         await session.link.connect()
         inspections = ContainerInspections(session)
         assert [one.phase for one in (await read_container_list(session, inspections)).instances] == [Phase.READY]
         line = (
             "[2026-11-22 10:05:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
         )
-        sglang._write(line, "stderr")
+        sglang._write_log(line, "stderr")
         assert [one.phase for one in (await read_container_list(session, inspections)).instances] == [Phase.STOPPING]
     vllm.serving.ready = False
-    vllm._write(
+    vllm._write_log(
         "(APIServer pid=1) INFO 11-22 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n", "stdout"
     )
-    vllm._write("INFO:     Waiting for connections to close. (CTRL+C to force quit)\n", "stderr")
+    vllm._write_log("INFO:     Waiting for connections to close. (CTRL+C to force quit)\n", "stderr")
     (view,) = await read_node_statuses(ctx, nodes[1:])
     (one,) = view.instances
     assert one.phase is Phase.STOPPING

@@ -188,7 +188,7 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
 
 async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
     ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
-    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36-vllm")
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-vllm")
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
         events = [
@@ -199,8 +199,8 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
         (before,) = [event.fit for event in events if isinstance(event, MemoryFitEvaluated)]
         seen = ctx.history.get_measured_peak(profile.digest, "spark1")
         assert seen is not None
-        assert seen.estimated == before.estimated == before.need
-        held = sparks.nodes["spark1"].memory.used_by_engines
+        assert seen.estimated == before.estimated == before.needed_bytes
+        held = sparks.nodes["spark1"].memory.engine_bytes
         assert abs(seen.peak - held) < GIB
         again = [
             event.fit
@@ -208,9 +208,9 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
             if isinstance(event, MemoryFitEvaluated)
         ]
     assert again[0].parts[0].obtained is EstimateSource.HISTORY
-    assert again[0].need == seen.peak
+    assert again[0].needed_bytes == seen.peak
     assert again[0].standing is not None
-    assert abs(again[0].standing.returned - held) < GIB, "its own place counts as returned"
+    assert abs(again[0].standing.returned_bytes - held) < GIB, "its own place counts as returned"
     event = MemoryFitEvaluated(1.0, node.name, again[0])
     assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
 
@@ -233,7 +233,7 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
 async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
     ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
     overrides = ("memory.draft_workspace=before-weights",)
-    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36", overrides=overrides)
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
     gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]

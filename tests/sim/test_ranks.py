@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
@@ -20,7 +20,7 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import EngineFault, SimNodeOptions, SimulatedSparks
-from sparkctl.simulator.node_programs.look_output import print_look
+from sparkctl.simulator.node_programs.look_output import format_inspection
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import HOME
 from sparkctl.transport.docker.create_request import build_create_request
@@ -44,11 +44,11 @@ class Pair:
 
     def create(self, rank: int) -> SimContainer:
         made = self.plans[rank]
-        return self.sparks.docker[made.node].create(made.container_name, build_create_request(made))
+        return self.sparks.docker[made.node].create_container(made.container_name, build_create_request(made))
 
     def start(self, rank: int) -> SimContainer:
         container = self.create(rank)
-        self.sparks.docker[self.plans[rank].node].start(container)
+        self.sparks.docker[self.plans[rank].node].start_container(container)
         return container
 
     def is_ready(self, container: SimContainer) -> bool:
@@ -60,20 +60,20 @@ def planned(sparks: SimulatedSparks, name: str, *sets: str) -> Pair:
     """Decide what `up` would ask of each of the two."""
     library = ProfileLibrary(user=shipped_profiles_dir())
     if name == NO_RAY:
-        profile = library.load("minimax-m27", overrides=("args.distributed-executor-backend=mp", *sets))
+        profile = library.load_profile("minimax-m27", overrides=("args.distributed-executor-backend=mp", *sets))
     elif name == LLAMA:
-        profile = replace(library.load("llamacpp-gpt-oss-120b", overrides=sets), nodes=2)
+        profile = replace(library.load_profile("llamacpp-gpt-oss-120b", overrides=sets), nodes=2)
     else:
-        profile = library.load(name, overrides=sets)
+        profile = library.load_profile(name, overrides=sets)
     lanes = []
     for node in BOTH:
-        seen = decode_inspection(print_look(sparks.nodes[node], ["fabric"]).encode()).lanes
+        seen = decode_inspection(format_inspection(sparks.nodes[node], ["fabric"]).encode()).lanes
         assert seen is not None
         lanes.append(NodeLanes(node, seen.lanes, seen.has_devices))
     way = find_fabric_route(lanes, {})
     plans = []
     for index, node in enumerate(BOTH):
-        rank = Rank(index, tuple(end.address for end in way.ends))
+        rank = EngineRank(index, tuple(end.address for end in way.ends))
         place = RankPlacement(rank, BOTH, "a1", build_nccl_environment(way, node), has_devices=True)
         plans.append(
             build_launch_plan(profile, Node(node, "127.0.0.1"), home=HOME, operator="milo", environ={},
@@ -91,7 +91,7 @@ def causes(container: SimContainer, engine: str) -> list[FailureCause]:
     preparer, found = LinePreparer(), []
     reader = engines.load_engine(engine)
     for raw in text(container).splitlines():
-        for line in preparer.feed(raw):
+        for line in preparer.prepare_lines(raw):
             signal = reader.classify_line(line)
             if signal is not None and signal.failure is not None:
                 found.append(signal.failure.cause)
@@ -129,7 +129,7 @@ async def test_each_holds_its_half(sparks: SimulatedSparks) -> None:
     head, worker = pair.start(0), pair.start(1)
     await eventually(lambda: pair.is_ready(head) and pair.is_ready(worker))
     for node in BOTH:
-        assert 0.8 * 121.6 * 2**30 < sparks.nodes[node].memory.used_by_engines < 0.9 * 121.6 * 2**30
+        assert 0.8 * 121.6 * 2**30 < sparks.nodes[node].memory.engine_bytes < 0.9 * 121.6 * 2**30
         assert sparks.nodes[node].memory.files["/models/MiniMax-M2.7-MXFP4"] <= HALF
     assert "Model loading took 53.55 GiB" in text(head)
     assert "weights" not in text(worker), "Ray's workers speak through the head"
@@ -148,7 +148,7 @@ async def test_the_end_of_one_is_the_end_of_the_other(name: str, gone: int, at: 
             await eventually(lambda: all(pair.is_ready(one) for one in containers.values()))
         else:
             await eventually(
-                lambda: all(one > 20 << 30 for one in (n.memory.used_by_engines for n in sparks.nodes.values()))
+                lambda: all(one > 20 << 30 for one in (n.memory.engine_bytes for n in sparks.nodes.values()))
             )
         sparks.pace.clock.set_rate(20)
         sparks.docker[BOTH[gone]].running[containers[gone].id].kill()
@@ -195,7 +195,7 @@ async def test_who_waits_in_vain_says_so_in_its_own_words(sparks: SimulatedSpark
 async def test_a_worker_that_cannot_reach_the_head_does_not_join(sparks: SimulatedSparks) -> None:
     pair = planned(sparks, SGLANG)
     sparks.fabric.courtesy = 0.0
-    sparks.fabric.cut()
+    sparks.fabric.cut_cable()
     head, worker = pair.start(0), pair.start(1)
     await head.ended.wait()
     await worker.ended.wait()
@@ -222,7 +222,7 @@ async def test_faults_of_one_rank(name: str) -> None:
         await worker.ended.wait()
         assert sparks.fabric.is_cut
         assert {FailureCause.RAY, FailureCause.NCCL} & set(causes(head, pair.engine))
-        lines = print_look(sparks.nodes["spark2"], ["fabric"])
+        lines = format_inspection(sparks.nodes["spark2"], ["fabric"])
         assert "link enP7s7" in lines
         assert "link enp1s0f0np0" not in lines, "what has no carrier is no way"
 
@@ -245,11 +245,11 @@ async def test_containers_that_were_stopped_start_again_as_they_were(sparks: Sim
     await eventually(lambda: all(pair.is_ready(one) for one in ranks))
     ids = [one.id for one in ranks]
     for rank in (1, 0):
-        await sparks.docker[BOTH[rank]].stop(ranks[rank], 30)
+        await sparks.docker[BOTH[rank]].stop_container(ranks[rank], 30)
     assert [one.state for one in ranks] == ["exited", "exited"]
     assert not any(node.ports for node in sparks.nodes.values())
     for rank in (0, 1):
-        sparks.docker[BOTH[rank]].start(ranks[rank])
+        sparks.docker[BOTH[rank]].start_container(ranks[rank])
     assert not any(pair.is_ready(one) for one in ranks), "they load once more"
     await eventually(lambda: all(pair.is_ready(one) for one in ranks))
     assert [one.id for one in ranks] == ids
@@ -260,20 +260,20 @@ async def test_an_image_can_be_missing_or_another_one_on_one_spark() -> None:
     options = {"spark2": SimNodeOptions(lacking_images=("a/b:1",), other_images=("a/c:1",))}
     async with SimulatedSparks(options=options, **FAST) as sparks:
         one, two = (sparks.nodes[name].images for name in BOTH)
-        assert (one.has("a/b:1"), two.has("a/b:1")) == (True, False)
-        assert one.id_of("a/c:1") != two.id_of("a/c:1")
-        assert one.id_of("a/d:1") == two.id_of("a/d:1")
-        assert one.has(one.id_of("a/d:1"))
-        assert [each.has("x:missing-on-spark2") for each in (one, two)] == [True, False]
-        assert one.id_of("x:stale-on-spark2") != two.id_of("x:stale-on-spark2")
+        assert (one.has_image("a/b:1"), two.has_image("a/b:1")) == (True, False)
+        assert one.get_image_id("a/c:1") != two.get_image_id("a/c:1")
+        assert one.get_image_id("a/d:1") == two.get_image_id("a/d:1")
+        assert one.has_image(one.get_image_id("a/d:1"))
+        assert [each.has_image("x:missing-on-spark2") for each in (one, two)] == [True, False]
+        assert one.get_image_id("x:stale-on-spark2") != two.get_image_id("x:stale-on-spark2")
         assert one.to_inspect_json("a/d:1")["RepoDigests"]
         assert not one.to_inspect_json("eugr-vllm:latest")["RepoDigests"], "built here, and pushed nowhere"
-        two.add_image("a/b:1", one.id_of("a/b:1"))
-        assert two.id_of("a/b:1") == one.id_of("a/b:1")
+        two.add_image("a/b:1", one.get_image_id("a/b:1"))
+        assert two.get_image_id("a/b:1") == one.get_image_id("a/b:1")
 
 
 async def test_a_node_may_have_a_clock_of_its_own() -> None:
     async with SimulatedSparks("two-stacks", options={"spark2": SimNodeOptions(clock_ahead=90.0)}, **FAST) as sparks:
         (container,) = sparks.docker["spark2"].containers.values()
-        assert container.journal.newest / 1e9 - sparks.pace.clock.unix_time() == pytest.approx(90, abs=30)
-        assert sparks.nodes["spark2"].now() - sparks.nodes["spark1"].now() == pytest.approx(90, abs=1)
+        assert container.journal.newest_nanoseconds / 1e9 - sparks.pace.clock.unix_time() == pytest.approx(90, abs=30)
+        assert sparks.nodes["spark2"].unix_time() - sparks.nodes["spark1"].unix_time() == pytest.approx(90, abs=1)

@@ -73,7 +73,7 @@ async def everything(events: AsyncIterator[Event]) -> tuple[list[Event], Command
 
 
 def shipped(name: str) -> Profile:
-    return ProfileLibrary(user=shipped_profiles_dir()).load(name)
+    return ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
 
 
 async def start(ctx: CommandContext, node: Node, **changes: object) -> str:
@@ -252,7 +252,7 @@ async def test_free_takes_the_whole_model_and_leaves_what_others_started(
 ) -> None:
     ranks(both)
     nodes = load_config(both.config_path).nodes
-    foreign = both.docker["spark2"].create(
+    foreign = both.docker["spark2"].create_container(
         "whisper", {"Image": "ghcr.io/me/whisper:1", "Cmd": ["serve"], "HostConfig": {}}
     )
     foreign.state = "running"
@@ -299,7 +299,9 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
 
     daemon = both.docker["spark2"]
     (worker,) = daemon.containers.values()
-    other = daemon.create("big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}})
+    other = daemon.create_container(
+        "big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}}
+    )
     request = StartInstance(profile := shipped("orpheus-tts"), engines.load_engine(profile.engine), (two,))
     told, ended = await everything(start_instance(ctx, request))
     assert any("finishing what was asked at" in words and "stopping big on spark2" in words for words in warnings(told))
@@ -333,7 +335,7 @@ async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_al
         container = ids[1] if ended is None else "e" * 64
         started.record_node_result(NodeResult(two.name, name, container=container))
         started.record_end("ready", 0)
-        ctx.history.log_writer(name, two.name, container, ()).close(whole=True)
+        ctx.history.open_log_writer(name, two.name, container, ()).close(whole=True)
         if ended is not None:
             stopped = ctx.history.begin_operation(OperationKind.STOP, ctx.clock, "milo", [two.name], instance=name)
             stopped.record_node_result(NodeResult(two.name, name, container=container, freed=GIB))
@@ -369,7 +371,7 @@ async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_
     started.record_end("ready", 0)
     off = await away(both, two)
     other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
-    async with other.session(one) as session:
+    async with other.create_session(one) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         for instance in (None, "big"):
@@ -420,7 +422,7 @@ async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, c
     _, ended = await everything(stop_instance(ctx, StopInstance(None, [two], dry_run=True)))
     assert ended.exit_code == 0
     assert owed.list_all(ctx.clock.unix_time()), "who only looks settles nothing"
-    async with ctx.session(two) as session:
+    async with ctx.create_session(two) as session:
         await session.link.connect()
         said: list[str] = []
         await (await acquire_node_lock(session, ctx, "testing", said.append)).release()
@@ -454,7 +456,7 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
 async def _refused_free(both: SimulatedSparks, ctx: CommandContext, tmp_path: Path) -> tuple[list[Event], CommandEnded]:
     nodes = load_config(both.config_path).nodes
     other = CommandContext(OperationHistory(tmp_path / "hers"), "ann@desk")
-    async with other.session(nodes[0]) as session:
+    async with other.create_session(nodes[0]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         told, ended = await everything(stop_instance(ctx, StopInstance(None, nodes[1:], everywhere=nodes, frees=True)))
@@ -469,7 +471,7 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     ranks(both)
     nodes = load_config(both.config_path).nodes
     other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
-    async with other.session(nodes[1]) as session:
+    async with other.create_session(nodes[1]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         told, ended = await everything(stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)))

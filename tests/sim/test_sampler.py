@@ -18,14 +18,14 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.sim import clients
 
 
 def node_of(sparks: SimulatedSparks, name: str = "spark1") -> Node:
     return Node(
-        NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity),
-        known_hosts=str(sparks.known_hosts), models="~/models",
+        NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
+        known_hosts=str(sparks.known_hosts_path), models="~/models",
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
 
 
 async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSparks) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
+    async with NodeSession(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         sampler = NodeSampler(session, every=0.05)
         events = sampler.stream_samples()
@@ -62,7 +62,7 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
 
 
 async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
+    async with NodeSession(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         sampler = NodeSampler(session, every=60)
         events = sampler.stream_samples()
@@ -74,8 +74,8 @@ async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> Non
 
 async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSparks) -> None:
     states = []
-    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
-        session.on_state_change(lambda event: states.append(event.state))
+    async with NodeSession(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
+        session.report_state_changes(lambda event: states.append(event.state))
         await session.link.connect()
         events = NodeSampler(session, every=0.05).stream_samples()
         async for _ in _first(events, 2):

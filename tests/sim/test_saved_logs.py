@@ -64,7 +64,7 @@ async def told(events: AsyncIterator[Event]) -> tuple[CommandEnded, list[str], l
 
 def keep(ctx: CommandContext, node: str, texts: list[str], stamp: str = "2026-05-01T10:00:00.000000000Z") -> Path:
     """Leave a saved log of an instance that is gone."""
-    writer = ctx.history.log_writer("old", node, "e" * 64, ())
+    writer = ctx.history.open_log_writer("old", node, "e" * 64, ())
     writer.write([LogLine(stamp, text, number) for number, text in enumerate(texts, 1)])
     writer.close(whole=True)
     return writer.path
@@ -91,12 +91,12 @@ async def test_a_verdict_s_line_is_that_line_everywhere(
     for event in events:
         if isinstance(event, LogArrived):
             printed.print_event(event)
-    kept.add(0, arrived)
+    kept.add_lines(0, arrived)
     number = seen.number
     assert number == texts.index(oom) + 1
     assert oom in path.read_bytes().decode().split("\n")[number - 1]  # as sed and less count, carriage returns or not
     assert capsys.readouterr().out.split("\n")[number - 1] == oom
-    assert [(line.line, line.text) for line in kept.read(number - 1, number)] == [(number, oom)]
+    assert [(line.line, line.text) for line in kept.read_lines(number - 1, number)] == [(number, oom)]
     kept.close()
 
 
@@ -126,7 +126,7 @@ async def test_up_sweeps_away_no_container_whose_log_it_could_not_save(
 ) -> None:
     daemon = sparks.docker["spark1"]
     (container,) = daemon.containers.values()
-    await daemon.stop(container, 1)
+    await daemon.stop_container(container, 1)
     with full_disk(500):
         ended, _, _ = await told(start_instance(ctx, _start(node)))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
@@ -143,7 +143,7 @@ async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ct
 
 
 def _start(node: Node) -> StartInstance:
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load(INSTANCE)
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(INSTANCE)
     return StartInstance(profile, engines.load_engine(profile.engine), (node,))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.engines.simulation.decode_model import DecodeModel, acceptance_by_position
+from sparkctl.engines.simulation.decode_model import DecodeModel, compute_position_acceptance
 from sparkctl.engines.simulation.engine_launch import parse_launch
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.model.launch_plan import ContainerLabel
@@ -26,18 +26,18 @@ async def test_two_stacks_are_ready_and_decode() -> None:
             (container,) = sparks.docker[node].containers.values()
             assert container.state == "running"
             assert container.labels[ContainerLabel.PROFILE] == profile
-            assert container.labels[ContainerLabel.HASH] == ProfileLibrary().load(profile).digest
+            assert container.labels[ContainerLabel.HASH] == ProfileLibrary().load_profile(profile).digest
             assert container.format_status().endswith("hours")
             decoding = sparks.docker[node].running[container.id].decoding
-            before = decoding.counts().generated
+            before = decoding.update_counts().generated
             await clients.eventually(lambda now=decoding, then=before: now.counts().generated > then)
 
 
 async def test_the_big_model_fills_both() -> None:
     async with SimulatedSparks("big-model", **clients.FAST) as sparks:
         for node in sparks.nodes.values():
-            assert node.memory.used_by_engines > 90 << 30
-            assert node.gpu_busy > 0.9, "each computes its half of every token"
+            assert node.memory.engine_bytes > 90 << 30
+            assert node.gpu_busy_share > 0.9, "each computes its half of every token"
         names = {one.labels[ContainerLabel.INSTANCE] for d in sparks.docker.values() for one in d.containers.values()}
         assert names == {"minimax-m27"}
 
@@ -47,7 +47,7 @@ async def test_the_same_seed_is_the_same_world() -> None:
     for seed in (7, 7, 8):
         async with SimulatedSparks("big-model", seed=seed) as sparks:
             (container,) = sparks.docker["spark1"].containers.values()
-            seen.append((container.id, sparks.nodes["spark1"].memory.meminfo()))
+            seen.append((container.id, sparks.nodes["spark1"].memory.format_meminfo()))
     assert seen[0] == seen[1] != seen[2]
 
 
@@ -97,15 +97,15 @@ async def test_the_two_stacks_are_as_fast_as_an_owner_measured(
     assert launch.draft_tokens == drafts
     decoding = DecodeModel(launch, SimPace())
     decoding.background = 1
-    over = decoding.past_counts(0.0, 0.0)
-    lengths = [decoding.past_counts(float(ago), 1.0).length for ago in range(600)]
+    over = decoding.compute_past_counts(0.0, 0.0)
+    lengths = [decoding.compute_past_counts(float(ago), 1.0).accept_length for ago in range(600)]
     assert range_[0] <= min(lengths) < max(lengths) <= range_[1]
     assert max(lengths) - min(lengths) > 0.6 * (range_[1] - range_[0]), "it wanders, as text does"
     assert over.generated == 0
-    decoding.worked(600.0)
-    counts = decoding.counts()
+    decoding.add_past_load(600.0)
+    counts = decoding.update_counts()
     assert counts.generated / 600 == pytest.approx(rate, rel=0.01)
-    assert counts.length == pytest.approx(1 + sum(counts.accepted) / counts.steps)
+    assert counts.accept_length == pytest.approx(1 + sum(counts.accepted) / counts.steps)
     bytes_read = counts.steps / 600 * (launch.active + (0 if launch.is_ngram else drafts * launch.head))
     assert bytes_read == pytest.approx(196e9, rel=0.01), "both read as much as a GB10 can"
 
@@ -113,7 +113,7 @@ async def test_the_two_stacks_are_as_fast_as_an_owner_measured(
 @given(length=st.floats(1.0, 5.9), drafted=st.integers(1, 11))
 def test_what_is_accepted_at_each_place_adds_up(length: float, drafted: int) -> None:
     length = min(length, 0.99 * drafted + 1)
-    shares = acceptance_by_position(length, drafted)
+    shares = compute_position_acceptance(length, drafted)
     assert 1 + sum(shares) == pytest.approx(length, abs=1e-6)
     assert all(0 <= after <= before <= 1 for before, after in pairwise(shares))
 
@@ -126,7 +126,7 @@ async def test_one_clock_tells_the_time_of_everything() -> None:
             started = (container.started or 0) / 1e9
             assert clock.unix_time() - started == pytest.approx(hours * 3600, abs=60)
             assert clock.unix_time() - sparks.nodes[name].uptime < started, "the node was up before its container"
-            newest = container.journal.newest / 1e9
+            newest = container.journal.newest_nanoseconds / 1e9
             assert clock.unix_time() - 60 < newest <= clock.unix_time()
     before, real = clock.monotonic(), time.monotonic()
     await clock.sleep(1.0)

@@ -19,7 +19,9 @@ TEE = ["/usr/bin/tee", "/proc/sys/vm/drop_caches"]
 
 
 async def _look(connection: asyncssh.SSHClientConnection, *sections: str) -> probe.NodeInspection:
-    done = await connection.run(shlex.join(probe.command(*sections)), input=probe.script(), encoding=None)
+    done = await connection.run(
+        shlex.join(probe.build_inspection_command(*sections)), input=probe.read_inspection_script(), encoding=None
+    )
     assert done.exit_status == 0
     assert isinstance(done.stdout, bytes)
     return probe.decode_inspection(done.stdout)
@@ -52,7 +54,7 @@ async def test_an_engine_is_seen_with_its_memory_and_port(
     container = await in_thread(clients.launch, client)
     await in_thread(clients.until_ready, container)
     look = await _look(connection, "processes", "gpu", "listen")
-    held = look.container_memory(container.id)
+    held = look.get_container_memory(container.id)
     assert held is not None
     assert held > 90 << 30
     assert look.listening is not None
@@ -124,10 +126,10 @@ async def test_files_and_everything_else(connection: asyncssh.SSHClientConnectio
 
 async def test_only_the_written_key_is_let_in(sparks: SimulatedSparks, tmp_path: Path) -> None:
     stranger = asyncssh.generate_private_key("ssh-ed25519")
-    for user, key in (("milo", stranger), ("root", str(sparks.identity))):
+    for user, key in (("milo", stranger), ("root", str(sparks.identity_path))):
         with pytest.raises(asyncssh.PermissionDenied):
             await asyncssh.connect(
                 "127.0.0.1", sparks.ports["spark1"], username=user, client_keys=[key],
-                known_hosts=str(sparks.known_hosts), config=[],
+                known_hosts=str(sparks.known_hosts_path), config=[],
             )  # fmt: skip
     assert sparks.directory.stat().st_mode & 0o777 == 0o700

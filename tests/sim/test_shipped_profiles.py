@@ -12,8 +12,8 @@ from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import run_in_background
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
-ON_ONE = [name for name in LIBRARY.names() if LIBRARY.load(name).nodes == 1]
-ON_TWO = [name for name in LIBRARY.names() if LIBRARY.load(name).nodes > 1]
+ON_ONE = [name for name in LIBRARY.list_names() if LIBRARY.load_profile(name).nodes == 1]
+ON_TWO = [name for name in LIBRARY.list_names() if LIBRARY.load_profile(name).nodes > 1]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str])
     assert invoke_command_line(["up", name, "--node", "spark1", "--dry-run", "--format", "docker"]) == 0
     told = capfd.readouterr()
     assert told.out.startswith("docker run -d")
-    assert LIBRARY.load(name).image in told.out
+    assert LIBRARY.load_profile(name).image in told.out
 
 
 @pytest.mark.parametrize("name", ON_TWO)

@@ -23,7 +23,7 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
+from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
@@ -34,7 +34,7 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.simulator.scenarios import _plan_ranks as ranks
-from sparkctl.simulator.scenarios import _start as start
+from sparkctl.simulator.scenarios import _start_ready_engine as start
 from sparkctl.views.status_view import format_status
 from tests.sim.clients import eventually
 
@@ -62,7 +62,7 @@ class Bed:
         return CommandContext(OperationHistory(self.state), operator)
 
     def request(self, overrides: tuple[str, ...] = (), **more: bool) -> SwitchInstance:
-        profile = ProfileLibrary(shipped_profiles_dir()).load(NEW, overrides=overrides)
+        profile = ProfileLibrary(shipped_profiles_dir()).load_profile(NEW, overrides=overrides)
         words = (NEW, *(word for one in overrides for word in ("--set", one)))
         return SwitchInstance(
             profile,
@@ -76,7 +76,7 @@ class Bed:
 
     async def speech_beside(self) -> set[str]:
         """Start a small model on the second Spark, which stays where another is switched; return its containers."""
-        profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
+        profile = ProfileLibrary(shipped_profiles_dir()).load_profile("orpheus-tts")
         tts = replace(
             self.request().to_start_request(), profile=profile, engine=engines.load_engine(profile.engine), nodes=(self.nodes[1],),
             words=("orpheus-tts",), forced=True,
@@ -117,8 +117,8 @@ class Bed:
         ctx = self.ctx()
         async with aclosing(switch_instance(ctx, self.request())) as events:
             async for event in events:
-                if isinstance(event, SwitchStepped) and event.step is at:
-                    ctx.interrupt.press()
+                if isinstance(event, SwitchStepReported) and event.step is at:
+                    ctx.interrupt.record_press()
         assert isinstance(event, CommandEnded)
         return event
 
@@ -162,7 +162,7 @@ async def run(events: AsyncGenerator[Event, None]) -> tuple[list[Event], Command
 
 
 def steps(events: list[Event]) -> list[SwitchStep]:
-    return [event.step for event in events if isinstance(event, SwitchStepped) and event.proof is None]
+    return [event.step for event in events if isinstance(event, SwitchStepReported) and event.proof is None]
 
 
 async def test_the_new_one_serves_and_nothing_of_the_old_one_is_left(bed: Bed) -> None:
@@ -172,7 +172,7 @@ async def test_the_new_one_serves_and_nothing_of_the_old_one_is_left(bed: Bed) -
     assert steps(seen) == [
         SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING,
     ]  # fmt: skip
-    proofs = {event.step: event.proof for event in seen if isinstance(event, SwitchStepped) and event.proof}
+    proofs = {event.step: event.proof for event in seen if isinstance(event, SwitchStepReported) and event.proof}
     assert set(proofs) == {*steps(seen), SwitchStep.DONE}
     assert bed.is_new()
     assert bed.journals == [None, None]
@@ -223,7 +223,7 @@ async def test_killed_at_each_step_it_is_finished_or_undone(
     """Begun: right after the journal says so. Done: when it is proved, right before the next one is written."""
 
     def at(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
+        return isinstance(event, SwitchStepReported) and event.step is step and (event.proof is not None) == is_done
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request()), at) or (step is SwitchStep.DONE and not is_done)
     verb = resume_switch if finish == "resume" else abort_switch
@@ -246,7 +246,7 @@ async def test_killed_at_each_step_it_is_finished_or_undone(
 @pytest.mark.parametrize("step", [SwitchStep.UNDOING, SwitchStep.RESTORING])
 async def test_killed_on_its_way_back_it_goes_back(bed: Bed, step: SwitchStep, is_done: bool, finish: str) -> None:
     def at(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
+        return isinstance(event, SwitchStepReported) and event.step is step and (event.proof is not None) == is_done
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request(FAULT)), at)
     _, ended = await run((resume_switch if finish == "resume" else abort_switch)(bed.ctx("ada@desk"), bed.finish()))
@@ -271,10 +271,10 @@ async def test_a_switch_that_another_ended_offers_no_way_to_finish_it(bed: Bed, 
     ctx = bed.ctx()
     async with aclosing(switch_instance(ctx, bed.request())) as events:
         async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is at:
+            if isinstance(event, SwitchStepReported) and event.step is at:
                 for node in bed.sparks.nodes.values():
                     node.journal = None
-                ctx.interrupt.press()
+                ctx.interrupt.record_press()
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6, event
     assert "is not ours any more" in (event.message or "")
@@ -296,7 +296,7 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
         start = StartInstance(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
         async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
             async for event in events:
-                if isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING:
+                if isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING:
                     break
             for verb in (start_instance(bed.ctx("ada@desk"), start), resume_switch(bed.ctx("ada@desk"), bed.finish())):
                 _, ended = await run(verb)
@@ -338,7 +338,7 @@ async def test_a_damaged_journal_is_unknown_and_not_absent(bed: Bed) -> None:
 
 async def test_another_profile_by_now_is_not_resumed(bed: Bed, tmp_path: Path) -> None:
     def started(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request(("port=8123",))), started)
     for name, node in bed.sparks.nodes.items():
@@ -379,7 +379,7 @@ async def test_resume_keeps_going_where_the_switch_was_to(bed: Bed, step: Switch
     """Begun anew with a Spark still silent, or finished from the middle: its rank is stopped at the next contact."""
 
     def at(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is step
+        return isinstance(event, SwitchStepReported) and event.step is step
 
     await bed.sparks.sshd["spark2"].close()
     assert await bed.crash(switch_instance(bed.ctx(), bed.request(keep_going=True)), at)
@@ -440,7 +440,7 @@ async def test_a_model_that_is_cut_off_is_refused_and_keep_going_goes_on(bed: Be
 
 async def test_of_a_left_switch_only_what_works_there_is_offered(bed: Bed) -> None:
     def clearing(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.CLEARING
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request()), clearing)
     said = "\n".join(format_status(await read_node_statuses(bed.ctx(), bed.nodes)))
@@ -469,7 +469,7 @@ async def test_what_tries_the_change_after_a_failed_switch_is_a_switch(bed: Bed)
 
 async def test_a_kept_container_that_somebody_removed_ends_in_words_and_not_in_a_journal_for_ever(bed: Bed) -> None:
     def started(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING and event.proof is not None
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request()), started)
     docker = bed.sparks.docker["spark2"]
@@ -487,7 +487,7 @@ async def test_a_kept_container_that_somebody_removed_ends_in_words_and_not_in_a
 
 async def test_where_the_new_one_fails_and_the_old_one_is_gone_nothing_stays_shut(bed: Bed) -> None:
     def restoring(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request(FAULT)), restoring)
     docker = bed.sparks.docker["spark2"]
@@ -504,11 +504,11 @@ async def test_a_shell_that_lacks_a_variable_of_the_profile_takes_nothing_down(b
     own = tmp_path / "config" / "sparkctl" / "profiles" / "mine.yaml"
     own.parent.mkdir(parents=True)
     own.write_text(f'name: mine\nextends: {NEW}\nenv: {{HF_TOKEN: "${{HF_TOKEN}}"}}\n')
-    profile = ProfileLibrary().load("mine")
+    profile = ProfileLibrary().load_profile("mine")
     request = replace(bed.request(), profile=profile, words=("mine",), environ={"HF_TOKEN": "hf_x"})
 
     def ready(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING and event.proof is not None
 
     assert await bed.crash(switch_instance(bed.ctx(), request), ready)
     running = bed.running()
@@ -523,12 +523,12 @@ async def test_a_shell_that_lacks_a_variable_of_the_profile_takes_nothing_down(b
 @pytest.mark.parametrize("verb", ["resume", "abort"])
 async def test_the_history_knows_who_finished_a_switch_and_what_became_of_it(bed: Bed, verb: str) -> None:
     def starting(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING
 
     assert await bed.crash(switch_instance(bed.ctx(), bed.request()), starting)
     _, ended = await run((resume_switch if verb == "resume" else abort_switch)(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
-    rows = OperationHistory(bed.state).operations()
+    rows = OperationHistory(bed.state).list_operations()
     finishing, left = [one for one in rows if one.kind is OperationKind.SWITCH]
     assert set(left.nodes) == set(finishing.nodes) == {"spark1", "spark2"}
     assert left.outcome == "interrupted"
@@ -537,14 +537,14 @@ async def test_the_history_knows_who_finished_a_switch_and_what_became_of_it(bed
     assert all(one.outcome is not None for one in rows)
     assert finishing.has_succeeded
     assert finishing.instance == (NEW if verb == "resume" else OLD)
-    parts = OperationHistory(bed.state).parts_of(finishing)
+    parts = OperationHistory(bed.state).list_switch_parts(finishing)
     assert [(one.kind, one.instance) for one in parts][-1] == (OperationKind.START, finishing.instance)
 
 
 async def test_where_nothing_was_left_the_history_has_no_row(bed: Bed) -> None:
     await run(resume_switch(bed.ctx(), bed.finish()))
     await run(abort_switch(bed.ctx(), bed.finish()))
-    assert OperationHistory(bed.state).operations() == ()
+    assert OperationHistory(bed.state).list_operations() == ()
 
 
 async def test_the_old_one_loads_again_under_a_guard_as_a_start_does(bed: Bed) -> None:
@@ -563,7 +563,7 @@ async def test_the_old_one_loads_again_under_a_guard_as_a_start_does(bed: Bed) -
 
 async def test_resume_keeps_to_what_was_asked_of_the_start(bed: Bed) -> None:
     def stopping(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STOPPING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STOPPING
 
     assert await bed.crash(switch_instance(bed.ctx(), replace(bed.request(), timeout=1200.0)), stopping)
     _, ended = await run(resume_switch(bed.ctx(), replace(bed.finish(), guarded=True)))
@@ -580,20 +580,20 @@ async def test_over_what_another_wrote_meanwhile_nothing_is_written_and_nothing_
     there = decode_switch_journal(left)
     async with AsyncExitStack() as stack:
         ctx = bed.ctx("ann@desk")
-        sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
+        sessions = {node.name: await stack.enter_async_context(ctx.create_session(node)) for node in bed.nodes}
         await gather_or_cancel(*(session.link.connect() for session in sessions.values()))
         crew = SwitchTransaction(
             ctx, sessions, replace(there, operator="ann@desk", since=there.since + 60), lambda event: None, 0.0
         )
-        await crew.lock("aborting")
-        stack.push_async_callback(crew.release)
-        for name in there.touched:
+        await crew.acquire_locks("aborting")
+        stack.push_async_callback(crew.release_locks)
+        for name in there.affected_nodes:
             crew.adopt_journal(name, left)
         bobs = encode_switch_journal(replace(there, operator="bob@shed", since=there.since + 90))
         for node in bed.sparks.nodes.values():
             node.journal = bobs
         with pytest.raises(OwnershipLost, match="by bob@shed"):
-            await crew.step(SwitchStep.UNDOING)
+            await crew.begin_step(SwitchStep.UNDOING)
         with pytest.raises(OwnershipLost, match="by bob@shed"):
             await crew.delete_journal()
         assert bed.journals == [bobs, bobs]
@@ -608,13 +608,13 @@ async def test_a_new_switch_is_not_written_over_one_that_lies_there(bed: Bed) ->
     spark1.journal = None
     async with AsyncExitStack() as stack:
         ctx = bed.ctx("ann@desk")
-        sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
+        sessions = {node.name: await stack.enter_async_context(ctx.create_session(node)) for node in bed.nodes}
         await gather_or_cancel(*(session.link.connect() for session in sessions.values()))
         mine = replace(decode_switch_journal(left), id="a" * 32, operator="ann@desk")
         crew = SwitchTransaction(ctx, sessions, mine, lambda event: None, 0.0)
-        await crew.lock("switching")
-        stack.push_async_callback(crew.release)
+        await crew.acquire_locks("switching")
+        stack.push_async_callback(crew.release_locks)
         with pytest.raises(SwitchInProgress, match="by milo@laptop"):
-            await crew.step(SwitchStep.CHECKING)
+            await crew.begin_step(SwitchStep.CHECKING)
         await crew.delete_journal()
         assert (spark1.journal, spark2.journal) == (None, left), "ours is gone again, the other's lies there as it did"

@@ -17,7 +17,7 @@ from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch,
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
+from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepReported
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
@@ -51,7 +51,7 @@ async def test_what_comes_back_is_watched_as_a_start_is(bed: Bed) -> None:
     async with aclosing(switch_instance(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
         async for event in events:
             seen.append(event)
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING and told is None:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and told is None:
                 told = asyncio.create_task(eventually(is_told))
     assert told is not None
     await told
@@ -75,7 +75,7 @@ async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
             seen.append(event)
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
                 for one in there:
                     one.body = {**one.body, "Env": [*(one.body.get("Env") or []), "SIM_FAULT=cuda-oom"]}
     (ended,) = [one for one in seen if isinstance(one, CommandEnded)]
@@ -87,12 +87,12 @@ async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     assert any(one.phase is Phase.FAILED for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD)
     again = next(
         one
-        for one in OperationHistory(bed.state).operations()
+        for one in OperationHistory(bed.state).list_operations()
         if one.instance == OLD and one.kind is OperationKind.START
     )
     assert again.verdict is not None
     assert again.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
-    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
     of_new = {one.container for one in row.shares if one.instance == NEW}
     assert not of_new & old, "what was brought back is not what was switched to"
     for one in there:
@@ -106,7 +106,7 @@ async def test_that_the_old_one_serves_again_is_said_once(bed: Bed) -> None:
     await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     seen, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0
-    told = [one.proof or "" for one in seen if isinstance(one, SwitchStepped)] + [ended.message or ""]
+    told = [one.proof or "" for one in seen if isinstance(one, SwitchStepReported)] + [ended.message or ""]
     assert sum("serves again" in one for one in told) == 1, told
 
 
@@ -122,7 +122,7 @@ async def test_what_never_comes_back_can_be_given_up(bed: Bed) -> None:
     """The way back fails each time; giving up puts both away, logs saved, and the Sparks are open again."""
     async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
                 _oom_again(bed, is_bad=True)
     assert isinstance(event, CommandEnded)
     assert "sparkctl abort --give-up --node spark1" in (event.hint or "")
@@ -137,8 +137,8 @@ async def test_what_never_comes_back_can_be_given_up(bed: Bed) -> None:
     assert f"nothing of {OLD} and {NEW} is left" in (ended.message or "")
     assert bed.all() == set()
     assert bed.journals == [None, None]
-    assert len(OperationHistory(bed.state).saved_logs(OLD)) >= 2, "of both ranks"
-    row, *_ = (one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    assert len(OperationHistory(bed.state).list_saved_logs(OLD)) >= 2, "of both ranks"
+    row, *_ = (one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert row.has_succeeded
     assert row.command == "sparkctl abort --give-up"
     _, ended = await run(start_instance(bed.ctx(), bed.request().to_start_request()))
@@ -189,16 +189,16 @@ async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: Bed) -> None:
     ctx = bed.ctx()
     async with aclosing(switch_instance(ctx, bed.request(FAULT))) as events:
         async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING:
-                ctx.interrupt.press()
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING:
+                ctx.interrupt.record_press()
     assert isinstance(event, CommandEnded)
     assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
-    left = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    left = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert left.verdict is not None
     assert "is left on its way back" in describe_reason(left), "not the verdict alone"
     _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
-    left = [one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH][-1]
+    left = [one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH][-1]
     assert "finished by sparkctl resume" in describe_reason(left)
 
 
@@ -226,8 +226,10 @@ async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: B
     async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
         async for event in events:
             seen.append(event)
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING:
-                row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.CLEARING:
+                row = next(
+                    one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH
+                )
                 assert row.outcome is None
                 (id_,) = {decode_switch_journal(text).id for text in bed.journals if text}
                 for node in bed.sparks.nodes.values():
@@ -235,20 +237,22 @@ async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: B
                 OperationHistory(bed.state).close_operation(id_, "finished by sparkctl resume: it serves", 1.0)
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
-    assert not [one for one in seen if isinstance(one, SwitchStepped) and one.step is SwitchStep.CLEARING and one.proof]
-    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    assert not [
+        one for one in seen if isinstance(one, SwitchStepReported) and one.step is SwitchStep.CLEARING and one.proof
+    ]
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert (row.outcome, row.ended, row.why) == ("interrupted", 1.0, "finished by sparkctl resume: it serves")
 
 
 async def test_whom_another_overtook_was_not_refused(bed: Bed) -> None:
     async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
         async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RELEASING:
                 for node in bed.sparks.nodes.values():
                     node.journal = None
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
-    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert row.outcome == "interrupted"
 
 
@@ -262,7 +266,7 @@ async def test_half_a_model_is_not_started_again(bed: Bed) -> None:
     assert ended.exit_code == 1
     assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
-    assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepped)]
+    assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepReported)]
     assert bed.journals == [None, None], "nothing is shut"
     (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
     assert (owed.node, owed.instance) == ("spark2", OLD)
@@ -277,6 +281,6 @@ async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back
 async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(bed: Bed) -> None:
     await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     seen, _ = await run(abort_switch(bed.ctx(), bed.finish()))
-    steps_ = [one for one in seen if isinstance(one, SwitchStepped)]
+    steps_ = [one for one in seen if isinstance(one, SwitchStepReported)]
     assert steps_
     assert {one.stops for one in steps_} == {(OLD,)}

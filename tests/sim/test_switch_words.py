@@ -46,9 +46,9 @@ async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_n
         bed = Bed(sparks, tmp_path / "state")
         _, ended = await run(switch_instance(bed.ctx(), bed.request()))
         assert ended.exit_code == 0, ended
-        (row,) = OperationHistory(bed.state).operations()
+        (row,) = OperationHistory(bed.state).list_operations()
         assert (row.kind, row.instance, row.has_succeeded) == (OperationKind.START, NEW, True)
-        assert OperationHistory(bed.state).parts_of(row) == ()
+        assert OperationHistory(bed.state).list_switch_parts(row) == ()
         _, ended = await run(switch_instance(bed.ctx(), bed.request()))
         assert ended.exit_code == 0, "it runs already"
-        assert len(OperationHistory(bed.state).operations()) == 1
+        assert len(OperationHistory(bed.state).list_operations()) == 1

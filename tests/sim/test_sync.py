@@ -27,7 +27,7 @@ PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
 async def run(sparks: SimulatedSparks, tmp_path: Path, **changes: object) -> list[Event]:
     nodes = load_config(sparks.config_path).nodes
     ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
-    request = TransferProfile(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
+    request = TransferProfile(ProfileLibrary().load_profile("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
     async with aclosing(transfer_profile(ctx, request)) as events:
         return [event async for event in events]
 
@@ -57,7 +57,7 @@ async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with SimulatedSparks(options={"spark2": SimNodeOptions(missing=(PLACE,))}, speed=4.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
         ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
-        request = TransferProfile(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:])
+        request = TransferProfile(ProfileLibrary().load_profile("minimax-m27"), nodes[0], nodes[1:])
         done, last = 0, None
         async with aclosing(transfer_profile(ctx, request)) as events:
             async for event in events:
@@ -65,7 +65,7 @@ async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
                 if isinstance(event, TransferProgressed):
                     done = event.done
                     if done > 5e9:
-                        ctx.interrupt.press()
+                        ctx.interrupt.record_press()
         assert isinstance(last, CommandEnded)
         assert (last.outcome, last.exit_code) == (Outcome.INTERRUPTED, 130)
         sparks.nodes["spark2"].pace.clock.set_rate(20.0)
@@ -83,7 +83,7 @@ async def test_an_image_that_is_missing_or_another_there(tmp_path: Path, kind: s
         assert ended(events).outcome is Outcome.DONE
         assert "the image is sha256:" in (ended(events).message or "")
         assert {event.what for event in events if isinstance(event, TransferProgressed)} == {"image eugr-vllm:latest"}
-        one, two = (node.images.id_of("eugr-vllm:latest") for node in sparks.nodes.values())
+        one, two = (node.images.get_image_id("eugr-vllm:latest") for node in sparks.nodes.values())
         assert one == two
 
 
@@ -100,7 +100,7 @@ async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path)
     options = {name: SimNodeOptions(missing=(PLACE,)) for name in ("spark2", "spark3")}
     async with SimulatedSparks(nodes=("spark1", "spark2", "spark3"), options=options, **clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        profile = ProfileLibrary().load("minimax-m27", overrides=("env.HF_TOKEN=${NOBODY_SET_THIS}",))
+        profile = ProfileLibrary().load_profile("minimax-m27", overrides=("env.HF_TOKEN=${NOBODY_SET_THIS}",))
         request = TransferProfile(profile, nodes[0], nodes[1:])
         async with aclosing(
             transfer_profile(CommandContext(OperationHistory(tmp_path), "milo@laptop"), request)
@@ -118,7 +118,9 @@ async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) 
     async with SimulatedSparks(**clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
         ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
-        profile = ProfileLibrary().load("qwen36", overrides=("model.path=somebody/model", "mounts=[/data:/data]"))
+        profile = ProfileLibrary().load_profile(
+            "qwen36", overrides=("model.path=somebody/model", "mounts=[/data:/data]")
+        )
         profile = replace(profile, args=tuple(one for one in profile.args if one[0] != "model-path"))
         async with aclosing(transfer_profile(ctx, TransferProfile(profile, nodes[0], nodes[1:]))) as events:
             seen = [event async for event in events]

@@ -11,7 +11,7 @@ import pytest
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.switch.finish_switch import abort_switch, resume_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
-from sparkctl.model.events import CommandEnded, Outcome, SwitchStepped
+from sparkctl.model.events import CommandEnded, Outcome, SwitchStepReported
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
@@ -82,7 +82,7 @@ async def test_the_way_back_ends_where_the_old_one_serves(bed: Bed, verb) -> Non
     restored = False
     async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is not None:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is not None:
                 restored = True
                 forward(bed.sparks, allowed=False)
                 for sshd in bed.sparks.sshd.values():

@@ -24,12 +24,12 @@ from tests.sim import clients
 
 
 def _link(sparks: SimulatedSparks, name: str) -> NodeConnection:
-    words = {"user": "milo", "port": sparks.ports[name], "identity": str(sparks.identity)}
-    return open_connection(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts), **words))
+    words = {"user": "milo", "port": sparks.ports[name], "identity": str(sparks.identity_path)}
+    return open_connection(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts_path), **words))
 
 
 def _plan(profile: str = "qwen36") -> LaunchPlan:
-    loaded = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
+    loaded = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
     node = Node(NodeName("spark1"), "127.0.0.1")
     return build_launch_plan(
         loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load_engine(loaded.engine)
@@ -50,27 +50,27 @@ async def docker(sparks: SimulatedSparks) -> AsyncIterator[DockerClient]:
 @pytest.mark.parametrize("profile", ["qwen36", "qwen36-ngram", "qwen36-vllm", "orpheus-tts"])
 async def test_a_profile_runs_and_ends(profile: str, docker: DockerClient, sparks: SimulatedSparks) -> None:
     wanted = _plan(profile)
-    made = await docker.create(wanted)
-    await docker.start(made)
+    made = await docker.create_container(wanted)
+    await docker.start_container(made)
     process = sparks.docker["spark1"].running[made]
     await clients.eventually(process.ready.is_set)
     seen = await docker.inspect_container(wanted.container_name)
     assert (seen.id, seen.state, seen.is_managed) == (made, ContainerState.RUNNING, True)
     assert sparks.nodes["spark1"].ports.keys() == {wanted.port}
     assert [one.name for one in await docker.list_containers()] == [wanted.container_name]
-    await docker.stop(made, 10)
+    await docker.stop_container(made, 10)
     assert (await docker.inspect_container(made)).state is ContainerState.EXITED
-    await docker.remove(made)
+    await docker.remove_container(made)
     assert await docker.list_containers() == ()
 
 
 async def test_refusals_have_their_classes(docker: DockerClient) -> None:
     with pytest.raises(ImageNotFound):
-        await docker.create(replace(_plan(), image="missing:1"))
+        await docker.create_container(replace(_plan(), image="missing:1"))
     assert await docker.inspect_image("missing:1") is None
-    await docker.create(_plan())
+    await docker.create_container(_plan())
     with pytest.raises(ContainerNameInUse):
-        await docker.create(_plan())
+        await docker.create_container(_plan())
     with pytest.raises(ContainerNotFound):
         await docker.inspect_container("nobody")
 
@@ -81,9 +81,9 @@ async def test_no_gpu_runtime_has_its_class(tmp_path: Path) -> None:
         link = _link(sparks, "spark2")
         await link.connect()
         docker = DockerClient(link)
-        made = await docker.create(_plan())
+        made = await docker.create_container(_plan())
         with pytest.raises(GpuRuntimeMissing):
-            await docker.start(made)
+            await docker.start_container(made)
         assert (await docker.inspect_container(made)).state is ContainerState.CREATED
         await docker.aclose()
         await link.close()

@@ -68,7 +68,7 @@ def panel_of(pilot: Driver) -> PanelApp:
 
 def controller_of(pilot: Driver) -> PanelController:
     """Return the controller of an opened panel."""
-    room = panel_of(pilot).room
+    room = panel_of(pilot).controller
     assert room is not None
     return room
 

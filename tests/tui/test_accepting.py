@@ -22,7 +22,7 @@ from tests.tui.driving import Driver, holds, on_sparks, screen, until
 from tests.tui.test_instance import log, type_line
 
 EDIT = FieldChange("args.mem-fraction-static", "0.74", "0.82", is_first_try=True)
-AGAIN = f"sparkctl up qwen36 --node spark1 --set {EDIT.setting}"
+AGAIN = f"sparkctl up qwen36 --node spark1 --set {EDIT.set_argument}"
 
 
 @asynccontextmanager
@@ -39,11 +39,11 @@ async def failed(
         await until(pilot, "✕ failed")
         app = pilot.app
         assert isinstance(app, PanelApp)
-        assert app.room is not None
-        end = app.room.bridge.start_results[NodeName("spark1"), "qwen36"]
+        assert app.controller is not None
+        end = app.controller.bridge.start_results[NodeName("spark1"), "qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        app.room.bridge.set_start_result(
+        app.controller.bridge.set_start_result(
             replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
         )
         await pilot.press("enter")
@@ -54,7 +54,7 @@ async def failed(
 def line(view: LogView) -> int:
     """The number of the line that was gone to."""
     assert view.place.current is not None
-    found = view.book.line(view.place.current[1])
+    found = view.book.get_line(view.place.current[1])
     assert found is not None
     return found.line
 
@@ -79,9 +79,11 @@ async def test_enter_shows_the_proof_and_n_leads_through_all_of_them(
             seen.append(line(view))
         assert seen == [3, 8, best, 8], "in the order of the log, and round its end"
         await pilot.press("slash", *"Load", "enter")
-        await holds(pilot, lambda: view.sight.found is not None and len(view.sight.found))
+        await holds(pilot, lambda: view.sight.found_rows is not None and len(view.sight.found_rows))
         await pilot.press("n")
-        await holds(pilot, lambda: "Load" in (view.book.line(view.place.current[1]) or view.book.read(0, 1)[0]).text)
+        await holds(
+            pilot, lambda: "Load" in (view.book.get_line(view.place.current[1]) or view.book.read_lines(0, 1)[0]).text
+        )
 
 
 async def test_a_change_is_tried_once_and_the_profile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +118,7 @@ async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(
         assert "your copy of the shipped one" in shown
         await pilot.press("tab", "tab", "enter")
         await until(pilot, "● ready")
-        mine = ProfileLibrary().load("qwen36")
+        mine = ProfileLibrary().load_profile("qwen36")
         assert dict(mine.args)["mem-fraction-static"] == "0.74"
         assert not mine.shipped
         await until(pilot, "--mem-fraction-static 0.74")

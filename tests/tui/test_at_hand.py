@@ -151,7 +151,7 @@ async def test_a_shell_is_the_operators_ssh_and_the_panel_is_there_again_afterwa
         await pilot.press("G", "dollar_sign")
         await until(pilot, lambda _: (tmp_path / "words").exists())
         words = json.loads((tmp_path / "words").read_text())
-        node = next(node for node in panel_of(pilot).sparks if node.name == "spark2")
+        node = next(node for node in panel_of(pilot).config_nodes if node.name == "spark2")
         assert words[-2:] == ["--", "127.0.0.1"]
         assert words[words.index("-p") + 1] == str(node.port)
         assert words[words.index("-l") + 1] == node.user
@@ -240,16 +240,16 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        assert panel.room is not None
+        assert panel.controller is not None
         said = set[str]()  # one thing at a time stands there
         for key, seconds in zip("---+++++", (5, 10, 10, 5, 2, 1, 0.5, 0.5), strict=True):
             await pilot.press(key)
-            assert panel.room.supervisor.every == seconds
+            assert panel.controller.supervisor.sample_interval == seconds
             await pilot.pause()
             said.update(one.message for one in pilot.app._notifications)
         assert "the Sparks are read every 5 s; every second while something loads" in said
         assert "the Sparks are read every 0.5 s, and there is nothing beyond that" in said
-        store, node, times = panel.room.bridge.store, panel.names[0], set[float]()
+        store, node, times = panel.controller.bridge.store, panel.node_names[0], set[float]()
 
         def comes_often(_: str) -> bool:
             if (sample := store.get_last_known_view(node).sample) is not None:

@@ -47,8 +47,8 @@ def is_short_of_room(pilot: Driver, node: str) -> None:
     """Let the store be told what a follower tells of a load in a full page cache."""
     panel = pilot.app
     assert isinstance(panel, PanelApp)
-    assert panel.room is not None
-    panel.room.bridge.apply_event(
+    assert panel.controller is not None
+    panel.controller.bridge.apply_event(
         FindingReported(
             time.time(), NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
             f"sparkctl drop-caches --node {node}",
@@ -91,9 +91,9 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
         await until(pilot, "examined ")  # findings are told while it goes on, and r begins nothing then
         seen = controller_of(pilot).examinations
-        before = seen.last_run_at(NodeName("spark1"))
+        before = seen.get_last_run_time(NodeName("spark1"))
         await pilot.press("r")
-        await holds(pilot, lambda: seen.last_run_at(NodeName("spark1")) > before)
+        await holds(pilot, lambda: seen.get_last_run_time(NodeName("spark1")) > before)
         await until(pilot, lambda text: "1 problem" in text and "examined " in text)
 
 

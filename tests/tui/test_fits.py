@@ -87,10 +87,10 @@ async def test_an_answer_for_others_than_stand_there_now_is_no_answer(
         await until(pilot, lambda text: text.count("● ready") == 2)
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        assert panel.room is not None
-        room, node, one = panel.room, panel.names[0], ProfileLibrary().load("qwen36")
+        assert panel.controller is not None
+        room, node, one = panel.controller, panel.node_names[0], ProfileLibrary().load_profile("qwen36")
         await pilot.press("u")
         await until(pilot, lambda text: "✓ fits" in text and "▲ stop first" in text)
         await until(pilot, lambda _: room.fits.get_estimate(one, node) is not None)
-        room.bridge.apply_event(ContainersListed(room.now(), node, ()))
+        room.bridge.apply_event(ContainersListed(room.displayed_time(), node, ()))
         assert room.fits.get_estimate(one, node) is None, "it was counted beside an engine that is gone"

@@ -77,7 +77,8 @@ async def painted(events: Sequence[Event], words: str, size: tuple[int, int], ke
             panel = pilot.app
             lines: list[str] = []
             await holds(
-                pilot, lambda: panel_of(pilot).room is not None and panel_of(pilot).room.player.progress.is_over
+                pilot,
+                lambda: panel_of(pilot).controller is not None and panel_of(pilot).controller.player.progress.is_over,
             )
             panel_of(pilot).show_toast(words, severity="error")
             await pilot.pause()

@@ -176,7 +176,8 @@ async def _walk(pilot: Pilot, panel: PanelApp) -> set[str]:
     await holds(
         pilot,
         lambda: (
-            panel.room is not None and panel.room.bridge.store.get_last_known_view(panel.names[0]).sample is not None
+            panel.controller is not None
+            and panel.controller.bridge.store.get_last_known_view(panel.node_names[0]).sample is not None
         ),
     )
     seen = set()

@@ -80,7 +80,7 @@ async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
             await pilot.press("l")
             await until(pilot, "qwen36 › log")
             view = await log(pilot, lambda view: view.place.current is not None)
-            found = view.book.line(view.place.current[1])
+            found = view.book.get_line(view.place.current[1])
             assert found is not None
             assert (found.line, "torch.OutOfMemoryError" in found.text) == (int(line), True)
             assert not view.is_following

@@ -31,7 +31,7 @@ from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.controller import PanelController, RepaintScheduler
-from sparkctl.tui.key_queue import UNBIDDEN
+from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, panel_of, screen, setup, toasts, until
@@ -81,7 +81,7 @@ async def test_however_the_panel_ends_nothing_of_it_goes_on(
 async def test_a_panel_that_is_left_before_it_knows_a_node_follows_none(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         async with on(sparks, tmp_path) as pilot:
-            panel_of(pilot).leave()
+            panel_of(pilot).exit_panel()
             await pilot.pause(0.3)
         assert ours() == []
 
@@ -303,12 +303,12 @@ async def test_an_unknown_host_key_is_shown_and_no_is_the_default(tmp_path: Path
             assert "[ leave it alone ]" in shown
             await pilot.press("tab", "enter")
             assert "[ leave it alone ]" in screen(pilot), "keys that were on their way answer nothing"
-            await pilot.pause(UNBIDDEN)
+            await pilot.pause(IGNORED_KEY_SECONDS)
             await pilot.press("enter")
             await until(pilot, "✕ untrusted")
             await pilot.press("r")
             await until(pilot, "an unknown host key")
-            await pilot.pause(UNBIDDEN)
+            await pilot.pause(IGNORED_KEY_SECONDS)
             await pilot.press("tab", "enter")
             await until(pilot, "spark1 ● ready")
 
@@ -374,13 +374,13 @@ async def test_what_is_covered_is_painted_when_it_is_seen_again(tmp_path: Path) 
     async with opened(setup((), tmp_path)) as pilot:
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        await until(pilot, lambda _: panel.room is not None)
+        await until(pilot, lambda _: panel.controller is not None)
         head = panel.screen.query_one("#head", TextSurface)
         before = head.plain_lines
         await pilot.press("p")
         await until(pilot, "▸ gpt-oss-120b")
         panel.setup = replace(panel.setup, readonly=True)
-        panel.repaint()
+        panel.repaint_unless_frozen()
         await until(pilot, "read-only")
         assert head.plain_lines[0].split("·")[0] == before[0].split("·")[0]
         await pilot.press("escape")

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.clock import SystemClock
 from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
-from sparkctl.logs.log_subscription import BACK_SAID
+from sparkctl.logs.log_subscription import RECOVERY_NOTICE_SECONDS
 from sparkctl.logs.own_requests import is_own_request
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
@@ -111,7 +111,7 @@ async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
         view = await log(pilot, lambda view: len(view.book.spool) > 20)
         await pilot.press("right_square_bracket")
         await log(pilot, lambda view: view.place.current is not None)
-        found = view.book.line(view.place.current[1])  # type: ignore[index]
+        found = view.book.get_line(view.place.current[1])  # type: ignore[index]
         assert found is not None
         assert "ready to roll" in found.text
 
@@ -130,7 +130,7 @@ class Holding(SystemClock):
         self.let_go = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        if seconds == BACK_SAID:
+        if seconds == RECOVERY_NOTICE_SECONDS:
             await self.let_go.wait()
         else:
             await super().sleep(seconds)
@@ -149,7 +149,7 @@ async def test_a_break_is_said_and_the_log_goes_on_where_it_stopped(tmp_path: Pa
         assert "the log goes on where it stopped" in screen(pilot), "lines that come do not hide that there was a break"
         clock.let_go.set()
         await until(pilot, lambda text: "goes on where it stopped" not in text)
-        lines = [(line.line, line.text) for line in view.book.read(0, view.book.spool.end)]
+        lines = [(line.line, line.text) for line in view.book.read_lines(0, view.book.spool.end)]
         numbers = [number for number, _ in lines]
         assert numbers == sorted(numbers)
         assert set(numbers) == others_numbers(sparks, "spark1", numbers[-1]), "no line is lost"
@@ -244,10 +244,10 @@ async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> 
         await pilot.press("shift+left", "comma")
         await until(pilot, " of 1:15 paused")
         view = await log(pilot, lambda view: len(view.book.spool) == 1)
-        assert [line.text for line in view.book.read(0, 9)] == ["the first line"]
+        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line"]
         await pilot.press("full_stop", "full_stop", "full_stop")
         view = await log(pilot, lambda view: len(view.book.spool) == 2)
-        assert [line.text for line in view.book.read(0, 9)] == ["the first line", "the second line"]
+        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line", "the second line"]
 
 
 async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ async def test_the_parts_of_one_instance_are_merged_by_time_and_each_is_a_key_aw
         await until(pilot, lambda text: text.count("qwen36-ngram") >= 2)
         await pilot.press("l")
         await until(pilot, "sparkctl › qwen36-ngram on 2 Sparks › log")
-        view = await log(pilot, lambda view: len({line.source for line in view.book.read(0, 10_000)}) == 2)
+        view = await log(pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2)
         assert view.book.sources == ("spark1", "spark2")
-        rows = [view.book.line(view.sight.rows.key(at)[1]) for at in range(len(view.sight.rows))]
+        rows = [view.book.get_line(view.sight.rows.get_key(at)[1]) for at in range(len(view.sight.rows))]
         stamps = [datetime.fromisoformat(one.when).timestamp() for one in rows if one is not None]
         assert all(later - one > -0.002 for one, later in pairwise(stamps)), "as far as milliseconds tell"
         assert view.state.sources == 2
@@ -305,14 +305,14 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
         await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
         await pilot.press("M")
         await until(pilot, "sparkctl › all logs")
-        view = await log(pilot, lambda view: len({line.source for line in view.book.read(0, 10_000)}) == 2)
+        view = await log(pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2)
         assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
         before = view.book.spool.end
         sparks.sshd["spark2"].drop_connections()
         await until(pilot, "spark2 was away and is back: the log goes on where it stopped")
-        await log(pilot, lambda view: sum(line.source for line in view.book.read(before, before + 10_000)) > 5)
+        await log(pilot, lambda view: sum(line.source for line in view.book.read_lines(before, before + 10_000)) > 5)
         for source, name in enumerate(("spark1", "spark2")):
-            lines = [line.line for line in view.book.read(0, view.book.spool.end) if line.source == source]
+            lines = [line.line for line in view.book.read_lines(0, view.book.spool.end) if line.source == source]
             assert sorted(set(lines)) == lines
             assert set(lines) == others_numbers(sparks, name, lines[-1])
         await pilot.press("M")
@@ -325,8 +325,8 @@ def test_clocks_that_differ_are_said() -> None:
     store = Store((here, there))
     both = (LogSource(here, "minimax"), LogSource(there, "minimax"))
     assert describe_clock_skew(store, both) is None
-    store.apply(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
-    store.apply(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
+    store.apply_event(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
+    store.apply_event(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
     assert describe_clock_skew(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
     assert describe_clock_skew(store, both[:1]) is None
 
@@ -339,7 +339,7 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         await pilot.press("P")
         assert len(pilot.app._notifications) == 1, "there is none"
         history = controller_of(pilot).context.history
-        writer = history.log_writer("qwen36-ngram", "spark1", "e" * 64, ())
+        writer = history.open_log_writer("qwen36-ngram", "spark1", "e" * 64, ())
         writer.write(
             [LogLine("2026-05-01T10:00:00.000000000Z", f"as it was {number}", number) for number in range(1, 6)]
         )
@@ -347,7 +347,7 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         await pilot.press("P")
         await until(pilot, lambda text: "› earlier log" in text and "this is its saved log" in text)
         view = await log(pilot, lambda view: len(view.book.spool) == 5)
-        assert view.book.line(4).text == "as it was 5"  # type: ignore[union-attr]
+        assert view.book.get_line(4).text == "as it was 5"  # type: ignore[union-attr]
         await pilot.press("P")
         await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
         await log(pilot, lambda view: len(view.book.spool) > 20)
@@ -358,11 +358,11 @@ async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
         first = await log(pilot, lambda view: len(view.book.spool) > 20)
-        controller_of(pilot).supervisor.reconnect(NodeName("spark1"))
+        controller_of(pilot).supervisor.reconnect_node(NodeName("spark1"))
         await until(pilot, "read again when it answers")
         view = await log(pilot, lambda view: view is not first and len(view.book.spool) > 20)
         await until(pilot, lambda text: "read again when it answers" not in text)
-        lines = [line.line for line in view.book.read(0, view.book.spool.end)]
+        lines = [line.line for line in view.book.read_lines(0, view.book.spool.end)]
         assert sorted(set(lines)) == lines
         assert set(lines) == others_numbers(sparks, "spark1", lines[-1])
         assert len(sparks.sshd["spark1"].logins) == 1
@@ -388,7 +388,7 @@ def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
             )
             for name in names
         )
-        store.apply(ContainersListed(1.0, node, listed))
+        store.apply_event(ContainersListed(1.0, node, listed))
     big = LogSource(here, "big")
     of_it = list_log_sources(store, LogScope.INSTANCE, big)
     of_spark = list_log_sources(store, LogScope.SPARK, big)

@@ -16,7 +16,7 @@ from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on_sparks, screen, until
 
-NAMES = ProfileLibrary(Path("/nonexistent")).names()
+NAMES = ProfileLibrary(Path("/nonexistent")).list_names()
 
 
 def sheet(pilot: Driver) -> TextSurface:

@@ -27,10 +27,10 @@ class Known:
         self.view: NodeTelemetryView | None = WELL
         self.at = 1_800_000_000.0
         self.notices = NoticeBoard(lambda name: self.view if name == ONE else None, lambda: self.at)
-        self.notices.add(WORDS, TextStyle.GOOD, [WELL])
+        self.notices.add_notice(WORDS, TextStyle.GOOD, [WELL])
 
     def says(self) -> list[str]:
-        return [words for words, _ in self.notices.shown]
+        return [words for words, _ in self.notices.current_notices]
 
 
 def test_one_that_says_that_something_serves_goes_with_it() -> None:
@@ -51,19 +51,21 @@ def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> N
     assert known.says() == [WORDS]
     known.view = None
     assert known.says() == [WORDS]
-    known.notices.add("✕ qwen36 failed on spark1", TextStyle.BAD, [WELL])
-    known.notices.add("● qwen36-ngram stopped", TextStyle.GOOD, [WELL])
+    known.notices.add_notice("✕ qwen36 failed on spark1", TextStyle.BAD, [WELL])
+    known.notices.add_notice("● qwen36-ngram stopped", TextStyle.GOOD, [WELL])
     known.view = replace(WELL, instances=())
     assert known.says() == ["✕ qwen36 failed on spark1", "● qwen36-ngram stopped"]
-    known.notices.add("a\nb", TextStyle.GOOD)
-    known.notices.add("c", TextStyle.GOOD)
+    known.notices.add_notice("a\nb", TextStyle.GOOD)
+    known.notices.add_notice("c", TextStyle.GOOD)
     assert known.says() == ["● qwen36-ngram stopped", "a b", "c"], "three at most"
 
 
 def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:
     known = Known()
-    known.notices.add("● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD)
-    known.notices.add("✕ qwen36 failed on spark1", TextStyle.BAD)
+    known.notices.add_notice(
+        "● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD
+    )
+    known.notices.add_notice("✕ qwen36 failed on spark1", TextStyle.BAD)
     known.at += 59.0
     assert len(known.says()) == 3
     known.at += 2.0

@@ -126,12 +126,12 @@ async def test_it_begins_with_what_was_started_last_and_says_how_many_more_there
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        assert panel.room is not None
-        offers = await panel.room.offers()
+        assert panel.controller is not None
+        offers = await panel.controller.load_profile_offers()
         assert [one.name for one in offers if one.profile is None] == [offers[-1].name] == ["aaa-cannot-be-read"]
         await pilot.press("colon", *"up qwen36 --node spark1", "enter")
         await until(pilot, "spark1 ● ready")
-        await holds(pilot, lambda: panel.room is not None and panel.room.recent == ("qwen36",))
+        await holds(pilot, lambda: panel.controller is not None and panel.controller.recent == ("qwen36",))
         await pilot.press("u")
         shown = await until(pilot, "start a profile")
         assert "▸ qwen36 " in shown

@@ -63,7 +63,7 @@ class Watched:
 
     @property
     def says(self) -> str:
-        return self.player.progress.describe
+        return self.player.progress.description
 
 
 async def test_it_goes_by_the_clock_and_stays_at_its_end() -> None:
@@ -82,10 +82,10 @@ async def test_it_goes_by_the_clock_and_stays_at_its_end() -> None:
 async def test_it_rests_and_goes_on_where_it_was() -> None:
     one = await Watched.begun(0, 10, 20)
     await one.clock.go(4)
-    one.player.pause()
+    one.player.toggle_pause()
     await one.clock.go(500)
     assert (one.seen, one.says) == ([0], "recording 0:04 of 0:20 paused")
-    one.player.pause()
+    one.player.toggle_pause()
     await one.clock.go(5)
     assert one.seen == [0]
     await one.clock.go(1)
@@ -112,7 +112,7 @@ async def test_it_jumps_both_ways(paused: bool) -> None:
     one = await Watched.begun(0, 10, 20, 30)
     await one.clock.go(12)
     if paused:
-        one.player.pause()
+        one.player.toggle_pause()
     one.player.seek(10)
     assert one.seen == [0, 10, 20]
     one.player.seek(-15)

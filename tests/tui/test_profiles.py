@@ -112,7 +112,7 @@ async def test_typing_filters_and_escape_drops_the_filter_before_the_screen(
 ) -> None:
     async with opened(setup((), tmp_path)) as pilot:
         await pilot.press("p")
-        names = ProfileLibrary(tmp_path).names()
+        names = ProfileLibrary(tmp_path).list_names()
         await until(pilot, f"▸ {names[0]} ")
         await pilot.press("slash", *f"!{names[0]}")
         shown = await until(pilot, f"/{len(names)}  !{names[0]}")
@@ -219,7 +219,7 @@ async def test_two_hundred_profiles_can_be_gone_through_and_filtered(tmp_path: P
         (mine / f"p{number:03}.yaml").write_text(f"schema: 1\nname: p{number:03}\nextends: qwen36\n")
     async with opened(setup((), tmp_path)) as pilot:
         await pilot.press("p")
-        names = ProfileLibrary(mine).names()
+        names = ProfileLibrary(mine).list_names()
         await until(pilot, f"▸ {names[0]}")
         await pilot.press(*["j"] * names.index("p149"))
         await until(pilot, "▸ p149")

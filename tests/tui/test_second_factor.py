@@ -11,7 +11,7 @@ from textual.widgets import Input
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin
 from sparkctl.tui.dialogs.base import InputDialog
-from sparkctl.tui.key_queue import UNBIDDEN
+from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on, on_sparks, screen, until
 
@@ -21,7 +21,7 @@ FACTOR = KeyboardInteractiveLogin(
 
 
 async def _type(pilot: Driver, words: str) -> None:
-    await asyncio.sleep(UNBIDDEN + 0.05)  # what is typed the moment a dialog comes up is no answer to it
+    await asyncio.sleep(IGNORED_KEY_SECONDS + 0.05)  # what is typed the moment a dialog comes up is no answer to it
     await pilot.press(*words, "enter")
 
 
@@ -63,7 +63,7 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
 
             await pilot.press("r")
             await until(pilot, "login on spark1 (1 of 2)")
-            await asyncio.sleep(UNBIDDEN + 0.05)
+            await asyncio.sleep(IGNORED_KEY_SECONDS + 0.05)
             await pilot.press("escape")
             assert "the login was cancelled" in await until(pilot, "was not answered")
             assert sshd.asked == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.commands.switch.switch_instance import switch_instance
-from sparkctl.model.events import Event, SwitchStepped
+from sparkctl.model.events import Event, SwitchStepReported
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
@@ -40,11 +40,11 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        assert panel.front is not None
+        assert panel.front_screen is not None
         told = "dies of that with a TypeError"
         said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if told in line)
-        assert panel.front.already_shows(said.partition(told)[0] + told), "no toast says that again"
-        assert not panel.front.already_shows("the guard has dropped the page cache")
+        assert panel.front_screen.already_shows(said.partition(told)[0] + told), "no toast says that again"
+        assert not panel.front_screen.already_shows("the guard has dropped the page cache")
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("sparkctl switch qwen36 --node spark1 --set args.")
         assert "," not in pilot.app.clipboard
@@ -128,8 +128,8 @@ async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_fr
         shown = await until(pilot, f"{NEW} serves on spark1 in place of {OLD}")
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        assert panel.room is not None
-        assert set(panel.room.switches.memory_at_start) == {"spark1", "spark2"}, (
+        assert panel.controller is not None
+        assert set(panel.controller.switches.memory_at_start) == {"spark1", "spark2"}, (
             "as sampled, and not as the plan makes it"
         )
         assert "spark2 is free" in shown
@@ -166,7 +166,7 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def at(event: Event) -> bool:
-        return isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING
+        return isinstance(event, SwitchStepReported) and event.step is SwitchStep.RELEASING
 
     async with divided(tmp_path / "beds") as bed:
         assert await bed.crash(switch_instance(bed.ctx("ada@desk"), bed.request()), at)

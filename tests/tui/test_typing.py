@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.controller import PanelController
-from sparkctl.tui.key_queue import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
+from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS, KEY_PRIORITY_SECONDS, MAX_OPENING_SECONDS
 from sparkctl.tui.log_viewer.log_view import LogView
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, panel_of, screen, toasts, until
@@ -73,7 +73,7 @@ async def test_what_can_wait_waits_for_a_key_but_not_for_good(tmp_path: Path) ->
         keyboard.hold_until_mounted(has_opened.wait())
         keyboard.put_event(events.Key("question_mark", "?"))
         assert keyboard.has_pending_key()
-        await asyncio.sleep(2 * RIGHT_OF_WAY)
+        await asyncio.sleep(2 * KEY_PRIORITY_SECONDS)
         assert not keyboard.has_pending_key(), "what the key waits for itself is not waited for"
         has_opened.set()
         await holds(pilot, lambda: isinstance(pilot.app.screen, ModalScreen))
@@ -86,7 +86,7 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         if is_clicked:  # no key goes before that would wait until all is there
-            panel_of(pilot).open("logs")
+            panel_of(pilot).open_screen("logs")
             at_once(pilot, "/wMTPx\r")
         else:
             at_once(pilot, "l", "/wMTPx\r")
@@ -95,7 +95,7 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
         assert not view.state.is_wrapped, "w was a letter, not a key"
         at_once(pilot, "escape", "l", "escape", "tab")
         await until(pilot, lambda text: "sparkctl ›" not in text and "spark2 ●" in text)
-        await holds(pilot, lambda: panel_of(pilot).node == "spark2")
+        await holds(pilot, lambda: panel_of(pilot).selected_node == "spark2")
 
 
 async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does_escape(
@@ -112,7 +112,7 @@ async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does
         await until(pilot, "sparkctl › profiles")
         keyboard.hold_until_mounted(asyncio.Event().wait())  # never there: it was left
         at_once(pilot, "escape")
-        await holds(pilot, lambda: not keyboard._coming, within=PATIENCE + 10)
+        await holds(pilot, lambda: not keyboard._coming, within=MAX_OPENING_SECONDS + 10)
         at_once(pilot, "escape")
         await until(pilot, lambda text: "sparkctl ›" not in text)
 
@@ -120,7 +120,7 @@ async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does
 async def test_keys_wait_for_the_picker_until_profiles_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profiles = PanelController.offers
+    profiles = PanelController.load_profile_offers
     read = asyncio.Event()
 
     async def slow(self: PanelController) -> object:
@@ -169,7 +169,7 @@ async def test_a_password_typed_in_one_go_is_whole_and_shown_nowhere(
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("c")
         await until(pilot, "password on spark1")
-        await pilot.pause(UNBIDDEN)
+        await pilot.pause(IGNORED_KEY_SECONDS)
         at_once(pilot, "xqulp")
         await holds(pilot, lambda: pilot.app.screen.query_one(Input).value == "xqulp")
         assert "xqulp" not in pilot.app.export_screenshot()

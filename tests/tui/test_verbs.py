@@ -12,7 +12,7 @@ from textual.widgets import Input
 from textual.widgets._toast import Toast
 
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
-from sparkctl.commands.actions import action
+from sparkctl.commands.actions import find_action
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
@@ -20,7 +20,7 @@ from sparkctl.model.events import Outcome
 from sparkctl.model.node import NodeState
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.dialogs.command_palette import THEME, filter_entries, list_palette_entries
+from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, filter_entries, list_palette_entries
 from sparkctl.tui.dialogs.confirmations import TypeNameDialog, build_confirmation
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.overview_screen import TileGrid
@@ -252,8 +252,8 @@ async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed
         await type_line(pilot, "up qwen36 --node spark2")
         await until(pilot, lambda text: all(len(docker.running) == 1 for docker in sparks.docker.values()))
         room, panel = controller_of(pilot), panel_of(pilot)
-        panel.choose(0)
-        one, other = room.jobs.running
+        panel.select_node(0)
+        one, other = room.jobs.running_jobs
         await type_line(pilot, line)
         await until(pilot, "? ")
         await pilot.press("tab", "enter")
@@ -263,7 +263,7 @@ async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed
             await until(pilot, lambda _: one.ended is not None)
             assert one.ended.outcome is Outcome.INTERRUPTED
         else:
-            assert one in room.jobs.running, "the other Spark's start is still watched"
+            assert one in room.jobs.running_jobs, "the other Spark's start is still watched"
         await until(pilot, "spark2 ○ nothing runs")
 
 
@@ -321,7 +321,7 @@ async def test_a_pause_follows_the_operators_own_moves_and_holds_no_other_screen
         await pilot.pause(1.2)
         moved = tiles()
         assert moved != first, "which Spark is selected is seen at once"
-        assert panel.node == "spark2"
+        assert panel.selected_node == "spark2"
         await pilot.press("tab")
         await pilot.pause()
         assert tiles() == first, "the figures are those of the pause"
@@ -350,7 +350,7 @@ async def test_the_palette_knows_an_action_by_the_word_of_the_footer(
         ):
             assert filter_entries(those, word)[0].does == does, word
         assert filter_entries(those, "quit")[0].does in ("quit", "quit-at-once")
-        assert filter_entries(those, "theme")[0].does.startswith(THEME)
+        assert filter_entries(those, "theme")[0].does.startswith(THEME_PREFIX)
         assert not any(one.changes for one in filter_entries(those, "theme"))
         assert filter_entries(those, "xyzzy") == []
         await pilot.press("ctrl+p", *"rop")
@@ -628,7 +628,7 @@ async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_as
             replace(view, instances=tuple(replace(one, numbers=None) for one in view.instances)) for view in now.views
         )
         made = build_confirmation(
-            action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views)
+            find_action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views)
         )
         assert isinstance(made, TypeNameDialog)
         panel.push_screen(made)
@@ -653,7 +653,7 @@ async def test_the_palette_is_framed_and_has_actions_before_themes(
         assert isinstance(panel, PanelApp)
         await until(pilot, lambda text: text.count("ready") >= 2)
         found = filter_entries(list_palette_entries(panel), "g")
-        themes = [one.does.startswith(THEME) for one in found]
+        themes = [one.does.startswith(THEME_PREFIX) for one in found]
         assert any(themes)
         assert not themes[0]
         assert themes == sorted(themes)

@@ -69,7 +69,7 @@ def lies_there(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, st
 
 def test_what_is_no_file_is_refused_by_its_kind(lies_there: tuple[Path, str]) -> None:
     path, words = lies_there
-    for reader in (files.open_regular, files.open_user_file, files.refuse_irregular):
+    for reader in (files.open_regular_file, files.open_user_file, files.refuse_irregular):
         with pytest.raises(OSError, match=words):
             reader(path)
 
@@ -107,7 +107,7 @@ def test_a_profile_s_env_file_is_a_file(lies_there: tuple[Path, str], tmp_path: 
     path, words = lies_there
     profile = tmp_path / "pp.yaml"
     profile.write_text(f"schema: 1\nname: pp\nengine: container\nimage: a/b:1\nenv_file: {path.name}\n")
-    found = ProfileLibrary(tmp_path).load(str(profile))
+    found = ProfileLibrary(tmp_path).load_profile(str(profile))
     with pytest.raises(InvalidInput, match=words):
         resolve_engine_env(found, {})
 
@@ -119,7 +119,7 @@ def test_a_file_beside_a_log_is_a_file(suffix: str, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "20261120-101010-0123456789ab.log").write_text("2026-11-20T10:10:10.000000000Z hello\n")
     os.mkfifo(folder / f"20261120-101010-0123456789ab{suffix}")
-    (saved,) = history.saved_logs("qwen36")
+    (saved,) = history.list_saved_logs("qwen36")
     assert history.load_verdict(saved) is None
     assert history.load_start_command("qwen36", "spark1", ID) is None
     assert history.load_memory_before("qwen36", "spark1", ID) is None
@@ -133,7 +133,7 @@ def test_a_history_that_is_no_file_is_said_and_never_empty(name: str, kind: str,
         (tmp_path / name).unlink(missing_ok=True)
     KINDS[kind][0](tmp_path / name)
     history = OperationHistory(tmp_path)
-    found = history.operations()
+    found = history.list_operations()
     if name == "history.db" or history.is_unreadable:
         assert (found, history.is_unreadable) == ((), True)
         assert "cannot be used" in (history.take_warning() or "")
@@ -200,22 +200,22 @@ def test_process_substitution_is_read_wherever_a_file_is_named(spelling: str) ->
 
     with open_log(given(b"a log\n")) as source:
         assert source.read(100) == b"a log\n"
-    assert files.read_regular(given(b"a: 1\n"), 100) == b"a: 1\n"
+    assert files.read_regular_file(given(b"a: 1\n"), 100) == b"a: 1\n"
     recipe = given(b"docker run --gpus all vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B\n")
     assert import_from_source(str(recipe), ImportProfile()).profile.engine == "vllm"
 
 
 def test_an_empty_device_is_an_empty_file() -> None:
     """``UserKnownHostsFile /dev/null`` stands in many ssh configs."""
-    assert files.read_regular("/dev/null", 10) == b""
+    assert files.read_regular_file("/dev/null", 10) == b""
 
 
 def test_more_than_was_asked_for_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"x" * 2048)
-    assert len(files.read_regular(path, 2048)) == 2048
+    assert len(files.read_regular_file(path, 2048)) == 2048
     with pytest.raises(OSError, match="larger than 1 KiB"):
-        files.read_regular(path, 1024)
+        files.read_regular_file(path, 1024)
 
 
 def test_a_recording_into_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) -> None:
@@ -231,5 +231,5 @@ def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:
     library = ProfileLibrary(place)
     assert "not a directory, but a FIFO" in (library.find_directory_fault() or "")
     with pytest.raises(InvalidInput, match="not a directory, but a FIFO"):
-        library.find("mine")
+        library.find_profile_file("mine")
     assert ProfileLibrary(tmp_path / "missing").find_directory_fault() is None

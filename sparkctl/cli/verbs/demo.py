@@ -13,8 +13,10 @@ from typing import Any
 import click
 
 SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
-_AT_WORK = "two-stacks"  # what there is to see where nothing is started
-_WRITTEN = "profiles that were written in the demo ended with it: it has directories of its own, yours are untouched"
+_BUSY_SCENARIO = "two-stacks"  # what there is to see where nothing is started
+_PROFILES_LOST_MESSAGE = (
+    "profiles that were written in the demo ended with it: it has directories of its own, yours are untouched"
+)
 
 
 @click.command(
@@ -65,37 +67,37 @@ def command(
     if (serve or verb) and (idle := [name for name, given in (("--readonly", readonly), ("--plain", plain)) if given]):
         raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
     if plain:
-        return _plain(scenario, speed)
+        return _run_demo_plain(scenario, speed)
     if not serve and not verb and not panel_launcher.can_open_panel():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
     if serve:
-        return _serve(scenario or "empty", speed)
+        return _serve_simulator(scenario or "empty", speed)
     if not verb:
-        return _panel(scenario, speed, readonly=readonly)
-    return _verb(verb, scenario or "empty", speed)
+        return _open_demo_panel(scenario, speed, readonly=readonly)
+    return _run_demo_verb(verb, scenario or "empty", speed)
 
 
-def _verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
+def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     """Run a verb there, and say what became of what it started."""
     from sparkctl.cli import stderr
 
     with _temporary_home(scenario, speed=speed) as home:
-        code = _invoke(verb)
+        code = _invoke_verb(verb)
         has_log = any((home / "state").rglob("*.log"))
     if verb[0] == "up":
         stderr.print_message(_explain_end(code, has_log))
     return code
 
 
-def _plain(scenario: str | None, speed: float) -> int:
+def _run_demo_plain(scenario: str | None, speed: float) -> int:
     """Tell in sentences what changes there, until Ctrl-C."""
     from sparkctl.cli.plain_mode import run_plain_mode
 
-    with _temporary_home(scenario or _AT_WORK, speed=speed):
+    with _temporary_home(scenario or _BUSY_SCENARIO, speed=speed):
         return run_plain_mode()
 
 
-def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
+def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
     from sparkctl.cli import demo_script
     from sparkctl.cli.panel_launcher import open_panel
@@ -103,7 +105,7 @@ def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
 
     clock = SimClock(elastic=True)
     pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_script.TIME_FACTOR * speed}
-    with _temporary_home(scenario or (_AT_WORK if readonly else "story"), **pace) as home:
+    with _temporary_home(scenario or (_BUSY_SCENARIO if readonly else "story"), **pace) as home:
         demo_script.seed_start_history(home / "state")
         with_story = scenario is None and not readonly
         return open_panel(readonly=readonly, demo=demo_script.build_demo_options(clock, with_story=with_story))
@@ -127,16 +129,16 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
 def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
     """Be an operator with directories of its own, under the value; what was written there is told of, for it is gone then."""
     with _run_simulator(scenario, **pace) as (config, home), _use_directories(config, home):
-        before = _profiles(home)
+        before = _list_profile_stamps(home)
         yield home
-        has_written = _profiles(home) != before
+        has_written = _list_profile_stamps(home) != before
     if has_written:
         from sparkctl.cli import stderr
 
-        stderr.print_message(_WRITTEN)
+        stderr.print_message(_PROFILES_LOST_MESSAGE)
 
 
-def _profiles(home: Path) -> frozenset[tuple[str, int]]:
+def _list_profile_stamps(home: Path) -> frozenset[tuple[str, int]]:
     """Return the files of the demo's config, each with when it was written."""
     with_times = set()
     for path in (home / "config").rglob("*"):
@@ -158,17 +160,17 @@ def _handle_hangup() -> Iterator[None]:
     """Make the end of the terminal an end like Ctrl-C: what lies in temporary directories goes, keys among it."""
     import signal
 
-    def leave(number: int, _frame: object) -> None:
+    def exit_on_signal(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGHUP, leave)
+    before = signal.signal(signal.SIGHUP, exit_on_signal)
     try:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-def _invoke(verb: tuple[str, ...]) -> int:
+def _invoke_verb(verb: tuple[str, ...]) -> int:
     from sparkctl.cli.main import invoke_command_line
 
     return invoke_command_line(list(verb))
@@ -182,12 +184,14 @@ def _copy_config(home: Path) -> None:
 
     profiles = user_profiles_dir()
 
-    def ignored(directory: str, names: list[str]) -> set[str]:
+    def list_ignored_names(directory: str, names: list[str]) -> set[str]:
         return {name for name in names if name == ".git" or Path(directory, name) == profiles}
 
     if config_dir().is_dir():
         with suppress(OSError):  # what cannot be read is left out, the rest is there
-            shutil.copytree(config_dir(), home / "config" / APP_NAME, ignore=ignored, ignore_dangling_symlinks=True)
+            shutil.copytree(
+                config_dir(), home / "config" / APP_NAME, ignore=list_ignored_names, ignore_dangling_symlinks=True
+            )
 
 
 @contextmanager
@@ -216,7 +220,7 @@ def _use_directories(config: Path, home: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _serve(scenario: str, speed: float) -> int:
+def _serve_simulator(scenario: str, speed: float) -> int:
     """Print how to reach the simulated Sparks and wait for Ctrl-C."""
     import signal
     import threading

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
         *(CompletionItem(name) for name in complete_profiles(ctx, param, incomplete)),
         CompletionItem(incomplete, type="file"),
@@ -32,7 +32,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @click.command("diagnose", short_help="Read a log and say why the engine did not start, or died.")
-@click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete)
+@click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete_log_source)
 @click.option(
     "--engine", type=click.Choice(["auto", *engine_names()]), default="auto", show_default=True,
     help="Whose log it is; auto finds out.",
@@ -77,9 +77,9 @@ def _diagnose_source(
             from sparkctl.cli import stderr
 
             stderr.print_message("paste the log, then Ctrl-D on a line of its own")
-        from sparkctl.logs.log_file import refuse_endless
+        from sparkctl.logs.log_file import refuse_endless_stdin
 
-        refuse_endless(sys.stdin)
+        refuse_endless_stdin(sys.stdin)
         return diagnose_bytes(
             sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine
         )
@@ -117,7 +117,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
         return
     if found.node is not None:
         stderr.print_message(found.source)
-    width = stdout.width()
+    width = stdout.get_terminal_width()
     for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
         stdout.print_lines(wrap_line(line, width, 10))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
-from sparkctl.cli.record_options import RecordingPrinter, open_recorder, record_options, recording_exit_code
+from sparkctl.cli.record_options import RecordingPrinter, choose_exit_code, open_recorder, record_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
 
-_HANG = 18  # below the words of a finding
+_FINDING_INDENT = 18  # below the words of a finding
 
 
 @click.command("doctor", short_help="Say what is missing on the nodes, each with the command that mends it.")
@@ -72,11 +72,13 @@ def command(
         from sparkctl.commands.doctor_fabric import measure_fabric
 
         measure = measure_fabric
-    teller: EventPrinter = JsonPrinter() if as_json else _create_printer([node.name for node in nodes], at_once=fabric)
+    teller: EventPrinter = (
+        JsonPrinter() if as_json else _create_findings_printer([node.name for node in nodes], at_once=fabric)
+    )
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingPrinter(teller, recording)
-        return recording_exit_code(run_verb(context, lambda: measure(context, nodes), teller), recording)
+        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), teller), recording)
 
 
 def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:
@@ -88,11 +90,11 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.bundle import SupportBundle
     from sparkctl.commands.doctor_bundle import collect_support_bundle
-    from sparkctl.files import read_regular
+    from sparkctl.files import read_regular_file
     from sparkctl.model.events import CommandEnded, Event
     from sparkctl.paths import config_file
 
-    class CollectTeller(TextPrinter):
+    class BundlePrinter(TextPrinter):
         def print_event(self, event: Event) -> None:
             super().print_event(event)
             if isinstance(event, CommandEnded) and event.file:
@@ -100,7 +102,7 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
 
     path = Path(file or time.strftime("sparkctl-collect-%Y%m%d-%H%M%S.tar.gz"))
     try:
-        config = read_regular(config_file(), 1 << 20).decode("utf-8", "replace")
+        config = read_regular_file(config_file(), 1 << 20).decode("utf-8", "replace")
     except OSError:
         config = None
     with SupportBundle(path):  # a name that cannot be is said before a node is asked
@@ -110,11 +112,11 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
     return run_verb(
         context,
         lambda: collect_support_bundle(context, nodes, path, config, os.environ),
-        JsonPrinter() if as_json else CollectTeller(),
+        JsonPrinter() if as_json else BundlePrinter(),
     )
 
 
-def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
+def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
     from sparkctl.cli import stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.cli.terminal_style import is_ascii_only
@@ -122,7 +124,7 @@ def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrin
     from sparkctl.views.finding_view import format_finding
     from sparkctl.views.text.line_wrap import wrap_line
 
-    class DoctorTeller(TextPrinter):
+    class FindingsPrinter(TextPrinter):
         """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, in
         their order, as soon as it and those before it are examined."""
 
@@ -156,6 +158,8 @@ def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrin
                 self.node = node
                 stdout.print_line(f"{node}")
             lines = [line for one in found for line in format_finding(one, is_ascii_only(sys.stdout))]
-            stdout.print_lines(part for line in lines for part in wrap_line(line, stdout.width(), _HANG))
+            stdout.print_lines(
+                part for line in lines for part in wrap_line(line, stdout.get_terminal_width(), _FINDING_INDENT)
+            )
 
-    return DoctorTeller()
+    return FindingsPrinter()

@@ -27,16 +27,18 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
 
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
-    return run_verb(context, lambda: drop_caches(context, nodes), JsonPrinter() if as_json else _teller())
+    return run_verb(
+        context, lambda: drop_caches(context, nodes), JsonPrinter() if as_json else _create_cache_drop_printer()
+    )
 
 
-def _teller() -> EventPrinter:
+def _create_cache_drop_printer() -> EventPrinter:
     from sparkctl.cli import stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CachesDropped, Event
     from sparkctl.views.event_text import format_cache_table
 
-    class CachesTeller(TextPrinter):
+    class CacheDropPrinter(TextPrinter):
         """The figures are what was asked for: they go to stdout."""
 
         def print_event(self, event: Event) -> None:
@@ -45,4 +47,4 @@ def _teller() -> EventPrinter:
             else:
                 super().print_event(event)
 
-    return CachesTeller()
+    return CacheDropPrinter()

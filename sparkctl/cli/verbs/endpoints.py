@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from sparkctl.commands.endpoint import ServedEndpoint
 
-_FORMS = ("env", "litellm", "openclaw", "opencode", "json")
+_CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
 
 
 @click.command("endpoints", short_help="Print where running models are reached, as clients read it.")
 @node_option(many=True)
-@click.option("--as", "form", type=click.Choice(_FORMS), default="env", show_default=True, help="Whose form.")
+@click.option("--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="Whose form.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --as json.")
 def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     """Print base URLs and model names of everything that answers OpenAI's requests on the nodes, others' engines too.
@@ -35,7 +35,7 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     Exit 3 if a node could not be asked.
     """
     from sparkctl.cli import stderr, stdout
-    from sparkctl.commands.list_endpoints import default_endpoint, list_endpoints
+    from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
     from sparkctl.errors import ExitCode
     from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
@@ -45,7 +45,7 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     if as_json:
         stdout.print_json(build_endpoints_json(served))
     elif served:
-        default = default_endpoint(served, silent)
+        default = choose_default_endpoint(served, silent)
         stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
         if form in ("env", "openclaw"):
             _warn_of_default(served, default)

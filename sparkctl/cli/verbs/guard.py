@@ -17,7 +17,7 @@ from sparkctl.cli.options import (
     select_configured_nodes,
 )
 
-_DAY = 24 * 3600.0
+_DAY_SECONDS = 24 * 3600.0
 
 
 def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -46,7 +46,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.commands.arm_guard import read_guard_status as look
     from sparkctl.errors import ExitCode
-    from sparkctl.model.guard_state import GuardAnswer
+    from sparkctl.model.guard_state import GuardRunState
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.guard_view import format_guard_status
 
@@ -54,8 +54,8 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        stdout.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), stdout.width()))
-    is_known = all(view.answer in (GuardAnswer.RUNS, GuardAnswer.NONE) for view in views)
+        stdout.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), stdout.get_terminal_width()))
+    is_known = all(view.answer in (GuardRunState.RUNS, GuardRunState.NONE) for view in views)
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
 
@@ -86,11 +86,11 @@ def guard_arm_command(
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.arm_guard import ArmGuard
     from sparkctl.commands.arm_guard import arm_guard as begin
-    from sparkctl.model.guard_state import DEFAULT_FLOOR
+    from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
     from sparkctl.model.launch_plan import GuardRule
 
     context = create_context(may_ask=not as_json)
-    rule = GuardRule(floor or DEFAULT_FLOOR, 0, limit or _DAY)
+    rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
     request = ArmGuard(select_configured_nodes(node), instance, foreign, rule)
     return run_verb(context, lambda: begin(context, request), JsonPrinter() if as_json else TextPrinter())
 

@@ -12,23 +12,26 @@ if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord
     from sparkctl.history.operation_history import OperationHistory
 
-_SHOW = "show"
-_LIST_ONLY = ("--node", "--failed", "--last")
+_SHOW_WORD = "show"
+_LIST_ONLY_OPTIONS = ("--node", "--failed", "--last")
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete ``show``, profiles, and behind ``show`` the numbers of what was done last."""
     given = ctx.params.get("words") or ()
     if not given:
-        return [*([_SHOW] if _SHOW.startswith(incomplete) else []), *complete_profiles(ctx, param, incomplete)]
-    if given[0] != _SHOW or len(given) > 1:
+        return [
+            *([_SHOW_WORD] if _SHOW_WORD.startswith(incomplete) else []),
+            *complete_profiles(ctx, param, incomplete),
+        ]
+    if given[0] != _SHOW_WORD or len(given) > 1:
         return []
-    found = create_context(may_ask=False).history.operations(most=50)
+    found = create_context(may_ask=False).history.list_operations(most=50)
     return [str(one.id) for one in found if str(one.id).startswith(incomplete)]
 
 
 @click.command("history", short_help="Show what was started, stopped and switched, and how it went.")
-@click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete)
+@click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete_arguments)
 @click.option("-n", "--node", metavar="NODE", help="Only what was done on this node.", shell_complete=complete_nodes)
 @click.option("--failed", is_flag=True, help="Only what did not go well.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest (default: 20).")
@@ -48,24 +51,26 @@ def command(
     It is kept on this machine alone, and secrets are not in it. Exit 2 where the file cannot be read.
     """
     context = create_context(may_ask=False)
-    if words[:1] == (_SHOW,):
-        if idle := next((name for name, value in zip(_LIST_ONLY, (node, failed, last), strict=True) if value), None):
+    if words[:1] == (_SHOW_WORD,):
+        if idle := next(
+            (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, last), strict=True) if value), None
+        ):
             raise click.UsageError(f"{idle} belongs to the list, not to `show`", ctx)
         if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
             raise click.UsageError("show takes one number, as the list has it in its first column", ctx)
-        return _show(context.history, int(words[1]), as_json)
+        return _print_operation(context.history, int(words[1]), as_json)
     if len(words) > 1:
         raise click.UsageError("name one profile, or say: show ID", ctx)
-    return _list(context.history, words[0] if words else None, node, failed, last or 20, as_json)
+    return _print_history(context.history, words[0] if words else None, node, failed, last or 20, as_json)
 
 
-def _list(
+def _print_history(
     history: OperationHistory, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool
 ) -> int:
     from sparkctl.cli import stdout
     from sparkctl.views.history_view import build_history_json, format_history
 
-    found = history.operations(profile, node, failed=failed, most=last)
+    found = history.list_operations(profile, node, failed=failed, most=last)
     _report_file_errors(history)
     if not found and profile is not None:
         _check_profile_name(history, profile)
@@ -74,29 +79,29 @@ def _list(
     if as_json:
         stdout.print_json(build_history_json(found))
     else:
-        has_others = not found and bool(history.operations(most=1))
-        stdout.print_lines(format_history(found, stdout.width(), has_others=has_others))
+        has_others = not found and bool(history.list_operations(most=1))
+        stdout.print_lines(format_history(found, stdout.get_terminal_width(), has_others=has_others))
     return 0
 
 
-def _show(history: OperationHistory, number: int, as_json: bool) -> int:
+def _print_operation(history: OperationHistory, number: int, as_json: bool) -> int:
     from sparkctl.cli import stdout
     from sparkctl.errors import InvalidInput
     from sparkctl.history.start_diff import diff_starts
     from sparkctl.views.history_view import build_operation_json, build_operation_sections, format_sections
     from sparkctl.views.text.line_wrap import wrap_line
 
-    one: OperationRecord | None = history.operation(number)
+    one: OperationRecord | None = history.get_operation(number)
     _report_file_errors(history)
     if one is None:
         raise InvalidInput(f"nothing in the history has the number {number}", "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)
-    parts = history.parts_of(one)
+    parts = history.list_switch_parts(one)
     if as_json:
         stdout.print_json(build_operation_json(one, worked, changes, parts))
         return 0
-    width = stdout.width()
+    width = stdout.get_terminal_width()
     for line in format_sections(build_operation_sections(one, worked, changes, parts)):
         stdout.print_lines(wrap_line(line, width))
     return 0
@@ -119,8 +124,8 @@ def _check_profile_name(history: OperationHistory, profile: str) -> None:
     from sparkctl.model.suggest import format_did_you_mean
     from sparkctl.profiles.library import ProfileLibrary
 
-    names = ProfileLibrary().names()
-    known = {*names, *(name for one in history.operations(most=-1) if (name := one.profile or one.instance))}
+    names = ProfileLibrary().list_names()
+    known = {*names, *(name for one in history.list_operations(most=-1) if (name := one.profile or one.instance))}
     if profile not in known:
         raise InvalidInput(
             f"no profile is called {profile}, and nothing was done with one{format_did_you_mean(profile, known)}",
@@ -137,7 +142,7 @@ def _check_node_name(history: OperationHistory, node: str) -> None:
         known = {str(one.name) for one in load_config().nodes}
     except SparkctlError:  # what was done is shown without a config, too
         known = set()
-    known |= {name for one in history.operations(most=-1) for name in one.nodes}
+    known |= {name for one in history.list_operations(most=-1) for name in one.nodes}
     if known and node not in known:
         raise InvalidInput(
             f"no node is called {node}, and nothing was done on one{format_did_you_mean(node, known)}",

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
 
 
-_PATHS = ("/", "/metrics")
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:[0-9]{1,5})?")
-App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_METRICS_PATHS = ("/", "/metrics")
+_HOST_PATTERN = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:[0-9]{1,5})?")
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class _SilentRequestHandler(WSGIRequestHandler):
@@ -39,15 +39,15 @@ def create_metrics_server(port: int, host: str, registry: CollectorRegistry) -> 
     return make_server(host, port, _restrict_paths(make_wsgi_app(registry)), ThreadingWSGIServer, _SilentRequestHandler)
 
 
-def _restrict_paths(page: App) -> App:
+def _restrict_paths(page: WsgiApp) -> WsgiApp:
     """Refuse other paths, other methods than GET, and a Host that is not this machine: a web page may have its own name
     resolved to 127.0.0.1, and would read what comes from there."""
 
-    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        if not _is_here(environ.get("HTTP_HOST")):
+    def answer_request(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if not _is_loopback_host(environ.get("HTTP_HOST")):
             start("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"ask for it as http://127.0.0.1 or http://localhost\n"]
-        if environ.get("PATH_INFO") not in _PATHS:
+        if environ.get("PATH_INFO") not in _METRICS_PATHS:
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"there is only /metrics\n"]
         if environ.get("REQUEST_METHOD") != "GET":
@@ -55,12 +55,12 @@ def _restrict_paths(page: App) -> App:
             return [b""]
         return page(environ, start)
 
-    return answer
+    return answer_request
 
 
-def _is_here(host: str | None) -> bool:
+def _is_loopback_host(host: str | None) -> bool:
     """Tell whether a Host header names this machine itself: localhost or a loopback address, with whatever port."""
-    found = _HOST.fullmatch(host or "")
+    found = _HOST_PATTERN.fullmatch(host or "")
     if found is None:
         return False
     name = found["name"].lower().rstrip(".")
@@ -72,16 +72,16 @@ def _is_here(host: str | None) -> bool:
         return False
 
 
-PORT = 9768
-_HERE = "127.0.0.1"  # the numbers are nobody's business but this machine's; there is no option to widen it
-_REFUSED_AGAIN = 600.0  # seconds; often enough for whoever mends a login, too rarely for a ban
+DEFAULT_PORT = 9768
+_LOOPBACK = "127.0.0.1"  # the numbers are nobody's business but this machine's; there is no option to widen it
+_REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough for whoever mends a login, too rarely for a ban
 
 
 @click.command("metrics", short_help="Print nodes and instances as Prometheus metrics, or serve them.")
 @node_option(many=True)
 @click.option(
-    "--serve", type=click.IntRange(0, 65535), is_flag=False, flag_value=PORT, metavar="[PORT]",
-    help=f"Serve them on {_HERE} until Ctrl-C ({PORT} unless you name a port; 0 takes a free one).",
+    "--serve", type=click.IntRange(0, 65535), is_flag=False, flag_value=DEFAULT_PORT, metavar="[PORT]",
+    help=f"Serve them on {_LOOPBACK} until Ctrl-C ({DEFAULT_PORT} unless you name a port; 0 takes a free one).",
 )  # fmt: skip
 def command(node: tuple[str, ...], serve: int | None) -> int:
     """Print what every node and instance does as Prometheus text. What is not known has no series.
@@ -131,24 +131,26 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
 
     latest = tuple(NodeTelemetryView(node.name, NodeState.UNKNOWN, context.clock.unix_time()) for node in nodes)
     try:
-        server = create_metrics_server(port, _HERE, build_registry(lambda: latest, context.clock.unix_time))
+        server = create_metrics_server(port, _LOOPBACK, build_registry(lambda: latest, context.clock.unix_time))
     except OSError as error:
         raise InvalidInput(
-            f"cannot serve on {_HERE}:{port}: {error.strerror or error}", "another port: --serve PORT"
+            f"cannot serve on {_LOOPBACK}:{port}: {error.strerror or error}", "another port: --serve PORT"
         ) from error
 
-    async def keep() -> None:
+    async def update_latest_views() -> None:
         nonlocal latest
-        async with aclosing(watch_load_views(context, nodes, BACKGROUND_INTERVAL, again=_REFUSED_AGAIN)) as looks:
+        async with aclosing(
+            watch_load_views(context, nodes, BACKGROUND_INTERVAL, again=_REFUSED_RETRY_SECONDS)
+        ) as looks:
             async for views in looks:
                 latest = views
 
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    stdout.print_line(f"http://{_HERE}:{server.server_port}/metrics")
+    stdout.print_line(f"http://{_LOOPBACK}:{server.server_port}/metrics")
     stderr.print_message("each scrape reads what is known then; Ctrl-C ends it")
     try:
-        await run_until_interrupt(keep())
+        await run_until_interrupt(update_latest_views())
     finally:
         server.shutdown()
         server.server_close()

@@ -47,9 +47,9 @@ class EstimatePrinter(TextPrinter):
             return super().print_event(event)
         if self._fits:
             stdout.print_line()
-        stdout.print_line(event.fit.sentence)
-        stdout.print_lines(format_estimate(event.fit, stdout.width(), self._fits))
-        stdout.print_lines(format_estimate_notes(event.fit, stdout.width(), self._fits))
+        stdout.print_line(event.fit.summary_sentence)
+        stdout.print_lines(format_estimate(event.fit, stdout.get_terminal_width(), self._fits))
+        stdout.print_lines(format_estimate_notes(event.fit, stdout.get_terminal_width(), self._fits))
         self._fits.append(event.fit)
         if event.fit.sparks > 1:
             self._shared |= dict.fromkeys(event.commands)
@@ -115,7 +115,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     from sparkctl.commands.start.check_fit import CheckFit, check_fit
     from sparkctl.profiles.library import ProfileLibrary
 
-    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     words = (profile, *(word for override in overrides for word in ("--set", override)))
     request = CheckFit(chosen, nodes, os.environ, words)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sparkctl.profiles.library import ProfileLibrary
-    from sparkctl.profiles.profile_lint import Diagnostic
+    from sparkctl.profiles.profile_lint import LintDiagnostic
 
 
 @click.group("profiles", short_help="List, show, check and import profiles.")
@@ -31,7 +31,7 @@ def list_command(as_json: bool) -> int:
     from sparkctl.views.profiles.profile_view import format_profile_list
 
     library = ProfileLibrary()
-    summaries = library.list()
+    summaries = library.list_summaries()
     if (trouble := library.find_directory_fault()) is not None:
         stderr.print_warning(
             None, trouble, "sparkctl looks for your own profiles there: make it a directory that you can read"
@@ -53,7 +53,7 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     from sparkctl.profiles.library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
 
-    profile = ProfileLibrary().load(name, overrides=overrides)
+    profile = ProfileLibrary().load_profile(name, overrides=overrides)
     if as_json:
         stdout.print_json(build_profile_json(profile))
     else:
@@ -77,17 +77,17 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.engines.lint.model import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.profiles import profile_lint
-    from sparkctl.profiles.field_types import version
+    from sparkctl.profiles.field_types import normalize_version
     from sparkctl.profiles.library import ProfileLibrary
     from sparkctl.profiles.profile_edit import apply_lint_fixes
     from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
-        asked = None if engine_version is None else version(engine_version)
+        asked = None if engine_version is None else normalize_version(engine_version)
     except ValueError as error:
         raise InvalidInput(f"--engine-version: {error}") from error
     library, checked = ProfileLibrary(), []
-    fixed: list[Diagnostic] = []
+    fixed: list[LintDiagnostic] = []
     for file in files:
         path = _find_writable_file(library, file) if fix else _find_file(library, file)
         found = profile_lint.lint_profile_file(library, path, asked)
@@ -101,7 +101,9 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
         for one in fixed:
             stderr.print_message(f"fixed: {one}", 2)
         stdout.print_sanitized_lines(line for name, found in checked for line in format_lint(name, found))
-    return int(ExitCode.USAGE if any(found.of(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE)
+    return int(
+        ExitCode.USAGE if any(found.list_by_level(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE
+    )
 
 
 def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
@@ -128,7 +130,9 @@ def _find_file(library: ProfileLibrary, text: str) -> Path:
     from pathlib import Path
 
     path = Path(text).expanduser()
-    return path if path.is_file() or "/" in text or path.suffix in (".yaml", ".yml") else library.find(text)
+    return (
+        path if path.is_file() or "/" in text or path.suffix in (".yaml", ".yml") else library.find_profile_file(text)
+    )
 
 
 @command.command("schema")

@@ -6,12 +6,12 @@ import click
 
 from sparkctl.cli.options import complete_profiles
 
-_FORMS = ("docker", "compose", "systemd", "sparkrun")
+_EXPORT_FORMATS = ("docker", "compose", "systemd", "sparkrun")
 
 
 @click.command("export", short_help="Print a profile as a docker run line, compose file, unit or recipe.")
 @click.argument("name", shell_complete=complete_profiles)
-@click.option("--as", "form", type=click.Choice(_FORMS), required=True, help="What it becomes.")
+@click.option("--as", "form", type=click.Choice(_EXPORT_FORMATS), required=True, help="What it becomes.")
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
 def command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     """Print a profile in the form that another tool reads; `profiles import` makes the same profile of it.
@@ -25,7 +25,7 @@ def command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     from sparkctl.profiles.exporters.portable_launch import build_portable_launch
     from sparkctl.profiles.library import ProfileLibrary
 
-    profile = ProfileLibrary().load(name, overrides=overrides)
+    profile = ProfileLibrary().load_profile(name, overrides=overrides)
     one = build_portable_launch(profile, load_engine(profile.engine))
     if form in ("docker", "systemd"):
         from sparkctl.profiles.exporters import line_exporter

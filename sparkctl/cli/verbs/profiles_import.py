@@ -11,7 +11,7 @@ import click
 
 from sparkctl.cli.options import create_context, json_document_option, node_option, select_one_node
 
-_PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
+_COMMAND_PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
 
 
 class _PastedLineCommand(click.Command):
@@ -20,7 +20,7 @@ class _PastedLineCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``--`` before the line."""
         args = _with_allow_values(args)
-        at = next((at for at, word in enumerate(args) if word in _PROGRAMS), None)
+        at = next((at for at, word in enumerate(args) if word in _COMMAND_PROGRAMS), None)
         if at is not None and "--" not in args[:at] and len(args) > at + 1:
             args = [*args[:at], "--", *args[at:]]
         return super().parse_args(ctx, args)
@@ -28,27 +28,27 @@ class _PastedLineCommand(click.Command):
 
 def _with_allow_values(args: list[str]) -> list[str]:
     """Return the words with ``--allow NAME`` as ``--allow=NAME``: a bare ``--allow`` must not take the source for a name."""
-    from sparkctl.profiles.importers.import_policy import ALL
+    from sparkctl.profiles.importers.import_policy import ALLOW_ALL
 
     found: list[str] = []
     at = 0
-    while at < len(args) and args[at] != "--" and args[at] not in _PROGRAMS:
+    while at < len(args) and args[at] != "--" and args[at] not in _COMMAND_PROGRAMS:
         word, following = args[at], args[at + 1] if at + 1 < len(args) else None
         at += 1
         if word == "--allow" and following is not None and _is_allow_name(following):
             word, at = f"--allow={following}", at + 1
-        found.append(f"--allow={ALL}" if word == "--allow" else word)
+        found.append(f"--allow={ALLOW_ALL}" if word == "--allow" else word)
     return [*found, *args[at:]]
 
 
 def _is_allow_name(word: str) -> bool:
     """Tell a name of `--allow`, a misspelled one too, from a flag, a line, a dash for stdin and a file's path."""
-    from sparkctl.profiles.importers.import_policy import allow_name
+    from sparkctl.profiles.importers.import_policy import normalize_allow_name
 
-    if word.startswith("-") or word in _PROGRAMS:
+    if word.startswith("-") or word in _COMMAND_PROGRAMS:
         return False
     looks_so = re.fullmatch(r"[A-Za-z][A-Za-z_-]*(=.*)?", word) is not None
-    return allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
+    return normalize_allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
 
 
 @click.command(
@@ -94,17 +94,17 @@ def command(
         raise click.UsageError("--node belongs to --from-container", ctx)
     from sparkctl.commands import import_profile
     from sparkctl.profiles import field_types
-    from sparkctl.profiles.importers.import_policy import allowed_names
+    from sparkctl.profiles.importers.import_policy import parse_allow_names
     from sparkctl.profiles.library import ProfileLibrary
 
     library = ProfileLibrary()
     directory = library.user if save else Path(output).expanduser().parent if output is not None else None
     try:
-        chosen = name and field_types.parse_name(name)
+        chosen = name and field_types.check_name(name)
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
     try:
-        request = import_profile.ImportProfile(chosen, service, allowed_names(allow), define, directory)
+        request = import_profile.ImportProfile(chosen, service, parse_allow_names(allow), define, directory)
     except ValueError as wrong:
         raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:

@@ -35,11 +35,13 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     if watch:
-        return verb_runner.run_async(_watch(context, nodes, as_json, plain_letters))
-    return verb_runner.run_async(_once(context, nodes, check, as_json, plain_letters))
+        return verb_runner.run_async(_watch_status(context, nodes, as_json, plain_letters))
+    return verb_runner.run_async(_print_status_once(context, nodes, check, as_json, plain_letters))
 
 
-async def _once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:
+async def _print_status_once(
+    context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool
+) -> int:
     from sparkctl.monitor.node_status import read_node_statuses
 
     looking = asyncio.ensure_future(read_node_statuses(context, nodes))
@@ -48,10 +50,10 @@ async def _once(context: CommandContext, nodes: Sequence[Node], check: bool, as_
         importlib.import_module("sparkctl.views.status_view")
     views = await looking
     _print_status(context, views, as_json, plain_letters)
-    return _exit_code(views, check)
+    return _choose_exit_code(views, check)
 
 
-def _exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
+def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
 
@@ -62,7 +64,7 @@ def _exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def _pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
+def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
     """Return the stops that are still to be done on these nodes."""
     from sparkctl.commands.stop.pending_stops import PendingStopFiles
 
@@ -83,7 +85,7 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
     return [
         f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "
         f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {COMPLETING_COMMANDS} there does it"
-        for one in _pending_stops(context, views)
+        for one in _list_pending_stops(context, views)
     ]
 
 
@@ -98,15 +100,15 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_j
             {
                 "schema": 1,
                 "nodes": to_json_data(tuple(views)),
-                "unfinished_stops": to_json_data(_pending_stops(context, views)),
+                "unfinished_stops": to_json_data(_list_pending_stops(context, views)),
             }
         )
     else:
-        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.width())
+        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width())
         stdout.print_lines([*picture, *_describe_pending_stops(context, views)])
 
 
-async def _watch(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
+async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
     """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
     import time
     from contextlib import aclosing
@@ -117,17 +119,19 @@ async def _watch(context: CommandContext, nodes: Sequence[Node], as_json: bool, 
     from sparkctl.monitor.node_status import watch_node_statuses
     from sparkctl.views.status_view import format_status
 
-    async def show() -> None:
+    async def print_updates() -> None:
         painting = stdout.is_terminal() and not as_json
         async with aclosing(watch_node_statuses(context, nodes)) as looks:
             async for views in looks:
                 if painting:
-                    picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.width())
+                    picture = format_status(
+                        views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width()
+                    )
                     stdout.repaint_screen(
                         [time.strftime("%H:%M:%S"), "", *picture, *_describe_pending_stops(context, views)]
                     )
                 else:
                     _print_status(context, views, as_json, plain_letters)
 
-    await run_until_interrupt(show())
+    await run_until_interrupt(print_updates())
     return 0

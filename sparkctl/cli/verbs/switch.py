@@ -49,7 +49,7 @@ def command(
     from sparkctl.engines import load_engine
     from sparkctl.profiles.library import ProfileLibrary
 
-    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen)
     request = SwitchInstance(
         chosen,

@@ -62,18 +62,18 @@ def command(
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
-    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     near, *_ = select_configured_nodes([source])
     request = TransferProfile(
         chosen, near, select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
         environ=os.environ,
     )  # fmt: skip
     context = create_context(may_ask=not as_json)
-    teller = JsonPrinter() if as_json else _create_printer()
+    teller = JsonPrinter() if as_json else _create_transfer_printer()
     return run_verb(context, lambda: transfer_profile(context, request), teller)
 
 
-def _create_printer() -> EventPrinter:
+def _create_transfer_printer() -> EventPrinter:
     import sys
     import time
 
@@ -82,10 +82,10 @@ def _create_printer() -> EventPrinter:
     from sparkctl.cli.terminal_style import colour_text, is_ascii_only
     from sparkctl.model.events import Event, TransferProgressed
     from sparkctl.model.phase import Phase
-    from sparkctl.views.text.state_symbols import state_symbol, to_ascii
+    from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
     from sparkctl.views.transfer_view import format_transfer
 
-    class SyncTeller(TextPrinter):
+    class TransferPrinter(TextPrinter):
         """A live line for what is on its way; without a terminal a line now and then."""
 
         def __init__(self) -> None:
@@ -99,7 +99,7 @@ def _create_printer() -> EventPrinter:
                 return
             plain = is_ascii_only(sys.stderr)
             words = format_transfer(event)
-            line = f"{event.node}  {colour_text(state_symbol(Phase.LOADING, plain), 'attention', self.colour)} "
+            line = f"{event.node}  {colour_text(get_state_symbol(Phase.LOADING, plain), 'attention', self.colour)} "
             line += to_ascii(words) if plain else words
             is_whole = event.total is not None and event.done >= event.total
             if self.live.on and not is_whole:
@@ -110,4 +110,4 @@ def _create_printer() -> EventPrinter:
                 self.said_at = time.monotonic()
             self.what = event.what
 
-    return SyncTeller()
+    return TransferPrinter()

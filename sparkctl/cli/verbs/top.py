@@ -11,7 +11,7 @@ import click
 
 from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
-from sparkctl.cli.record_options import open_recorder, record_options, recording_exit_code
+from sparkctl.cli.record_options import choose_exit_code, open_recorder, record_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -31,15 +31,17 @@ class TopPrinter:
     explain: bool
     ascii_only: bool
 
-    def lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
+    def format_lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
         """Return the look as text, in brief where it has more lines than ``height``."""
         from sparkctl.cli import stdout
         from sparkctl.cli.terminal_style import is_ascii_only
         from sparkctl.views.top_view import format_top
 
-        return format_top(views, self.ascii_only or is_ascii_only(sys.stdout), stdout.width(), self.explain, height)
+        return format_top(
+            views, self.ascii_only or is_ascii_only(sys.stdout), stdout.get_terminal_width(), self.explain, height
+        )
 
-    def show(self, views: Sequence[NodeTelemetryView]) -> None:
+    def print_views(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the look."""
         from sparkctl.cli import stdout
         from sparkctl.views.top_view import build_top_json
@@ -47,7 +49,7 @@ class TopPrinter:
         if self.as_json:
             stdout.print_json(build_top_json(views))
         else:
-            stdout.print_lines([*self.lines(views), ""])
+            stdout.print_lines([*self.format_lines(views), ""])
 
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
@@ -81,8 +83,8 @@ def command(
     nodes = select_configured_nodes(node)
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
-            return recording_exit_code(verb_runner.run_async(_once(context, nodes, paper, recording)), recording)
-        return recording_exit_code(verb_runner.run_async(_watch(context, nodes, paper, recording)), recording)
+            return choose_exit_code(verb_runner.run_async(_print_top_once(context, nodes, paper, recording)), recording)
+        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, paper, recording)), recording)
 
 
 def _play_recording(
@@ -101,13 +103,13 @@ def _play_recording(
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:
-        paper.show(load_final_views(events, names))
+        paper.print_views(load_final_views(events, names))
     else:
         verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
     return 0
 
 
-async def _once(
+async def _print_top_once(
     context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.errors import ExitCode
@@ -115,12 +117,12 @@ async def _once(
     from sparkctl.monitor.watch_nodes import read_load_views
 
     views = await read_load_views(context, nodes, recording.write if recording else None)
-    paper.show(views)
+    paper.print_views(views)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
-async def _watch(
+async def _watch_top(
     context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.monitor.watch_nodes import watch_load_views
@@ -139,13 +141,13 @@ async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], No
 
     painting = stdout.is_terminal() and not paper.as_json and not paper.plain
 
-    async def show() -> None:
+    async def print_all_views() -> None:
         async with aclosing(looks):
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    stdout.repaint_screen([clock, "", *paper.lines(views, stdout.height() - 3)])
+                    stdout.repaint_screen([clock, "", *paper.format_lines(views, stdout.get_terminal_height() - 3)])
                 else:
-                    paper.show(views)
+                    paper.print_views(views)
 
-    await run_until_interrupt(show())
+    await run_until_interrupt(print_all_views())

@@ -20,10 +20,10 @@ from sparkctl.cli.options import (
 )
 from sparkctl.cli.record_options import (
     RecordingPrinter,
+    choose_exit_code,
     open_recorder,
     overwrite_option,
     record_option,
-    recording_exit_code,
 )
 from sparkctl.model.events import Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data
@@ -52,7 +52,7 @@ class LaunchPlanPrinter(TextPrinter):
             return stdout.print_line(format_docker_run(event.plan))
         if self.plan_format == "json":
             return stdout.print_json(to_json_data(redact_launch_plan(event.plan)))
-        return stdout.print_lines(format_launch_plan(event.plan, stdout.width()))
+        return stdout.print_lines(format_launch_plan(event.plan, stdout.get_terminal_width()))
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -108,7 +108,7 @@ def command(
     from sparkctl.profiles.environment import check_env_file_permissions
     from sparkctl.profiles.library import ProfileLibrary
 
-    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = StartInstance(
         profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
@@ -117,7 +117,7 @@ def command(
     for warning in check_env_file_permissions(chosen):
         stderr.print_warning(None, warning, None)
     context = create_context(may_ask=not as_json)
-    teller = _create_printer(as_json, dry_run, plan_format)
+    teller = _create_start_printer(as_json, dry_run, plan_format)
     verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
         from sparkctl.cli.event_printers import SwitchPrinter
@@ -128,7 +128,7 @@ def command(
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingPrinter(teller, recording)
-        return recording_exit_code(run_verb(context, verb, teller), recording)
+        return choose_exit_code(run_verb(context, verb, teller), recording)
 
 
 def _as_switch_request(request: StartInstance) -> SwitchInstance:
@@ -149,7 +149,7 @@ def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | N
         raise click.UsageError(f"either --json (events) or --format {plan_format} (the plan alone), not both", ctx)
 
 
-def _create_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
+def _create_start_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
 
     if as_json:

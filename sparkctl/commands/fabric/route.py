@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sparkctl.errors import OperationRefused
-from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd, parse_port_number
+from sparkctl.model.fabric import FabricLane, FabricRoute, NodeLanes, RouteEnd, parse_port_number
 from sparkctl.model.node import NodeName
 
-_FAST = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too
-_JUMBO = 9000
-_NOT_OURS = ("docker", "br-", "veth", "virbr", "tailscale", "wg", "tun", "zt")  # bridges and tunnels lead elsewhere
-_LAN_COST = "tensor parallel exchanges data in every layer: expect a fraction of the speed, and minutes more to load"
+_FAST_MBIT_S = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too
+_JUMBO_MTU = 9000
+_VIRTUAL_INTERFACES = (
+    "docker",
+    "br-",
+    "veth",
+    "virbr",
+    "tailscale",
+    "wg",
+    "tun",
+    "zt",
+)  # bridges and tunnels lead elsewhere
+_LAN_COST_NOTE = (
+    "tensor parallel exchanges data in every layer: expect a fraction of the speed, and minutes more to load"
+)
 
 
 def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> FabricRoute:
@@ -24,7 +35,7 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
 
     Raises `Refused` where they have no network in common, or where two of them have one address.
     """
-    usable = {each.node: _usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
+    usable = {each.node: _list_usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
     shared = set.intersection(*({lane.network for lane in lanes} for lanes in usable.values()))
     if not shared:
         raise OperationRefused(
@@ -32,19 +43,26 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
             "sparkctl doctor shows the links of each; cable the ConnectX ports, or give "
             "the functions of one cable addresses of one network on every Spark (/etc/netplan/40-cx7.yaml)",
         )
-    fast = {network for network in shared if all(_is_fast(_on(lanes, network)) for lanes in usable.values())}
+    fast = {
+        network
+        for network in shared
+        if all(_is_fast(_find_lane_on_network(lanes, network)) for lanes in usable.values())
+    }
     taken = fast or shared
     order = list(dict.fromkeys(lane.network for lane in usable[all_lanes[0].node] if lane.network in taken))
     if not fast:
         order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
-    ends = tuple(RouteEnd(node, tuple(_on(lanes, network) for network in order)) for node, lanes in usable.items())
+    ends = tuple(
+        RouteEnd(node, tuple(_find_lane_on_network(lanes, network) for network in order))
+        for node, lanes in usable.items()
+    )
     _refuse_duplicate_address(ends)
-    return FabricRoute(ends, bool(fast), tuple(_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
+    return FabricRoute(ends, bool(fast), tuple(_list_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
 
 
 def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str, str], ...]:
     """Return what a node's container is told of the way, for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
-    end = way.route_end_of(node)
+    end = way.get_route_end(node)
     name, network = end.lanes[0].interface, end.lanes[0].network
     env = {
         "NCCL_SOCKET_IFNAME": name,
@@ -59,9 +77,9 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
         "VLLM_HOST_IP": end.address,
         "RAY_memory_monitor_refresh_ms": "0",  # it counts page cache as used, and kills a load on unified memory
     }
-    if not end.devices:
+    if not end.rdma_devices:
         return (*env.items(), ("NCCL_IB_DISABLE", "1"))
-    env |= {"NCCL_NET": "IB", "NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(end.devices), "NCCL_CROSS_NIC": "1",
+    env |= {"NCCL_NET": "IB", "NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(end.rdma_devices), "NCCL_CROSS_NIC": "1",
             "NCCL_CUMEM_ENABLE": "0"}  # fmt: skip
     if len(way.ends) == 2:
         env["NCCL_IB_MERGE_NICS"] = "1"
@@ -73,9 +91,9 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
     return tuple(env.items())
 
 
-def _usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
+def _list_usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[FabricLane, ...]:
     """Return a node's lanes that may be taken, the fast ones first; one that the config names leaves only its port's."""
-    lanes = [lane for lane in each.lanes if not lane.interface.startswith(_NOT_OURS)]
+    lanes = [lane for lane in each.lanes if not lane.interface.startswith(_VIRTUAL_INTERFACES)]
     if chosen is None:
         return tuple(sorted(lanes, key=lambda lane: (not _is_fast(lane), lane.device is None)))
     named = [lane for lane in lanes if lane.interface == chosen]
@@ -86,20 +104,24 @@ def _usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
             f"correct fabric: of {each.node} in the config, or give {chosen} an address",
         )
     twin = [
-        lane for lane in lanes if lane is not named[0] and _port(lane) is not None and _port(lane) == _port(named[0])
+        lane
+        for lane in lanes
+        if lane is not named[0]
+        and _get_port_number(lane) is not None
+        and _get_port_number(lane) == _get_port_number(named[0])
     ]
     return (named[0], *twin)
 
 
-def _port(lane: Lane) -> str | None:
+def _get_port_number(lane: FabricLane) -> str | None:
     return None if lane.device is None else parse_port_number(lane.device)
 
 
-def _is_fast(lane: Lane) -> bool:
-    return lane.device is not None or (lane.speed or 0) >= _FAST
+def _is_fast(lane: FabricLane) -> bool:
+    return lane.device is not None or (lane.speed or 0) >= _FAST_MBIT_S
 
 
-def _on(lanes: Sequence[Lane], network: str) -> Lane:
+def _find_lane_on_network(lanes: Sequence[FabricLane], network: str) -> FabricLane:
     return next(lane for lane in lanes if lane.network == network)
 
 
@@ -116,22 +138,24 @@ def _refuse_duplicate_address(ends: Sequence[RouteEnd]) -> None:
             seen[lane.address] = end.node
 
 
-def _describe_missing_route(usable: Mapping[NodeName, Sequence[Lane]], chosen: Mapping[NodeName, str]) -> str:
-    def told(node: NodeName, lanes: Sequence[Lane]) -> str:
+def _describe_missing_route(usable: Mapping[NodeName, Sequence[FabricLane]], chosen: Mapping[NodeName, str]) -> str:
+    def describe_networks(node: NodeName, lanes: Sequence[FabricLane]) -> str:
         named = f" (fabric: {chosen[node]})" if node in chosen else ""
         return f"{node} is on {', '.join(lane.network for lane in lanes) or 'none'}{named}"
 
-    return "the Sparks have no IPv4 network in common: " + "; ".join(told(*each) for each in usable.items())
+    return "the Sparks have no IPv4 network in common: " + "; ".join(
+        describe_networks(*each) for each in usable.items()
+    )
 
 
-def _cautions(
+def _list_cautions(
     all_lanes: Sequence[NodeLanes], ends: Sequence[RouteEnd], chosen: Mapping[NodeName, str], *, is_fast: bool
 ) -> list[str]:
     if not is_fast:
         name = ends[0].lanes[0].interface
         if chosen:
-            return [f"the model's Sparks talk over {name}, which the config names: it has no RDMA; {_LAN_COST}"]
-        return [f"no cable joins the ConnectX ports: the model's Sparks talk over {name} instead; {_LAN_COST}"]
+            return [f"the model's Sparks talk over {name}, which the config names: it has no RDMA; {_LAN_COST_NOTE}"]
+        return [f"no cable joins the ConnectX ports: the model's Sparks talk over {name} instead; {_LAN_COST_NOTE}"]
     said = []
     if len(ends[0].lanes) == 1 and ends[0].lanes[0].device is not None:
         said.append(
@@ -139,13 +163,13 @@ def _cautions(
             "give the other function addresses of one network, another than this one's, on every Spark, too"
         )
     for each, end in zip(all_lanes, ends, strict=True):
-        small = [lane for lane in end.lanes if lane.mtu is not None and lane.mtu < _JUMBO]
+        small = [lane for lane in end.lanes if lane.mtu is not None and lane.mtu < _JUMBO_MTU]
         if small:
             names = ", ".join(f"{lane.interface} {lane.mtu}" for lane in small)
             said.append(
-                f"{each.node}: MTU {names}; {_JUMBO} on every end carries more (sudo ip link set NAME mtu {_JUMBO})"
+                f"{each.node}: MTU {names}; {_JUMBO_MTU} on every end carries more (sudo ip link set NAME mtu {_JUMBO_MTU})"
             )
-        if end.devices and not each.has_devices:
+        if end.rdma_devices and not each.has_devices:
             said.append(f"{each.node}: /dev/infiniband is not there: a container cannot use RDMA")
         indices = {lane.gid_index for lane in end.lanes if lane.device is not None}
         if len(indices) > 1:

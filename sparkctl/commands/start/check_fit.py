@@ -21,7 +21,7 @@ from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CheckFit:
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
 
-    def start(self, node: Node) -> StartInstance:
+    def to_start_request(self, node: Node) -> StartInstance:
         """What would be asked of `up`: there, or on all of its nodes."""
         nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
         return StartInstance(
@@ -49,7 +49,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     """Yield a `FitJudged` for each node, then the end: exit 0 where `up` would start it, 6 where it would refuse, 3 where no
     node could be asked."""
 
-    async def run(emit: Emit) -> CommandEnded:
+    async def run_check(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         if request.profile.nodes > 1:
             fits = await _check_nodes_jointly(ctx, request, emit)
@@ -64,14 +64,14 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
             ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began, node, request.profile.name
         )  # fmt: skip
 
-    return stream_events(ctx, run, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
+    return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
 async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
     """Ask each node whether it could alone; one that is silent is said, and an error only where no node fits."""
-    answers = await gather_or_cancel(*(_asked(ctx, request, node) for node in request.nodes))
+    answers = await gather_or_cancel(*(_check_node_alone(ctx, request, node) for node in request.nodes))
     for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
-        _tell(ctx, request, asked, one, emit)
+        _report_fit(ctx, request, asked, one, emit)
     fits = [one for one in answers if isinstance(one, MemoryFit)]
     silent = [one for one in answers if isinstance(one, NodeError)]
     if silent and all(one.is_refused for one in fits):
@@ -79,10 +79,10 @@ async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: 
     return fits
 
 
-async def _asked(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFit | NodeError:
+async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFit | NodeError:
     try:
-        async with ctx.session(node) as session:
-            launches, _ = await build_rank_launches(ctx, request.start(node), [session])
+        async with ctx.create_session(node) as session:
+            launches, _ = await build_rank_launches(ctx, request.to_start_request(node), [session])
             return await _check_node(ctx, request, session, launches[0].alone)
     except NodeError as error:
         return error
@@ -90,17 +90,17 @@ async def _asked(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFi
 
 async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
     """Ask the nodes whether they could together; all of them have to answer, and to have a way to each other, as for `up`."""
-    start = request.start(request.nodes[0])
+    start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
     async with AsyncExitStack() as stack:
-        sessions = [await stack.enter_async_context(ctx.session(node)) for node in start.nodes]
+        sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
         launches, way = await build_rank_launches(ctx, start, sessions)
         fits = await gather_or_cancel(
             *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     for node, one in zip(start.nodes, fits, strict=True):
         worse = any(_is_harder_to_fix(other, one) for other in fits)
-        _tell(ctx, request, node, one, emit, is_waited_for=worse)
+        _report_fit(ctx, request, node, one, emit, is_waited_for=worse)
     for caution in () if way is None else way.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
     return list(fits)
@@ -111,7 +111,7 @@ def _is_harder_to_fix(one: MemoryFit, than: MemoryFit) -> bool:
     return one.is_refused and (not than.is_refused or (than.answer is FitOutcome.IF_STOPPED is not one.answer))
 
 
-def _tell(
+def _report_fit(
     ctx: CommandContext,
     request: CheckFit,
     node: Node,
@@ -122,15 +122,19 @@ def _tell(
 ) -> None:
     """``is_waited_for``: it could start here, and not on another Spark that is to carry it too."""
     if isinstance(one, MemoryFit):
-        ways = () if is_waited_for else node_fit.suggest_switch_or_commands(one, request.start(node).retry_command_with)
+        ways = (
+            ()
+            if is_waited_for
+            else node_fit.suggest_switch_or_commands(one, request.to_start_request(node).build_retry_command)
+        )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one, ways))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: Session, made: LaunchPlan) -> MemoryFit:
+async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, made: LaunchPlan) -> MemoryFit:
     """Sum up one node. Raises `NodeError`, `DockerError`."""
-    with node_failures(session.node):
+    with isolate_node_failures(session.node):
         containers, look = await gather_or_cancel(
             session.docker.list_containers(),
             session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, made)),
@@ -145,5 +149,5 @@ async def _check_node(ctx: CommandContext, request: CheckFit, session: Session, 
 def _find_replaced_instance(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
     """Return the instance of the same name: to start it anew is to replace it."""
     return frozenset(
-        one.id for one in containers if one.is_alive and one.label(ContainerLabel.INSTANCE) == made.instance
+        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == made.instance
     )

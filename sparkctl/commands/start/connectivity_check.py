@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.engines.base import Engine, Rank
+from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import NodeStarved, OperationRefused
 from sparkctl.model.fabric import FabricRoute, RouteEnd
 from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.node import peer_checks
 from sparkctl.node.peer_checks import PingReply, PingReport, PingTarget
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_JUMBO = 9000
-_UNASKED = PingReply(None)
-_HEADERS = 28  # of IP and ICMP, in a packet of _JUMBO bytes
+_JUMBO_MTU = 9000
+_NO_REPLY = PingReply(None)
+_HEADER_BYTES = 28  # of IP and ICMP, in a packet of _JUMBO bytes
 
 
-async def check_fabric(sessions: Sequence[Session], way: FabricRoute) -> tuple[str, ...]:
+async def check_fabric(sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
     """Return cautions about the way, in sentences; some 2 s, 8 s at most, all nodes at the same time.
 
     Raises `Refused` with what was seen where one end does not reach another over a lane, or where packets of 9000 bytes
@@ -38,18 +38,20 @@ def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
             if other.node == end.node:
                 continue
             peer = other.lanes[number]
-            is_jumbo = min(lane.mtu or 0, peer.mtu or 0) >= _JUMBO
-            size = _JUMBO - _HEADERS if is_jumbo else 0
+            is_jumbo = min(lane.mtu or 0, peer.mtu or 0) >= _JUMBO_MTU
+            size = _JUMBO_MTU - _HEADER_BYTES if is_jumbo else 0
             wanted.append(PingTarget(lane.interface, lane.address, peer.address, size, lane.device))
     return wanted
 
 
-async def _ping_from_node(session: Session, end: RouteEnd, way: FabricRoute) -> PingReport | None:
+async def _ping_from_node(session: NodeSession, end: RouteEnd, way: FabricRoute) -> PingReport | None:
     """Return a node's answer; None where it gave none in time, or something else."""
     wanted = list_ping_targets(end, way)
     try:
         done = await session.run(
-            peer_checks.ping_command(wanted), stdin=peer_checks.ping_script(), timeout=peer_checks.TIMEOUT
+            peer_checks.build_ping_command(wanted),
+            stdin=peer_checks.read_ping_script(),
+            timeout=peer_checks.PING_TIMEOUT_SECONDS,
         )
         return peer_checks.decode_ping_report(done.stdout)
     except (NodeStarved, ValueError):
@@ -60,12 +62,12 @@ def evaluate_pings(way: FabricRoute, answers: dict[NodeName, PingReport | None])
     """Return the cautions that follow from the nodes' answers; raises `Refused` where the way does not carry. Pure."""
     faults = [fault for end in way.ends for fault in _find_unreachable(end, way, answers.get(end.node))]
     if faults:
-        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _remedy(way))
+        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _suggest_remedy(way))
     lost = [loss for end in way.ends for loss in _find_jumbo_losses(end, way, answers.get(end.node))]
     if lost:
         raise OperationRefused(
-            f"packets of {_JUMBO} bytes get lost on the way, though every end is set to them: " + "; ".join(lost),
-            f"set MTU {_JUMBO} on the switch between them, or 1500 on every end: sudo ip link set NAME mtu 1500",
+            f"packets of {_JUMBO_MTU} bytes get lost on the way, though every end is set to them: " + "; ".join(lost),
+            f"set MTU {_JUMBO_MTU} on the switch between them, or 1500 on every end: sudo ip link set NAME mtu 1500",
         )
     return tuple(caution for end in way.ends for caution in _find_warnings(end, way, answers.get(end.node)))
 
@@ -79,7 +81,7 @@ def _find_unreachable(end: RouteEnd, way: FabricRoute, answer: PingReport | None
     for target in list_ping_targets(end, way):
         heard = answer.reached.get((target.interface, target.peer))
         if heard is not None and heard.answered is False and answer.carriers.get(target.interface) is not False:
-            yield f"{_path(end, target, way)}: {heard.words}"
+            yield f"{_describe_path(end, target, way)}: {heard.words}"
 
 
 def _find_jumbo_losses(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
@@ -89,8 +91,8 @@ def _find_jumbo_losses(end: RouteEnd, way: FabricRoute, answer: PingReport | Non
     for target in list_ping_targets(end, way):
         key = (target.interface, target.peer)
         large = answer.large.get(key)
-        if large is not None and large.answered is False and answer.reached.get(key, _UNASKED).to_ping:
-            yield f"{_path(end, target, way)}: {large.words}"
+        if large is not None and large.answered is False and answer.reached.get(key, _NO_REPLY).to_ping:
+            yield f"{_describe_path(end, target, way)}: {large.words}"
 
 
 def _find_warnings(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
@@ -106,54 +108,54 @@ def _find_warnings(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -
         heard, large = answer.reached.get(key), answer.large.get(key)
         if heard is None or heard.answered is None:
             why = f" ({heard.words})" if heard is not None and heard.words else ""
-            yield f"{_path(end, target, way)}: whether it reaches it is not known{why}"
+            yield f"{_describe_path(end, target, way)}: whether it reaches it is not known{why}"
         elif target.size and (large is None or not large.answered):
             why = "no answer to ping" if large is None or large.answered is False else large.words
-            yield f"{_path(end, target, way)}: whether packets of {_JUMBO} bytes pass is not known ({why})"
+            yield f"{_describe_path(end, target, way)}: whether packets of {_JUMBO_MTU} bytes pass is not known ({why})"
 
 
-def _path(end: RouteEnd, target: PingTarget, way: FabricRoute) -> str:
+def _describe_path(end: RouteEnd, target: PingTarget, way: FabricRoute) -> str:
     peer = next(other.node for other in way.ends for lane in other.lanes if lane.address == target.peer)
     return f"{end.node} to {peer} over {target.interface} ({target.peer})"
 
 
-def _remedy(way: FabricRoute) -> str:
-    lane = way.head.lanes[0]
+def _suggest_remedy(way: FabricRoute) -> str:
+    lane = way.head_end.lanes[0]
     return (
         f"see on each: ip -br addr; the cable; and whether a firewall lets the others in: "
         f"sudo ufw allow in on {lane.interface}"
     )
 
 
-_LONGEST = 200  # characters of what ssh says
+_MAX_SSH_MESSAGE_LENGTH = 200  # characters of what ssh says
 
 
-async def check_rank_logins(engine: Engine, sessions: Sequence[Session], way: FabricRoute) -> tuple[str, ...]:
+async def check_rank_logins(engine: Engine, sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
     """Return cautions: what could not be asked. Nothing is asked where the engine's ranks meet in another way.
 
     Raises `Refused` where the head's user cannot log in at a worker's address on the link without a password.
     """
     head, *workers = sessions
-    if not engine.ssh_key_mounts(Rank(0, tuple(end.address for end in way.ends))):
+    if not engine.list_ssh_key_mounts(EngineRank(0, tuple(end.address for end in way.ends))):
         return ()
     found = await gather_or_cancel(
-        *(_try_ssh_login(head, worker, way.route_end_of(worker.node.name)) for worker in workers)
+        *(_try_ssh_login(head, worker, way.get_route_end(worker.node.name)) for worker in workers)
     )
     return tuple(caution for caution in found if caution is not None)
 
 
-async def _try_ssh_login(head: Session, worker: Session, end: RouteEnd) -> str | None:
+async def _try_ssh_login(head: NodeSession, worker: NodeSession, end: RouteEnd) -> str | None:
     where = f"{worker.node.name} ({end.address})"
     try:
         entry = peer_checks.decode_login_target(
-            (await worker.run(peer_checks.COMMAND, stdin=peer_checks.LOGIN_SCRIPT)).stdout
+            (await worker.run(peer_checks.LOGIN_SCRIPT_COMMAND, stdin=peer_checks.LOGIN_SCRIPT)).stdout
         )
         if not entry.has_keys:
             raise OperationRefused(
                 f"{entry.user} on {worker.node.name} has no ~/.ssh/authorized_keys, by which mpirun is to log in there",
-                _login_remedy(head, entry.user, end),
+                _suggest_login_remedy(head, entry.user, end),
             )
-        done = await head.run(peer_checks.login_test_command(entry, end.address))
+        done = await head.run(peer_checks.build_login_test_command(entry, end.address))
     except (NodeStarved, ValueError):
         return (
             f"whether {head.node.name} can log in at {where}, as mpirun will, is not known: no answer, or another one"
@@ -163,12 +165,12 @@ async def _try_ssh_login(head: Session, worker: Session, end: RouteEnd) -> str |
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
     raise OperationRefused(
         f"mpirun starts the ranks by SSH, and {head.node.name} cannot log in at {where} without a password: "
-        f"{truncate_text(sanitize_line(lines[-1]), _LONGEST)}",
-        _login_remedy(head, entry.user, end),
+        f"{truncate_text(sanitize_line(lines[-1]), _MAX_SSH_MESSAGE_LENGTH)}",
+        _suggest_login_remedy(head, entry.user, end),
     )
 
 
-def _login_remedy(head: Session, user: str, end: RouteEnd) -> str:
+def _suggest_login_remedy(head: NodeSession, user: str, end: RouteEnd) -> str:
     return (
         f"on {head.node.name}, without a passphrase: ssh-keygen -t ed25519 (unless there is a key), then: "
         f"ssh-copy-id {sanitize_line(user)}@{end.address}"

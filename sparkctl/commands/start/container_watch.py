@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.event_stream import Emit, missing_lines_warning
+from sparkctl.commands.event_stream import Emit, build_missing_lines_warning
 from sparkctl.commands.guard_session import is_loading_weights
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
@@ -17,7 +17,7 @@ from sparkctl.errors import (
     DockerUnavailable,
     LogUnreadable,
     NodeError,
-    Unreachable,
+    NodeUnreachable,
 )
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
@@ -26,7 +26,7 @@ from sparkctl.logs.own_requests import drop_own_requests
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
-from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, WarningEmitted
+from sparkctl.model.events import EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState
@@ -36,12 +36,12 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_POLL = 1.0
-_PAUSE_LOOK = 5.0  # seconds between two looks whether somebody has paused it
-_FATAL_GRACE = 10.0  # after a fatal line the process usually ends by itself, with more to say
-_DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
+_POLL_SECONDS = 1.0
+_PAUSE_CHECK_SECONDS = 5.0  # seconds between two looks whether somebody has paused it
+_FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself, with more to say
+_DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class WatchResult:
     timed_out: bool = False
 
 
-def secrets_of(plan: LaunchPlan) -> frozenset[str]:
+def collect_plan_secrets(plan: LaunchPlan) -> frozenset[str]:
     """Return every secret value a plan carries, for masking whatever its engine prints."""
-    return plan.collect_secrets
+    return plan.secret_values
 
 
 class StartWatch:
@@ -69,7 +69,7 @@ class StartWatch:
 
     def __init__(
         self,
-        session: Session,
+        session: NodeSession,
         engine: Engine,
         plan: LaunchPlan,
         container_id: str,
@@ -90,7 +90,7 @@ class StartWatch:
         self.since = since
         self.expected = ExpectedDurations()
         self.saved: SavedLogWriter | None = None
-        self._secrets = secrets_of(plan)
+        self._secrets = collect_plan_secrets(plan)
         self._masker = LineMasker(self._secrets)
         self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
@@ -124,11 +124,11 @@ class StartWatch:
     @property
     def failed_at(self) -> float | None:
         """When the first failure that stands was told of, None where its log tells of none or has no times."""
-        numbers = [seen.number for seen in self.log.list_open_failures if seen.number in self._stamps]
+        numbers = [seen.number for seen in self.log.open_failures if seen.number in self._stamps]
         at = parse_log_time(self._stamps[min(numbers)], "") if numbers else None
         return None if at is None else at.seconds
 
-    def report(self, phase: Phase | None = None, detail: str | None = None) -> None:
+    def report_phase(self, phase: Phase | None = None, detail: str | None = None) -> None:
         """Emit the phase as it is now."""
         now = self.ctx.clock.monotonic()
         phase = phase or self.log.phase
@@ -150,7 +150,7 @@ class StartWatch:
         follower = ContainerLogStream(
             self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines
         )
-        self.report()
+        self.report_phase()
         failures = 0
         while True:
             try:
@@ -159,7 +159,7 @@ class StartWatch:
                 if self._unreadable is not None:
                     failures = 0
                     continue
-                async with aclosing(follower.follow()) as batches:
+                async with aclosing(follower.follow_lines()) as batches:
                     async for batch in batches:
                         failures = 0
                         await self._read_batch(batch)
@@ -169,23 +169,23 @@ class StartWatch:
             except ConnectionLost:
                 await self.session.link.reconnect()
             except ContainerNotFound:
-                return WatchResult(start_verdict.verdict_of_exit(self.plan, self.log, None, self.again))
+                return WatchResult(start_verdict.build_exit_verdict(self.plan, self.log, None, self.again))
             except DockerUnavailable as down:
                 if failures == 0:
                     self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, down.message, down.hint))
-                await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
+                await self.ctx.clock.sleep(_DOCKER_RETRY_SECONDS[min(failures, len(_DOCKER_RETRY_SECONDS) - 1)])
                 failures += 1
             except LogUnreadable as silent:
                 self._warn_log_unreadable(silent)
             except DockerError:
                 # The log of a container that is being removed cannot be read: that is its end, not our failure.
-                if failures == len(_DOCKER_PAUSE):
+                if failures == len(_DOCKER_RETRY_SECONDS):
                     raise
-                await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
+                await self.ctx.clock.sleep(_DOCKER_RETRY_SECONDS[failures])
                 failures += 1
 
     def _warn_missing_lines(self) -> None:
-        self.emit(missing_lines_warning(self.ctx, self.plan.node, self.plan.instance))
+        self.emit(build_missing_lines_warning(self.ctx, self.plan.node, self.plan.instance))
 
     def _warn_log_unreadable(self, silent: LogUnreadable) -> None:
         what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"
@@ -194,7 +194,7 @@ class StartWatch:
         self._moved.set()
 
     async def _read_batch(self, batch: tuple[LogLine, ...]) -> None:
-        lines = await self._masker.mask(batch)
+        lines = await self._masker.mask_lines(batch)
         if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
             if self.saved.failed is not None:
@@ -205,11 +205,11 @@ class StartWatch:
         if told := drop_own_requests(lines):
             self.emit(LogArrived(self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, told))
         if moved:
-            self.report()
+            self.report_phase()
         facts = tuple(self.log.facts.values())
         if facts != self._facts:
             self._facts = facts
-            self.emit(FactsLearned(self.ctx.clock.unix_time(), self.plan.node, self.container_id, facts))
+            self.emit(EngineFactsReported(self.ctx.clock.unix_time(), self.plan.node, self.container_id, facts))
         self._moved.set()
 
     def _record_failure_times(self, lines: tuple[LogLine, ...]) -> None:
@@ -228,12 +228,12 @@ class StartWatch:
         except ContainerNotFound:
             container = None
         if container is not None and container.is_alive:
-            await self.ctx.clock.sleep(_POLL)
+            await self.ctx.clock.sleep(_POLL_SECONDS)
             return None
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
         requests = None if container is None else await find_stop_signals(self.session, container)
-        verdict = start_verdict.verdict_of_exit(self.plan, self.log, container, self.again, requests)
+        verdict = start_verdict.build_exit_verdict(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
             verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
         return WatchResult(verdict)
@@ -241,7 +241,7 @@ class StartWatch:
     # ready
 
     async def _wait_until_ready(self) -> WatchResult:
-        service, manners = self.plan.service, QueryMarkerSupport()
+        service, manners = self.plan.readiness_target, QueryMarkerSupport()
         is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
@@ -260,7 +260,7 @@ class StartWatch:
                     self._why_not = None
                     break
                 self._why_not = answer.format_masked(self._secrets)
-                await self.ctx.clock.sleep(_POLL)
+                await self.ctx.clock.sleep(_POLL_SECONDS)
             if answer.unproven:
                 self.emit(
                     WarningEmitted(
@@ -273,11 +273,11 @@ class StartWatch:
         return WatchResult()
 
     async def _wait_for_fatal(self) -> WatchResult:
-        while (fatal := self.log.fatal) is None:
+        while (fatal := self.log.fatal_line) is None:
             self._moved.clear()
             await self._moved.wait()
-        await self.ctx.clock.sleep(_FATAL_GRACE)
-        return WatchResult(start_verdict.verdict_of_fatal_line(self.plan, self.log, fatal))
+        await self.ctx.clock.sleep(_FATAL_GRACE_SECONDS)
+        return WatchResult(start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
 
     # time
 
@@ -287,7 +287,7 @@ class StartWatch:
             now = self.ctx.clock.monotonic()
             phase = self.log.phase
             if timeout is not None and now - self.began > timeout:
-                return await self._out_of_time(phase, now - self.began, "--timeout")
+                return await self._build_timeout_result(phase, now - self.began, "--timeout")
             limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(
                 phase
             )
@@ -295,13 +295,13 @@ class StartWatch:
             if self._unreadable is not None:  # without a log no phase is known: it has the time of all of them
                 limit, name = limits.starting + limits.loading + limits.warming, "start.timeouts.loading"
             if limit is not None and now - self._phase_began > limit:
-                return await self._out_of_time(phase, now - self._phase_began, name)
+                return await self._build_timeout_result(phase, now - self._phase_began, name)
             await self.ctx.clock.sleep(0.2)
 
     async def _watch_for_pauses(self) -> WatchResult:
         """Say it as soon as somebody pauses the container, and when it goes on."""
         while True:
-            await self.ctx.clock.sleep(_PAUSE_LOOK)
+            await self.ctx.clock.sleep(_PAUSE_CHECK_SECONDS)
             await self._check_for_pause()
 
     async def _check_for_pause(self) -> None:
@@ -316,17 +316,20 @@ class StartWatch:
                     hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
-    async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
+    async def _build_timeout_result(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
         raise_if_disconnected(self.session, self.plan.instance, self.again)
         await self._check_for_pause()
         if self._is_paused:
-            return WatchResult(start_verdict.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
+            return WatchResult(
+                start_verdict.build_pause_verdict(self.plan, self.log, phase, seconds, self.again), timed_out=True
+            )
         return WatchResult(
-            start_verdict.verdict_of_timeout(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True
+            start_verdict.build_timeout_verdict(self.plan, self.log, phase, seconds, limit, self._why_not),
+            timed_out=True,
         )
 
 
-async def find_stop_signals(session: Session, container: Container) -> tuple[int, ...] | None:
+async def find_stop_signals(session: NodeSession, container: Container) -> tuple[int, ...] | None:
     """Return the signals with which Docker was asked to end a container, None where that is not known."""
     try:
         return await session.docker.find_stop_signals(container)
@@ -334,14 +337,14 @@ async def find_stop_signals(session: Session, container: Container) -> tuple[int
         return None
 
 
-def raise_if_disconnected(session: Session, what: str, again: str) -> None:
+def raise_if_disconnected(session: NodeSession, what: str, again: str) -> None:
     """Raise `Unreachable` where the node is not there at the end of the time that a start has.
 
     What ``what`` did meanwhile is not known: neither ready nor failed may be said of it.
     """
     node, link = session.node.name, session.link.status
     if link.state is not NodeState.OK:
-        raise Unreachable(
+        raise NodeUnreachable(
             node,
             f"{node} was lost ({link.detail or link.state}) and did not come back in time; {what} may well go on there",
             f"when it answers again: {again} goes on watching",

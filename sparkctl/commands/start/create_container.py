@@ -9,19 +9,19 @@ from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, Node
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_UNDO_PATIENCE = 15.0
+_UNDO_TIMEOUT_SECONDS = 15.0
 
 
 class CreateTimeout(DockerError):
     """Docker did not answer to the creation within its time."""
 
 
-async def create_container(ctx: CommandContext, session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+async def create_container(ctx: CommandContext, session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
     """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
-    second = asyncio.ensure_future(ctx.interrupt.wait(2))
+    second = asyncio.ensure_future(ctx.interrupt.wait_for_press(2))
     try:
         await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
@@ -38,19 +38,19 @@ async def create_container(ctx: CommandContext, session: Session, plan: LaunchPl
         await asyncio.gather(work, second, return_exceptions=True)
 
 
-async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
     try:
-        container_id = await session.docker.create(plan)
+        container_id = await session.docker.create_container(plan)
     except ConnectionLost:
         container_id = await _create_after_reconnect(session, plan, lock)
     try:
-        await session.docker.start(container_id)
+        await session.docker.start_container(container_id)
     except ConnectionLost:
         await _start_after_reconnect(session, plan, container_id)
     except DockerError as refused:
         # A refused start leaves a container in state "created" behind: nothing half-started may stay.
         try:
-            await session.docker.remove(container_id, force=True)
+            await session.docker.remove_container(container_id, force=True)
         except (DockerError, NodeError) as error:
             raise DockerError(
                 plan.node,
@@ -61,35 +61,35 @@ async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) 
     return container_id
 
 
-async def _create_after_reconnect(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+async def _create_after_reconnect(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
     """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
     await lock.reacquire_if_lost()
     for container in await session.docker.list_containers():
-        if container.name == plan.container_name and container.label(ContainerLabel.HASH) == plan.profile_hash:
+        if container.name == plan.container_name and container.get_label(ContainerLabel.HASH) == plan.profile_hash:
             return container.id
-    return await session.docker.create(plan)
+    return await session.docker.create_container(plan)
 
 
-async def _start_after_reconnect(session: Session, plan: LaunchPlan, container_id: str) -> None:
+async def _start_after_reconnect(session: NodeSession, plan: LaunchPlan, container_id: str) -> None:
     """The connection broke under the start call. One that has run, even if it has ended since, was started."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
     if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
-        await session.docker.start(container_id)
+        await session.docker.start_container(container_id)
 
 
-async def _remove_created_container(session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
+async def _remove_created_container(session: NodeSession, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
     """Remove what a creation left; say so, or say that it could not be done.
 
     The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
     """
-    await asyncio.wait({work}, timeout=_UNDO_PATIENCE)
+    await asyncio.wait({work}, timeout=_UNDO_TIMEOUT_SECONDS)
     if not work.done():
         return f"Docker has not answered yet: {plan.container_name} may still appear"
     if work.exception() is not None:
         return "nothing was left behind"  # it failed by itself, and cleaned up after itself
     try:
-        await session.docker.remove(work.result(), force=True)
+        await session.docker.remove_container(work.result(), force=True)
     except ContainerNotFound:
         return "it is gone"
     except (DockerError, NodeError) as error:

@@ -13,7 +13,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import (
@@ -30,9 +30,9 @@ from sparkctl.model.profile import Profile
 from sparkctl.node.node_inspection import LaneReadings
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
-from sparkctl.transport.session import Session, node_failures
+from sparkctl.transport.session import NodeSession, isolate_node_failures
 
-_RUN_LENGTH = 12
+_START_ID_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RankLaunch:
 
 
 async def build_rank_launches(
-    ctx: CommandContext, request: StartInstance, sessions: Sequence[Session]
+    ctx: CommandContext, request: StartInstance, sessions: Sequence[NodeSession]
 ) -> tuple[tuple[RankLaunch, ...], FabricRoute | None]:
     """Look at the nodes of a start, all at once; return the launch on each, and the way between them where there are several.
 
@@ -56,10 +56,10 @@ async def build_rank_launches(
     alone = [_build_plan(ctx, request, session) for session in sessions]
     if way is None:
         return tuple(RankLaunch(one, one) for one in alone), None
-    addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_RUN_LENGTH]
+    addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
     places = [
         RankPlacement(
-            Rank(index, addresses),
+            EngineRank(index, addresses),
             tuple(one.name for one in request.nodes),
             run,
             build_nccl_environment(way, node.name),
@@ -71,14 +71,14 @@ async def build_rank_launches(
     return tuple(map(RankLaunch, placed, alone)), way
 
 
-async def _read_lanes(session: Session, is_of_several: bool) -> LaneReadings | None:
+async def _read_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:
     """Have the session know its user's home; return what links the node has, where that is asked."""
-    with node_failures(session.node):
+    with isolate_node_failures(session.node):
         await session.link.connect()
         return await _look_for_lanes(session, is_of_several)
 
 
-async def _look_for_lanes(session: Session, is_of_several: bool) -> LaneReadings | None:
+async def _look_for_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:
     asked = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
     if not asked:
         return None
@@ -96,7 +96,7 @@ def _find_route(nodes: Sequence[Node], found: Sequence[LaneReadings | None]) -> 
 
 
 def _build_plan(
-    ctx: CommandContext, request: StartInstance, session: Session, place: RankPlacement | None = None
+    ctx: CommandContext, request: StartInstance, session: NodeSession, place: RankPlacement | None = None
 ) -> LaunchPlan:
     plan = make_plan(
         request.profile,
@@ -112,7 +112,7 @@ def _build_plan(
 
 async def read_node_home(ctx: CommandContext, node: Node) -> str:
     """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
-    async with ctx.session(node) as session:
+    async with ctx.create_session(node) as session:
         await session.link.connect()
         await session.read_node("identity")
     return session.user_home
@@ -127,9 +127,9 @@ def build_preview_plan(
     )
 
 
-_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
-_SOMEWHERE = "/~"  # stands for a home that is not known: no path begins like that
-_ANY = NodeName("spark")
+_UNSET_VARIABLE_PATTERN = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
+_UNKNOWN_HOME = "/~"  # stands for a home that is not known: no path begins like that
+_ANY_NODE_NAME = NodeName("spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +145,19 @@ def preview_launch(
 ) -> LaunchPreview:
     """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
     set stands as it is written."""
-    where = node or Node(_ANY, str(_ANY))
+    where = node or Node(_ANY_NODE_NAME, str(_ANY_NODE_NAME))
     refusal = None
     try:
-        made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, environ)
+        made = build_preview_plan(ctx, profile, where, home or _UNKNOWN_HOME, environ)
     except InvalidInput as error:
         refusal = error
-        unset = {name: f"${{{name}}}" for name in _UNSET.findall(error.message)}
+        unset = {name: f"${{{name}}}" for name in _UNSET_VARIABLE_PATTERN.findall(error.message)}
         try:
-            made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, {**environ, **unset})
+            made = build_preview_plan(ctx, profile, where, home or _UNKNOWN_HOME, {**environ, **unset})
         except InvalidInput:
             return LaunchPreview(None, refusal)
     mounts = tuple(
-        replace(one, source=one.source[1:]) if one.source.startswith(_SOMEWHERE) else one for one in made.mounts
+        replace(one, source=one.source[1:]) if one.source.startswith(_UNKNOWN_HOME) else one for one in made.mounts
     )
     return LaunchPreview(replace(made, mounts=mounts), refusal)
 
@@ -174,7 +174,7 @@ class ContainerLaunch:
 
 async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
     """Look how a container was started. Raises `NodeError` and `DockerError`, NoSuchContainer among them."""
-    async with ctx.session(node) as session:
+    async with ctx.create_session(node) as session:
         await session.link.connect()
         container = await session.docker.inspect_container(container_id)
         return rebuild_launch_plan(node, container, await session.docker.read_run_options(container_id))
@@ -186,10 +186,10 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
     same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
     plan = LaunchPlan(
         node=node.name,
-        instance=container.label(ContainerLabel.INSTANCE) or container.name,
-        profile=container.label(ContainerLabel.PROFILE) or "",
-        profile_hash=container.label(ContainerLabel.HASH) or "",
-        engine=container.label(ContainerLabel.ENGINE) or "",
+        instance=container.get_label(ContainerLabel.INSTANCE) or container.name,
+        profile=container.get_label(ContainerLabel.PROFILE) or "",
+        profile_hash=container.get_label(ContainerLabel.HASH) or "",
+        engine=container.get_label(ContainerLabel.ENGINE) or "",
         container_name=run.name,
         port=parse_port_label(container),
         served_model=None,

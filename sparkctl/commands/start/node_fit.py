@@ -14,7 +14,7 @@ from sparkctl.engines.memory_estimate import DraftWorkspace, find_invalid_memory
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
-from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarget
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.phase import Phase
@@ -32,11 +32,11 @@ from sparkctl.profiles.memory_fit.estimate_input import (
     list_checkpoint_paths,
 )
 from sparkctl.profiles.memory_fit.evaluation import evaluate_memory_fit, find_memory_rule
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_TO_COME = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
-_COMING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_HEALTH = 3.0  # seconds
+_READY_TOLERANCE_BYTES = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
+_LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_HEALTH_TIMEOUT_SECONDS = 3.0  # seconds
 
 
 def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
@@ -45,7 +45,7 @@ def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
 
 
 async def find_loading_containers(
-    session: Session, look: NodeInspection, containers: Sequence[Container]
+    session: NodeSession, look: NodeInspection, containers: Sequence[Container]
 ) -> frozenset[str]:
     """Return the ids of those that are still being started, and so take more than they hold now.
 
@@ -55,14 +55,14 @@ async def find_loading_containers(
     for one in containers:
         expected, held, rule = (
             parse_expected_memory_label(one),
-            look.container_memory(one.id),
+            look.get_container_memory(one.id),
             parse_ready_rule_label(one),
         )
-        lacks = expected is not None and held is not None and held < expected - _TO_COME
+        lacks = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
         if lacks and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
             asked.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
     answers = await gather_or_cancel(
-        *(engine_probe.check_health(session.link, service, _HEALTH) for _, service in asked)
+        *(engine_probe.check_health(session.link, service, _HEALTH_TIMEOUT_SECONDS) for _, service in asked)
     )
     return frozenset(one for (one, _), answer in zip(asked, answers, strict=True) if not answer.good)
 
@@ -77,9 +77,9 @@ def read_memory_budget(
     for one in containers:
         if not one.is_alive:
             continue
-        held = look.container_memory(one.id)
+        held = look.get_container_memory(one.id)
         coming = max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in comes and held is not None else 0
-        name = one.label(ContainerLabel.INSTANCE) or one.name
+        name = one.get_label(ContainerLabel.INSTANCE) or one.name
         holders.append(MemoryHolder(name, one.is_managed, held, coming, one.id in replaced))
     memory = look.memory
     return MemoryBudget(
@@ -96,7 +96,7 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
     for one in view.instances:
         if not one.is_alive:
             continue
-        is_coming = one.ours and one.phase in _COMING and one.memory is not None
+        is_coming = one.ours and one.phase in _LOADING_PHASES and one.memory is not None
         coming = max(0, (one.expected or 0) - (one.memory or 0)) if is_coming else 0
         holders.append(MemoryHolder(one.name, one.ours, one.memory, coming, one.ours and one.name == instance))
     available = max(0, memory.available)
@@ -109,7 +109,7 @@ def calculate_fit(
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits beside what stands there. Raises `InvalidInput` for a flag that cannot be so."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
-        raise InvalidInput(*(redact(one, plan.collect_secrets) for one in wrong))
+        raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
     return calculate_fit_from_budget(
         ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, comes), asked
     )
@@ -125,22 +125,24 @@ def calculate_fit_from_budget(
 ) -> MemoryFit:
     """Return whether the launch fits there. ``models``: what was found of its files; the history is read. ``asked``: how many
     Sparks are to carry it together."""
-    if (why := _unread(profile, plan)) is not None:
+    if (why := _explain_unreadable_flags(profile, plan)) is not None:
         return MemoryFit(
-            plan.node, plan.profile, FitOutcome.UNKNOWN, standing=there, cautions=(redact(why, plan.collect_secrets),)
+            plan.node, plan.profile, FitOutcome.UNKNOWN, standing=there, cautions=(redact(why, plan.secret_values),)
         )
     history = ctx.history
     workspace = DraftWorkspace.UNKNOWN
-    if history.failed_for(plan.profile_hash, FailureCause.DRAFT_WORKSPACE):
+    if history.last_start_failed_for(plan.profile_hash, FailureCause.DRAFT_WORKSPACE):
         workspace = DraftWorkspace.TAKEN
     elif history.was_ready(plan.profile_hash):
         workspace = DraftWorkspace.NOT_TAKEN
     claim = find_memory_rule(build_estimate_input(profile, plan, models, workspace), there.total if there else 0)
-    floor = plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR
+    floor = (
+        plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR_BYTES
+    )
     seen = history.get_measured_peak(plan.profile_hash, plan.node)
     missing = find_missing_checkpoint(profile, plan, models)
     made = evaluate_memory_fit(plan.node, plan.profile, claim, there, floor, plan.expected_memory, seen)
-    secrets = plan.collect_secrets
+    secrets = plan.secret_values
     cautions = (
         made.cautions
         if missing is None
@@ -155,7 +157,7 @@ def calculate_fit_from_budget(
     return replace(made, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
 
 
-def _unread(profile: Profile, plan: LaunchPlan) -> str | None:
+def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
     """Return why nothing can be summed: a flag that decides is not there yet, or cannot be so."""
     words = CommandFlags(plan.command)
     if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
@@ -182,12 +184,12 @@ def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str])
 
 def suggest_switch_or_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
     """The same as whole ways: where all that is in the way is ours, the one command that has it give way and starts this."""
-    if not _gives_way(one):
+    if not _can_switch(one):
         return suggest_commands(one, again)
     return (to_switch_command(again(None)), *suggest_commands(one, again)[len(one.stops) :])
 
 
-def _gives_way(one: MemoryFit) -> bool:
+def _can_switch(one: MemoryFit) -> bool:
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
     return one.answer is FitOutcome.IF_STOPPED and ours.issuperset(one.stops)
 
@@ -195,6 +197,8 @@ def _gives_way(one: MemoryFit) -> bool:
 def build_fit_refusal(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> OperationRefused:
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
-    switch = [to_switch_command(again(None))] if _gives_way(one) else []
+    switch = [to_switch_command(again(None))] if _can_switch(one) else []
     all_the_same = f"start it all the same: {again(None)} --force"
-    return OperationRefused(one.sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same]))
+    return OperationRefused(
+        one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same])
+    )

@@ -6,25 +6,25 @@ import asyncio
 
 from sparkctl.errors import OperationRefused
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 _LOOPBACK = "127.0.0.1"
-_PATIENCE = 5.0  # seconds; on its own loopback a node answers at once
+_CONNECT_TIMEOUT_SECONDS = 5.0  # seconds; on its own loopback a node answers at once
 
 
-async def verify_port_access(session: Session, plan: LaunchPlan) -> None:
+async def verify_port_access(session: NodeSession, plan: LaunchPlan) -> None:
     """Open a connection to the port and close it again; that nobody listens there yet is as it should be.
 
     Raises:
         ForwardingForbidden: sshd forwards no connection to it.
         Refused: nothing answers, not even with a refusal.
     """
-    service = plan.service
+    service = plan.readiness_target
     is_asked = service.ready.health is not None or service.ready.probe != "none"
     if plan.rank != 0 or service.port is None or not is_asked:
         return
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
             _, writer = await session.link.open_tcp(_LOOPBACK, service.port)
         writer.close()
     except ConnectionRefusedError:

@@ -13,7 +13,7 @@ from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.history_writer import build_node_result
 from sparkctl.commands.start import node_fit
-from sparkctl.commands.start.container_watch import WatchResult, secrets_of
+from sparkctl.commands.start.container_watch import WatchResult, collect_plan_secrets
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch
 from sparkctl.commands.start.port_check import verify_port_access
@@ -36,15 +36,17 @@ from sparkctl.model.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 from sparkctl.monitor import engine_probe, guard_receipts, switch_journal
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_WITHIN = 3600.0  # seconds
-_BEFORE_ASKING = 2  # failed starts within them
+_FAILURE_WINDOW_SECONDS = 3600.0  # seconds
+_FAILURES_BEFORE_QUESTION = 2  # failed starts within them
 
-Warn = Callable[[str], None]
+WarnFunction = Callable[[str], None]
 
 
-async def collect_guard_receipts(session: Session, ctx: CommandContext, plan: LaunchPlan, warn: Warn) -> None:
+async def collect_guard_receipts(
+    session: NodeSession, ctx: CommandContext, plan: LaunchPlan, warn: WarnFunction
+) -> None:
     """Fetch what the guard left while nobody was connected, and say what became of an earlier start of this."""
     for receipt in (await guard_receipts.read_guard_directory(session)).receipts:
         if guard_receipts.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
@@ -58,10 +60,10 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
     ``plans`` are those of all ranks, the head's first: whichever of them failed. ``again`` is the command that asks for the
     same once more. Raises `Refused` where the answer is no, or nobody answers.
     """
-    head, since = plans[0], ctx.clock.unix_time() - _WITHIN
-    found = {one for plan in plans for one in ctx.history.failures_since_ready(plan.profile, plan.node, since)}
+    head, since = plans[0], ctx.clock.unix_time() - _FAILURE_WINDOW_SECONDS
+    found = {one for plan in plans for one in ctx.history.get_failures_since_ready(plan.profile, plan.node, since)}
     failures = tuple(sorted(found))
-    if len(failures) < _BEFORE_ASKING or await ctx.asker.ask_yes_no(
+    if len(failures) < _FAILURES_BEFORE_QUESTION or await ctx.asker.ask_yes_no(
         RetryStartQuestion(head.node, head.profile, failures)
     ):
         return
@@ -81,7 +83,7 @@ def _describe_failures(causes: Sequence[str]) -> str:
 
 
 def record_start_failure(
-    ctx: CommandContext, plan: LaunchPlan, container: str, verdict: Verdict, warn: Warn, *, counts: bool
+    ctx: CommandContext, plan: LaunchPlan, container: str, verdict: Verdict, warn: WarnFunction, *, counts: bool
 ) -> None:
     """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
     try:
@@ -97,7 +99,7 @@ def record_start_failure(
         warn(f"this failed start was not kept in the history: {error}")
 
 
-_IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
+_NODE_SECTIONS = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
 class RankStart(RankWatch):
@@ -107,7 +109,7 @@ class RankStart(RankWatch):
         self,
         ctx: CommandContext,
         request: StartInstance,
-        session: Session,
+        session: NodeSession,
         launch: RankLaunch,
         emit: Emit,
         began: float,
@@ -118,7 +120,7 @@ class RankStart(RankWatch):
         self.decision = StartDecision()
         self.stopped_another = False
         self.timing = StartTimer(ctx, request.profile)
-        self.fit = StartMemory(ctx, request.profile, request.retry_command_with, forced=request.forced)
+        self.fit = StartMemory(ctx, request.profile, request.build_retry_command, forced=request.forced)
         self.fit.emit = emit
 
     # looking and deciding
@@ -127,12 +129,12 @@ class RankStart(RankWatch):
         """Look at everything that the decision rests on."""
         session, plan = self.session, self.plan
         engine, containers, image = await gather_or_cancel(
-            session.docker.info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
+            session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
         look = await session.read_node(
-            *_IDENTITY, "journal", *disk, *paths, *node_fit.list_model_sections(self.request.profile, plan)
+            *_NODE_SECTIONS, "journal", *disk, *paths, *node_fit.list_model_sections(self.request.profile, plan)
         )
         switch_journal.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
         if look.memory is not None:
@@ -157,7 +159,7 @@ class RankStart(RankWatch):
         for message, hint in self.decision.warnings:
             self.warn(message, hint)
 
-    async def collect_earlier(self) -> None:
+    async def collect_earlier_receipts(self) -> None:
         """Fetch what an earlier start left there, and say what became of it."""
         await collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
 
@@ -165,20 +167,20 @@ class RankStart(RankWatch):
         """Ask an instance that runs already whether it is ready; raises `Refused` where it is up and gives no token."""
         plan = self.plan
         manners = QueryMarkerSupport()
-        if not (await engine_probe.check_health(self.session.link, plan.service, manners=manners)).good:
+        if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
             return False
-        answer = await engine_probe.request_token(self.session.link, plan.service, manners)
+        answer = await engine_probe.request_token(self.session.link, plan.readiness_target, manners)
         if not answer.good:
             raise OperationRefused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "
-                + answer.format_masked(secrets_of(plan)),
+                + answer.format_masked(collect_plan_secrets(plan)),
                 f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
             )
         return True
 
     # changing
 
-    async def stop_other(self) -> None:
+    async def stop_other_version(self) -> None:
         """Stop the other version of this instance that the decision found; raises where it had to be kept."""
         other, plan = self.decision.stop, self.plan
         if other is None:
@@ -199,16 +201,16 @@ class RankStart(RankWatch):
 
     async def drop_caches(self) -> None:
         """Drop the page cache, or say that it cannot be done."""
-        self.report(Phase.DROPPING_CACHES)
+        self.report_own_phase(Phase.DROPPING_CACHES)
         try:
             await drop_node_caches(self.session, self.ctx, self.emit)
         except MissingSudoRight as no:
             self.drop_was_told = True
             self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
 
-    async def create(self, lock: NodeLock) -> None:
+    async def create_rank_container(self, lock: NodeLock) -> None:
         """Create and start the container; the guard watches it from then on."""
-        self.report(Phase.CREATING)
+        self.report_own_phase(Phase.CREATING)
         await lock.reacquire_if_lost()  # a process that stood still may have lost it, with the connection as it was
         self.container_id = await create_container(self.ctx, self.session, self.plan, lock)
         with suppress(OSError):  # without it the end of this start is measured by what its processes held
@@ -219,14 +221,14 @@ class RankStart(RankWatch):
         """Join a start that is under way already."""
         self.timing.has_joined = True
         self.warn(f"{self.plan.instance} is already being started on {self.plan.node}; watching it")
-        await self.arm()
+        await self.arm_guard()
         self.container_id = container_id
         await self.guard_container(container_id)
 
     async def remove_created_container(self) -> None:
         """Remove what was created here: another rank could not be."""
         try:
-            await self.session.docker.remove(self.container_id, force=True)
+            await self.session.docker.remove_container(self.container_id, force=True)
             self.warn(f"{self.plan.container_name} on {self.plan.node} was removed again: nothing is left half-started")
         except ContainerNotFound:
             pass
@@ -236,13 +238,13 @@ class RankStart(RankWatch):
 
     # watching
 
-    async def watch(self) -> WatchResult:
+    async def watch_until_end(self) -> WatchResult:
         """Watch it as any rank, and what memory it takes beside."""
         with suppress(OSError):  # a directory that takes nothing is told of where the log is to be saved
             self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
         looking = asyncio.create_task(self.fit.sample_memory())
         try:
-            return await super().watch()
+            return await super().watch_until_end()
         finally:
             await cancel_or_raise(looking)
 
@@ -254,15 +256,15 @@ class RankStart(RankWatch):
         """Remember what the start took, once it is said that it is ready."""
         await super().record_ready()
         seconds = self.ctx.clock.monotonic() - self.began
-        peak = await self.fit.peak_bytes(self.container_id)
+        peak = await self.fit.measure_peak_bytes(self.container_id)
         try:
-            self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated)
+            self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated_bytes)
         except OSError as error:
             self.warn(f"this start's duration was not kept: {error}")
 
     # saying
 
-    def report(self, phase: Phase) -> None:
+    def report_own_phase(self, phase: Phase) -> None:
         """Say that a phase has begun that is ours, not the engine's."""
         elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected
         event = PhaseChanged(

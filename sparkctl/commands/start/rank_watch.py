@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import GuardSession
-from sparkctl.commands.start.container_watch import StartWatch, WatchResult, raise_if_disconnected, secrets_of
+from sparkctl.commands.start.container_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
@@ -25,9 +25,9 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor import guard_receipts
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_SIGKILLED = 137
+_SIGKILL_EXIT_CODE = 137
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RankWatch:
     def __init__(
         self,
         ctx: CommandContext,
-        session: Session,
+        session: NodeSession,
         engine: Engine,
         plan: LaunchPlan,
         emit: Emit,
@@ -67,34 +67,44 @@ class RankWatch:
 
     # its guard
 
-    async def arm(self) -> None:
+    async def arm_guard(self) -> None:
         """Have the guard on the node before there is anything to guard."""
         if self.plan.guard is not None:
             self.guard = GuardSession(self.session, self.ctx, self.emit, self.plan, self.plan.guard)
-            await self.guard.arm(drop_was_told=self.drop_was_told)
+            await self.guard.arm_guard(drop_was_told=self.drop_was_told)
 
     async def guard_container(self, container_id: str) -> None:
         """Have the guard watch a container."""
         if self.guard is not None:
-            await self.guard.watch(container_id)
+            await self.guard.watch_container(container_id)
 
-    async def detach(self) -> None:
+    async def detach_guard(self) -> None:
         """Go, and leave what was begun: the guard stays armed."""
         if self.guard is not None:
             await self.guard.detach()
 
     # watching
 
-    async def watch(self) -> WatchResult:
+    async def watch_until_end(self) -> WatchResult:
         """Watch it to its end: ready, failed or out of time; its log is saved as it comes."""
         plan, container_id = self.plan, self.container_id
         watch = StartWatch(
-            self.session, self.engine, plan, container_id, self.ctx, self._step, self.began, self.again, self.since
+            self.session,
+            self.engine,
+            plan,
+            container_id,
+            self.ctx,
+            self._forward_event,
+            self.began,
+            self.again,
+            self.since,
         )
         self._watch = watch
         watch.expected = self.expected_duration()
         try:
-            watch.saved = self.ctx.history.log_writer(plan.instance, plan.node, container_id, secrets_of(plan))
+            watch.saved = self.ctx.history.open_log_writer(
+                plan.instance, plan.node, container_id, collect_plan_secrets(plan)
+            )
         except OSError as error:
             self.warn(f"the log will not be saved here: {error}")
         guarding = None if self.guard is None else asyncio.create_task(self.guard.renew_lease(watch.loads_weights))
@@ -108,14 +118,14 @@ class RankWatch:
 
     def expected_duration(self) -> ExpectedDurations:
         """Return how long its start usually takes, as far as starts of it were seen."""
-        return self.ctx.history.expected(self.plan.profile, self.plan.profile_hash, self.plan.node)
+        return self.ctx.history.get_expected_durations(self.plan.profile, self.plan.profile_hash, self.plan.node)
 
     async def record_ready(self) -> None:
         """End the guard's watch, and say that it is ready."""
         if self.guard is not None:
             await self.guard.stop_watching(UnwatchReason.READY)
         if self._watch is not None:
-            self._watch.report(
+            self._watch.report_phase(
                 Phase.READY, None if self.plan.ranks == 1 else f"rank {self.plan.rank} of {self.plan.ranks}"
             )
 
@@ -125,27 +135,29 @@ class RankWatch:
         return None if self._watch is None else verdict_builder.build_verdict(self._watch.log, self.plan)
 
     @property
-    def describe_progress(self) -> str:
+    def progress_text(self) -> str:
         """How far it is, in words."""
         if self._watch is None:
             return str(Phase.UNKNOWN)
         step = self._watch.log.step
         return f"{self._watch.log.phase}{f' ({step.name})' if step else ''}"
 
-    async def failed(self, verdict: Verdict | None, *, timed_out: bool = False) -> RankStartFailure:
+    async def diagnose_failure(self, verdict: Verdict | None, *, timed_out: bool = False) -> RankStartFailure:
         """Find out why it failed, or is late; what the guard did there outweighs the log."""
         assert self._watch is not None
         watch, at, receipt = self._watch, self._watch.failed_at, None
         log = str(watch.saved.path) if watch.saved else None
         if not timed_out:
-            watch.report(Phase.FAILED)
+            watch.report_phase(Phase.FAILED)
         try:
             container = await self.session.docker.inspect_container(self.container_id)
             at = container.finished if at is None else at
-            if container.exit_code == _SIGKILLED and not container.is_alive and not timed_out:
-                receipt = await self._receipt()
+            if container.exit_code == _SIGKILL_EXIT_CODE and not container.is_alive and not timed_out:
+                receipt = await self._read_receipt()
             if not container.is_alive:
-                log = (await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))).path or log
+                log = (
+                    await save_log(self.session, self.ctx, self.emit, container, collect_plan_secrets(self.plan))
+                ).path or log
         except (DockerError, NodeError):
             pass  # what was followed is saved; the verdict stands without another look
         if receipt is not None:
@@ -153,18 +165,18 @@ class RankWatch:
             at, claim = receipt.at, self.engine.memory_setting
             within = None if self.guard is None else self.guard.watched_for
             claims = None if claim is None else self.plan.get_flag_value(claim.removeprefix("args."))
-            verdict = start_verdict.verdict_of_guard_kill(self.plan, watch.log, receipt, claim, claims, within)
+            verdict = start_verdict.build_guard_kill_verdict(self.plan, watch.log, receipt, claim, claims, within)
         return RankStartFailure(
             verdict, log, at, verdict is not None and verdict_builder.is_consequence(watch.log, verdict)
         )
 
-    async def end(self) -> None:
+    async def stop_rank(self) -> None:
         """Stop the container, which is kept with its log: another rank has failed, and without it this one is of no use."""
         try:
             if (await self.session.docker.inspect_container(self.container_id)).is_alive:
                 if self.guard is not None:
                     await self.guard.stop_watching(UnwatchReason.STOPPED)
-                await self.session.docker.stop(self.container_id, self.plan.stop_grace)
+                await self.session.docker.stop_container(self.container_id, self.plan.stop_grace)
         except (DockerError, NodeError) as error:
             self.warn(
                 f"whether its rank on {self.plan.node} has ended is not known: {error.message}",
@@ -177,17 +189,21 @@ class RankWatch:
         with suppress(DockerError, NodeError):
             container = await self.session.docker.inspect_container(self.container_id)
             if not container.is_alive:
-                log = (await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))).path or log
+                log = (
+                    await save_log(self.session, self.ctx, self.emit, container, collect_plan_secrets(self.plan))
+                ).path or log
                 if self._watch is not None:
-                    self._watch.report(Phase.STOPPED, f"its rank on {other} failed")
+                    self._watch.report_phase(Phase.STOPPED, f"its rank on {other} failed")
         return log
 
-    async def _receipt(self) -> GuardReceipt | None:
+    async def _read_receipt(self) -> GuardReceipt | None:
         return await (
-            self.guard.receipt() if self.guard else guard_receipts.read_receipt(self.session, self.container_id)
+            self.guard.wait_for_receipt()
+            if self.guard
+            else guard_receipts.read_receipt(self.session, self.container_id)
         )
 
-    def _step(self, event: Event) -> None:
+    def _forward_event(self, event: Event) -> None:
         """Let the guard know of every step at once."""
         self.emit(event)
         if self.guard is not None and isinstance(event, PhaseChanged):
@@ -209,10 +225,12 @@ async def cancel_or_raise(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-_LINGER = 3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
-_LAST_WORDS = 10.0  # seconds for the end of a log, once its container has ended
+_FAILURE_GATHER_SECONDS = (
+    3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
+)
+_LOG_END_SECONDS = 10.0  # seconds for the end of a log, once its container has ended
 
-Offsets = dict[NodeName, ClockOffset]
+ClockOffsets = dict[NodeName, ClockOffset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +244,7 @@ class InstanceWatchResult:
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks
 
 
-async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> Offsets:
+async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> ClockOffsets:
     """Return how far each node's clock is from ours, of those that say; one alone is not asked."""
     if len(ranks) == 1:
         return {}
@@ -234,13 +252,13 @@ async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> Offsets:
     return {rank.plan.node: one for rank, one in zip(ranks, found, strict=True) if one is not None}
 
 
-async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: Offsets) -> InstanceWatchResult:
+async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: ClockOffsets) -> InstanceWatchResult:
     """Watch all ranks until the head is ready, one has failed, or time is over; where one has failed, none is left running.
 
     ``clocks`` are as they were found at the start, for nodes that fall silent. Raises `Unreachable` where it is not known how
     far a rank is when time is over.
     """
-    tasks = [asyncio.create_task(rank.watch()) for rank in ranks]
+    tasks = [asyncio.create_task(rank.watch_until_end()) for rank in ranks]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if any(_has_failed(task) for task in tasks):
@@ -267,30 +285,34 @@ async def _build_timeout_result(ranks: Sequence[RankWatch], watched: WatchResult
         raise_if_disconnected(rank.session, f"its rank of {rank.plan.instance}", rank.again)
     verdict = watched.verdict
     if verdict is not None and workers:
-        more = tuple(Evidence(f"{rank.plan.node} was {rank.describe_progress}", "clock") for rank in workers)
+        more = tuple(Evidence(f"{rank.plan.node} was {rank.progress_text}", "clock") for rank in workers)
         verdict = replace(verdict, evidence=(*verdict.evidence, *more))
-    failed = await head.failed(verdict, timed_out=True)
+    failed = await head.diagnose_failure(verdict, timed_out=True)
     return InstanceWatchResult(head, failed.verdict, timed_out=True, log=failed.log)
 
 
 async def _build_failure_result(
-    ctx: CommandContext, ranks: Sequence[RankWatch], tasks: Sequence[asyncio.Task[WatchResult]], clocks: Offsets
+    ctx: CommandContext, ranks: Sequence[RankWatch], tasks: Sequence[asyncio.Task[WatchResult]], clocks: ClockOffsets
 ) -> InstanceWatchResult:
     """Find the root, and end what cannot go on without it."""
     if len(ranks) == 1:
-        failed = await ranks[0].failed(tasks[0].result().verdict)
+        failed = await ranks[0].diagnose_failure(tasks[0].result().verdict)
         return InstanceWatchResult(ranks[0], failed.verdict, log=failed.log)
-    await _wait(ctx, tasks, _LINGER)
+    await _wait_for_tasks(ctx, tasks, _FAILURE_GATHER_SECONDS)
     now = await measure_clock_offsets([rank for rank in ranks if rank.session.link.status.state is NodeState.OK])
     # What they say once they are told to end is no failure of theirs.
     told = [
         task.result().verdict if _has_failed(task) else rank.current_verdict
         for rank, task in zip(ranks, tasks, strict=True)
     ]
-    await gather_or_cancel(*(rank.end() for rank in ranks))
-    await _wait(ctx, [task for task, rank in zip(tasks, ranks, strict=True) if _is_reachable(rank)], _LAST_WORDS)
+    await gather_or_cancel(*(rank.stop_rank() for rank in ranks))
+    await _wait_for_tasks(
+        ctx, [task for task, rank in zip(tasks, ranks, strict=True) if _is_reachable(rank)], _LOG_END_SECONDS
+    )
     failures = [
-        (rank, await rank.failed(verdict)) for rank, verdict in zip(ranks, told, strict=True) if verdict is not None
+        (rank, await rank.diagnose_failure(verdict))
+        for rank, verdict in zip(ranks, told, strict=True)
+        if verdict is not None
     ]
     first = _find_first_failure(failures, clocks | now)
     rank, failed = next(each for each in failures if each[0].plan.node == first)
@@ -308,7 +330,7 @@ def _is_reachable(rank: RankWatch) -> bool:
     return rank.session.link.status.state is NodeState.OK
 
 
-async def _wait(ctx: CommandContext, tasks: Sequence[asyncio.Task[WatchResult]], patience: float) -> None:
+async def _wait_for_tasks(ctx: CommandContext, tasks: Sequence[asyncio.Task[WatchResult]], patience: float) -> None:
     """Wait until all are done, ``patience`` seconds at most."""
     left = [task for task in tasks if not task.done()]
     if not left:
@@ -320,7 +342,7 @@ async def _wait(ctx: CommandContext, tasks: Sequence[asyncio.Task[WatchResult]],
         await cancel_and_wait(waits)
 
 
-def _find_first_failure(failures: Sequence[tuple[RankWatch, RankStartFailure]], clocks: Offsets) -> NodeName:
+def _find_first_failure(failures: Sequence[tuple[RankWatch, RankStartFailure]], clocks: ClockOffsets) -> NodeName:
     return find_first_failure(
         [
             RankFailure(
@@ -342,15 +364,15 @@ def _merge_verdicts(
     if failed.verdict is None:
         return None
     others = [
-        _named(other, told.verdict)
+        _add_rank_name(other, told.verdict)
         for other, told in failures
         if other is not rank and told.verdict is not None and not told.is_aftermath
     ]
     told = rank_verdict.add_peer_log_commands(
-        _named(rank, failed.verdict), rank.plan.instance, rank.plan.node, [one.plan.node for one in ranks]
+        _add_rank_name(rank, failed.verdict), rank.plan.instance, rank.plan.node, [one.plan.node for one in ranks]
     )
     return rank_verdict.merge_rank_verdicts(told, others)
 
 
-def _named(rank: RankWatch, verdict: Verdict) -> Verdict:
+def _add_rank_name(rank: RankWatch, verdict: Verdict) -> Verdict:
     return rank_verdict.add_rank_name(verdict, rank.plan.rank, rank.plan.ranks, rank.plan.node)

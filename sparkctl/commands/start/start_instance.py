@@ -16,7 +16,7 @@ from sparkctl.commands.start import connectivity_check, rank_start
 from sparkctl.commands.start.create_container import CreateTimeout
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.rank_start import RankStart, verdict_of_create_timeout
-from sparkctl.commands.start.rank_watch import Offsets, RankWatch, measure_clock_offsets, watch_ranks
+from sparkctl.commands.start.rank_watch import ClockOffsets, RankWatch, measure_clock_offsets, watch_ranks
 from sparkctl.commands.start.start_preflight import (
     refuse_different_images,
     refuse_partial_stop,
@@ -24,7 +24,7 @@ from sparkctl.commands.start.start_preflight import (
     refuse_wrong_node_count,
 )
 from sparkctl.commands.start.start_request import StartInstance
-from sparkctl.commands.stop.settle_pending_stops import withdraw
+from sparkctl.commands.stop.settle_pending_stops import withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError
@@ -39,25 +39,25 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.units import format_duration
 from sparkctl.model.verdict import Verdict
 from sparkctl.transport.docker import docker_client
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_STARTED = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
-_UNCHANGED = "interrupted before anything was changed"
-_NOT_STARTED = "interrupted before anything was started"
-_TAKEN_BACK = "interrupted before all ranks were started; those that were are taken back"
-_OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
+_STARTED_OUTCOMES = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
+_UNCHANGED_MESSAGE = "interrupted before anything was changed"
+_NOT_STARTED_MESSAGE = "interrupted before anything was started"
+_TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; those that were are taken back"
+_OLD_STOPPED_MESSAGE = "interrupted: the one that ran before was stopped, the new one was not started"
 
 
 def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Start a profile on its nodes and stream what happens; the last event is `Ended`."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+    def stream_start(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
-            own, _StartRun(own, request).run, request.profile.name, request.node.name, on_interrupt=None
+            own, _StartRun(own, request).run, request.profile.name, request.head_node.name, on_interrupt=None
         )
 
     subject = OperationSubject(OperationKind.START, request.nodes, None, request.profile, request.retry_command)
-    return run(ctx) if request.dry_run else record_operation(ctx, subject, run)
+    return stream_start(ctx) if request.dry_run else record_operation(ctx, subject, stream_start)
 
 
 class _StartRun:
@@ -70,7 +70,7 @@ class _StartRun:
         self.ranks: tuple[RankStart, ...] = ()
         self.way: FabricRoute | None = None  # between several
         self.locks: dict[NodeName, NodeLock] = {}
-        self.clocks: Offsets = {}
+        self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
 
     async def run(self, emit: Emit) -> CommandEnded:
@@ -81,15 +81,15 @@ class _StartRun:
             sessions = [await open_session(stack, self.ctx, node, self.emit) for node in self.request.nodes]
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
-            ended = await self._prepare(sessions)
+            ended = await self._prepare_start(sessions)
             if ended is not None:
                 return ended
             # One order for everybody: two starts over the same Sparks never wait for each other.
             for rank in sorted(self.ranks, key=lambda one: one.plan.node):
-                self.locks[rank.plan.node] = await self._lock(stack, rank)
+                self.locks[rank.plan.node] = await self._lock_node(stack, rank)
             for rank in self.ranks:
-                stack.push_async_callback(rank.detach)
-            return await self._start()
+                stack.push_async_callback(rank.detach_guard)
+            return await self._start_ranks()
 
     def emit(self, event: Event) -> None:
         """Tell what happened, and have it timed for the rank it is of."""
@@ -105,33 +105,37 @@ class _StartRun:
 
     # looking and deciding
 
-    async def _prepare(self, sessions: Sequence[Session]) -> CommandEnded | None:
+    async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Look and decide, changing nothing; return the end where there is nothing to start."""
         guard = self.ctx.interrupt.run_interruptible
-        await guard(self._look(sessions), _UNCHANGED)
+        await guard(self._inspect_nodes(sessions), _UNCHANGED_MESSAGE)
         for rank in self.ranks:
             self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
             rank.timing.load_expected(rank.plan)
         self._warn_about_flags()
         if not self.request.dry_run:
-            await guard(gather_or_cancel(*(rank.collect_earlier() for rank in self.ranks)), _UNCHANGED)
-        await guard(self._decide(), _UNCHANGED)
-        await guard(self._check_connectivity(sessions), _UNCHANGED)
+            await guard(gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), _UNCHANGED_MESSAGE)
+        await guard(self._decide_actions(), _UNCHANGED_MESSAGE)
+        await guard(self._check_connectivity(sessions), _UNCHANGED_MESSAGE)
         if self.request.dry_run:
             for rank in self.ranks:
                 rank.warn_of_decision()
-            return self._ended(Outcome.PLANNED)
-        self.clocks = await guard(measure_clock_offsets(self.ranks), _UNCHANGED)
+            return self._build_end(Outcome.PLANNED)
+        self.clocks = await guard(measure_clock_offsets(self.ranks), _UNCHANGED_MESSAGE)
         if self.head.decision.attach is not None:
             for rank in self.ranks:
-                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for")
-            return await guard(self._check_running_instance(), _UNCHANGED)
+                withdraw_pending_stops(
+                    self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for"
+                )
+            return await guard(self._check_running_instance(), _UNCHANGED_MESSAGE)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
-            await guard(rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED)
+            await guard(
+                rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED_MESSAGE
+            )
         return None
 
-    async def _look(self, sessions: Sequence[Session]) -> None:
+    async def _inspect_nodes(self, sessions: Sequence[NodeSession]) -> None:
         """Look at all nodes together; a plan for each comes of it."""
         launches, self.way = await build_rank_launches(self.ctx, self.request, sessions)
         self.ranks = tuple(
@@ -140,7 +144,7 @@ class _StartRun:
         )
         await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))
 
-    async def _decide(self) -> None:
+    async def _decide_actions(self) -> None:
         """Decide for every node before anything changes on any; the first that refuses ends it."""
         plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
         if len(self.ranks) > 1:
@@ -150,7 +154,7 @@ class _StartRun:
             await rank.decide_action()
         refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
 
-    async def _check_connectivity(self, sessions: Sequence[Session]) -> None:
+    async def _check_connectivity(self, sessions: Sequence[NodeSession]) -> None:
         """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""
         if self.way is None or self.head.decision.attach is not None:
             return
@@ -170,36 +174,36 @@ class _StartRun:
         self.emit(
             PhaseChanged(self.ctx.clock.unix_time(), plan.node, plan.instance, Phase.READY, None, 0.0, None, status)
         )
-        return self._ended(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
+        return self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
 
     # changing
 
-    async def _lock(self, stack: AsyncExitStack, rank: RankStart) -> NodeLock:
+    async def _lock_node(self, stack: AsyncExitStack, rank: RankStart) -> NodeLock:
         doing = f"starting {rank.plan.instance}"
         lock = await self.ctx.interrupt.run_interruptible(
-            acquire_node_lock(rank.session, self.ctx, doing, rank.warn), _UNCHANGED
+            acquire_node_lock(rank.session, self.ctx, doing, rank.warn), _UNCHANGED_MESSAGE
         )
         stack.push_async_callback(lock.release)
         return lock
 
-    async def _start(self) -> CommandEnded:
+    async def _start_ranks(self) -> CommandEnded:
         """Start it under the locks, and watch it."""
         guard = self.ctx.interrupt.run_interruptible
         # Between the look and the lock somebody may have started something: decide on what is true now. A step of another
         # verb had the locks when it looked.
         if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
-            await guard(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED)
-            await guard(self._decide(), _UNCHANGED)
+            await guard(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED_MESSAGE)
+            await guard(self._decide_actions(), _UNCHANGED_MESSAGE)
         for rank in self.ranks:
             rank.warn_of_decision()
-        failed = await self._containers()
+        failed = await self._ensure_containers()
         if failed is not None:
             return failed
         if self.request.detach:
-            return self._ended(Outcome.DETACHED, message=self._interrupt_message())
-        return await self._watch()
+            return self._build_end(Outcome.DETACHED, message=self._format_interrupt_message())
+        return await self._watch_ranks()
 
-    async def _containers(self) -> CommandEnded | None:
+    async def _ensure_containers(self) -> CommandEnded | None:
         """Have the containers to watch, those that run already or new ones; or return the end that there are none."""
         if all(rank.decision.attach is not None for rank in self.ranks):
             for rank in self.ranks:
@@ -209,30 +213,30 @@ class _StartRun:
         await self._stop_replaced_instance()
         for rank in self.ranks:
             await rank.remove_ended_containers()
-        nothing = _OLD_GONE if self._stopped_another else _NOT_STARTED
+        nothing = _OLD_STOPPED_MESSAGE if self._has_stopped_another else _NOT_STARTED_MESSAGE
         await self.ctx.interrupt.run_interruptible(
-            gather_or_cancel(*(self._ready_node(rank) for rank in self.ranks)), nothing
+            gather_or_cancel(*(self._prepare_node(rank) for rank in self.ranks)), nothing
         )
-        self.ctx.interrupt.check(nothing)
-        return await self._create_all()
+        self.ctx.interrupt.raise_if_pressed(nothing)
+        return await self._create_all_ranks()
 
     @property
-    def _stopped_another(self) -> bool:
+    def _has_stopped_another(self) -> bool:
         return any(rank.stopped_another for rank in self.ranks)
 
     async def _stop_replaced_instance(self) -> None:
         """Stop what ``--replace`` allows to be stopped: another version of the same instance."""
-        self.ctx.interrupt.check(_UNCHANGED)
-        await gather_or_cancel(*(rank.stop_other() for rank in self.ranks))
-        if self._stopped_another:
-            self.ctx.interrupt.check(_OLD_GONE)
+        self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
+        await gather_or_cancel(*(rank.stop_other_version() for rank in self.ranks))
+        if self._has_stopped_another:
+            self.ctx.interrupt.raise_if_pressed(_OLD_STOPPED_MESSAGE)
 
-    async def _ready_node(self, rank: RankStart) -> None:
+    async def _prepare_node(self, rank: RankStart) -> None:
         if rank.plan.drop_caches:
             await rank.drop_caches()
-        await gather_or_cancel(rank.arm(), rank.fit.measure_before(rank.session))
+        await gather_or_cancel(rank.arm_guard(), rank.fit.measure_before(rank.session))
 
-    async def _create_all(self) -> CommandEnded | None:
+    async def _create_all_ranks(self) -> CommandEnded | None:
         """Create the ranks in the order that the engine wants; where one cannot be, those before it are taken back."""
         head, *workers = self.ranks
         begins = self.request.engine.must_start_head_first(head.plan.command)
@@ -241,8 +245,8 @@ class _StartRun:
         try:
             for rank in (head, *workers) if begins else (*workers, head):
                 if created:
-                    self.ctx.interrupt.check(_TAKEN_BACK)
-                ended = await self._create(rank)
+                    self.ctx.interrupt.raise_if_pressed(_TAKEN_BACK_MESSAGE)
+                ended = await self._create_rank(rank)
                 if ended is not None:
                     break
                 created.append(rank)
@@ -251,41 +255,41 @@ class _StartRun:
                 await gather_or_cancel(*(rank.remove_created_container() for rank in created))
         return ended
 
-    async def _create(self, rank: RankStart) -> CommandEnded | None:
+    async def _create_rank(self, rank: RankStart) -> CommandEnded | None:
         try:
-            await rank.create(self.locks[rank.plan.node])
+            await rank.create_rank_container(self.locks[rank.plan.node])
             return None
         except CreateTimeout as late:
-            return self._ended(Outcome.TIMED_OUT, rank, verdict=verdict_of_create_timeout(rank.plan, late))
+            return self._build_end(Outcome.TIMED_OUT, rank, verdict=verdict_of_create_timeout(rank.plan, late))
         except NodeError:
             if len(self.ranks) > 1:
                 what = f"whether {rank.plan.container_name} was created on {rank.plan.node} is not known"
                 rank.warn(what, f"when it answers again: sparkctl down {rank.plan.instance}")
             raise
         except DockerError as error:
-            if error.exit_code is ExitCode.REFUSED and not self._stopped_another:
+            if error.exit_code is ExitCode.REFUSED and not self._has_stopped_another:
                 raise  # nothing is left of the attempt: the node is as it was
-            again, old_is_gone = self.request.retry_command, self._stopped_another
-            verdict = start_verdict.verdict_of_docker_error(
+            again, old_is_gone = self.request.retry_command, self._has_stopped_another
+            verdict = start_verdict.build_docker_error_verdict(
                 rank.plan, self.request.engine, error, again, old_is_gone=old_is_gone
             )
-            return self._ended(Outcome.FAILED, rank, verdict=verdict)
+            return self._build_end(Outcome.FAILED, rank, verdict=verdict)
 
     # watching
 
-    async def _watch(self) -> CommandEnded:
+    async def _watch_ranks(self) -> CommandEnded:
         end = await self.ctx.interrupt.run_interruptible(
-            watch_ranks(self.ctx, self.ranks, self.clocks), self._interrupt_message()
+            watch_ranks(self.ctx, self.ranks, self.clocks), self._format_interrupt_message()
         )
         if end.verdict is None:
             for rank in self.ranks:
                 await rank.record_ready()
-            return self._ended(Outcome.READY)
+            return self._build_end(Outcome.READY)
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
         rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
-        return replace(self._ended(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
+        return replace(self._build_end(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
 
     # saying
 
@@ -293,7 +297,7 @@ class _StartRun:
     def _node_names(self) -> str:
         return " and ".join(rank.plan.node for rank in self.ranks)
 
-    def _interrupt_message(self) -> str:
+    def _format_interrupt_message(self) -> str:
         plan, guard = self.head.plan, self.head.guard
         only = f" --node {plan.node}" if plan.ranks == 1 else ""
         limit = plan.guard.limit if plan.guard is not None else None
@@ -333,10 +337,10 @@ class _StartRun:
     def _add_retry_command(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the command that tries its change."""
         return (
-            verdict if verdict.edit is None else replace(verdict, again=self.request.retry_command_with(verdict.edit))
+            verdict if verdict.edit is None else replace(verdict, again=self.request.build_retry_command(verdict.edit))
         )
 
-    def _ended(
+    def _build_end(
         self,
         outcome: Outcome,
         rank: RankWatch | None = None,
@@ -355,9 +359,9 @@ class _StartRun:
             seconds=self.ctx.clock.monotonic() - self.began,
             node=plan.node,
             instance=plan.instance,
-            endpoint=format_endpoint_url(self.request.node, plan.node_port) if outcome is Outcome.READY else None,
+            endpoint=format_endpoint_url(self.request.head_node, plan.node_port) if outcome is Outcome.READY else None,
             message=message,
             verdict=None if verdict is None else self._add_retry_command(verdict),
             log=log,
-            guard=self._guard_coverage if outcome in _STARTED else None,
+            guard=self._guard_coverage if outcome in _STARTED_OUTCOMES else None,
         )

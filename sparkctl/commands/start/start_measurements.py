@@ -24,9 +24,9 @@ from sparkctl.model.units import GIB
 from sparkctl.model.verdict import FieldChange
 from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_EVERY = 10.0  # seconds between looks at the memory of a node where something starts
+_SAMPLE_SECONDS = 10.0  # seconds between looks at the memory of a node where something starts
 
 
 class StartMemory:
@@ -38,19 +38,24 @@ class StartMemory:
         self.emit: Emit = lambda event: None
         self._ctx, self._profile, self._again, self._forced = ctx, profile, again, forced
         self._fit: MemoryFit | None = None
-        self._session: Session | None = None
+        self._session: NodeSession | None = None
         self._plan: LaunchPlan | None = None
         self._before: int | None = None
         self._least: int | None = None
         self._held_before: int | None = None
 
     @property
-    def estimated(self) -> int | None:
+    def estimated_bytes(self) -> int | None:
         """What the sum came to, None where it did not come out."""
         return None if self._fit is None else self._fit.estimated
 
     async def check_fit(
-        self, session: Session, plan: LaunchPlan, scene: PreflightInspection, stops: Container | None, sparks: int = 1
+        self,
+        session: NodeSession,
+        plan: LaunchPlan,
+        scene: PreflightInspection,
+        stops: Container | None,
+        sparks: int = 1,
     ) -> None:
         """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
 
@@ -66,36 +71,40 @@ class StartMemory:
         if is_news:
             commands = node_fit.suggest_commands(fit, self._again)
             self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
-            self._warn(plan, fit)
+            self._warn_about_fit(plan, fit)
         if fit.is_refused and fit.absent is None and not self._forced:
             raise node_fit.build_fit_refusal(fit, self._again)
 
-    def _warn(self, plan: LaunchPlan, fit: MemoryFit) -> None:
+    def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
         now, sum_ = self._ctx.clock.unix_time(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
         if fit.is_refused:
             if (
                 fit.absent is not None
             ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
-                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; and no weights lie in {fit.absent}", sum_))
+                self.emit(
+                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; and no weights lie in {fit.absent}", sum_)
+                )
             elif self._forced:
-                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; --force starts it all the same", None))
+                self.emit(
+                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; --force starts it all the same", None)
+                )
             return
         if fit.answer is FitOutcome.AFTER_DROP_CACHES and not plan.drop_caches:
-            self.emit(WarningEmitted(now, plan.node, fit.sentence, f"sparkctl drop-caches --node {plan.node}"))
+            self.emit(WarningEmitted(now, plan.node, fit.summary_sentence, f"sparkctl drop-caches --node {plan.node}"))
         if fit.answer is FitOutcome.UNKNOWN:
             why = f": {fit.cautions[0]}" if fit.cautions else ""
-            self.emit(WarningEmitted(now, plan.node, fit.sentence + why, sum_))
+            self.emit(WarningEmitted(now, plan.node, fit.summary_sentence + why, sum_))
             return
         for caution in fit.cautions:
             self.emit(WarningEmitted(now, plan.node, caution, sum_))
 
-    async def measure_before(self, session: Session) -> None:
+    async def measure_before(self, session: NodeSession) -> None:
         """Take what is available just before the container is made."""
         self._session = session
         with suppress(NodeError):
             look = await session.read_node("memory", "processes", "gpu")
             self._before = self._least = None if look.memory is None else look.memory.available
-            self._note(available_before=self._before)
+            self._record_facts(available_before=self._before)
             self._held_before = look.everybody
 
     def save_baseline(self, plan: LaunchPlan, container: str) -> None:
@@ -107,11 +116,11 @@ class StartMemory:
     async def sample_memory(self) -> None:
         """Look every ten seconds what is available, until cancelled."""
         while self._session is not None and self._before is not None:
-            await self._ctx.clock.sleep(_EVERY)
+            await self._ctx.clock.sleep(_SAMPLE_SECONDS)
             with suppress(NodeError):
-                self._take(await self._session.read_node("memory"))
+                self._update_least_available(await self._session.read_node("memory"))
 
-    async def peak_bytes(self, container: str) -> int | None:
+    async def measure_peak_bytes(self, container: str) -> int | None:
         """Return what the start took at most; None where it was not begun here, or others came or went meanwhile."""
         if self._session is None or self._before is None:
             return None
@@ -119,20 +128,20 @@ class StartMemory:
             look = await self._session.read_node("memory", "processes", "gpu")
         except NodeError:
             return None
-        self._take(look)
+        self._update_least_available(look)
         if self._least is None or look.memory is None:
             return None
-        settled, held = self._before - look.memory.available, look.container_memory(container)
+        settled, held = self._before - look.memory.available, look.get_container_memory(container)
         if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
             return None
-        self._note(settled=max(0, settled))
+        self._record_facts(settled=max(0, settled))
         return max(0, self._before - self._least) or None
 
-    def _note(self, **facts: int | None) -> None:
+    def _record_facts(self, **facts: int | None) -> None:
         if self._plan is not None:
             self._ctx.record_node_result(NodeResult(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
 
-    def _take(self, look: NodeInspection) -> None:
+    def _update_least_available(self, look: NodeInspection) -> None:
         if look.memory is not None:
             self._least = min(look.memory.available, self._least if self._least is not None else look.memory.available)
 
@@ -152,7 +161,9 @@ class StartTimer:
 
     def load_expected(self, plan: LaunchPlan) -> None:
         """Find out how long it may take; the profile's own word counts until one was seen."""
-        known = self._ctx.history.expected(plan.profile, plan.profile_hash, plan.node, self._kind(plan))
+        known = self._ctx.history.get_expected_durations(
+            plan.profile, plan.profile_hash, plan.node, self._compute_model_key(plan)
+        )
         self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
 
     def save_duration(
@@ -170,9 +181,9 @@ class StartTimer:
             return
         self._ctx.history.record_start(
             plan.profile, plan.profile_hash, plan.node, seconds,
-            kind=self._kind(plan), parts=parts, has_joined=self.has_joined,
+            kind=self._compute_model_key(plan), parts=parts, has_joined=self.has_joined,
             peak=peak, estimated=estimated,
         )  # fmt: skip
 
-    def _kind(self, plan: LaunchPlan) -> str:
+    def _compute_model_key(self, plan: LaunchPlan) -> str:
         return compute_model_key(plan.image, self._profile.model.path)

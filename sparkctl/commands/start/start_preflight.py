@@ -28,9 +28,9 @@ from sparkctl.model.units import GIB, MIB, format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
-_LEAST_DISK = 64 * MIB  # a container's own layer and log need this much to begin at all
-_SCARCE_DISK = 5 * GIB
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
+_MIN_DISK_BYTES = 64 * MIB  # a container's own layer and log need this much to begin at all
+_LOW_DISK_BYTES = 5 * GIB
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +84,23 @@ def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool,
                 f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers nobody",
                 f"on {plan.node}: docker unpause {container.name}; or take it away: sparkctl down {plan.instance}",
             )
-        elif container.label(ContainerLabel.HASH) == plan.profile_hash and container.state is not ContainerState.PAUSED:
+        elif (
+            container.get_label(ContainerLabel.HASH) == plan.profile_hash
+            and container.state is not ContainerState.PAUSED
+        ):
             return StartDecision(attach=container)
         elif replace:
             stop = container
         else:
             raise OperationRefused(
                 f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
-                f"(hash {container.label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
+                f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
     _refuse_without_image(plan, scene)
     _refuse_without_gpu(plan, scene)
     _refuse_busy_port(plan, scene, stop, again)
-    warnings = _warn_low_disk(plan, scene) + tuple((one.message, one.hint) for one in judge_mounts(plan, scene))
+    warnings = _warn_low_disk(plan, scene) + tuple((one.message, one.hint) for one in check_mounts(plan, scene))
     return StartDecision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
 
@@ -105,10 +108,10 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     """Return our containers of this instance; a foreign one that has the name is in the way."""
     found = []
     for container in containers:
-        if container.label(ContainerLabel.INSTANCE) == plan.instance:
+        if container.get_label(ContainerLabel.INSTANCE) == plan.instance:
             found.append(container)
         elif container.name == plan.container_name:
-            owner = container.label(ContainerLabel.INSTANCE)
+            owner = container.get_label(ContainerLabel.INSTANCE)
             raise ContainerNameInUse(
                 plan.node,
                 f"a container named {plan.container_name} is already on {plan.node} ({container.status}, image "
@@ -123,8 +126,8 @@ def _refuse_without_image(plan: LaunchPlan, scene: PreflightInspection) -> None:
         raise ImageNotFound(
             plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
         )
-    machine = _MACHINES.get(scene.engine.architecture or "")
-    if machine and scene.image.architecture in _MACHINES.values() and scene.image.architecture != machine:
+    machine = _ARCHITECTURES.get(scene.engine.architecture or "")
+    if machine and scene.image.architecture in _ARCHITECTURES.values() and scene.image.architecture != machine:
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {scene.image.architecture}, the node is {machine}",
@@ -150,14 +153,14 @@ def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Contai
     port = plan.node_port
     if port is None or scene.look.listening is None or port not in scene.look.listening:
         return
-    if stop is not None and stop.label(ContainerLabel.PORT) == str(port):
+    if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
         return  # the one we are about to stop holds it
     holders = [
-        c for c in scene.containers if c.is_alive and (c.label(ContainerLabel.PORT) == str(port) or port in c.ports)
+        c for c in scene.containers if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
     who = f"the container {holders[0].name}" if holders else "another process"
     other = f"start on another port: {again} --set port={port + 1}"
-    ours = holders[0].label(ContainerLabel.INSTANCE) if holders else None
+    ours = holders[0].get_label(ContainerLabel.INSTANCE) if holders else None
     raise PortInUse(
         plan.node,
         f"port {port} on {plan.node} is in use by {who}",
@@ -170,16 +173,16 @@ def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[
     if room is None or room.free is None:
         return ()
     hint = f"on {plan.node}: docker system df; docker image prune"
-    if room.free < _LEAST_DISK:
+    if room.free < _MIN_DISK_BYTES:
         raise DiskFull(
             plan.node, f"Docker's disk on {plan.node} is full: {room.free // MIB} MiB left in {room.path}", hint
         )
-    if room.free < _SCARCE_DISK:
+    if room.free < _LOW_DISK_BYTES:
         return ((f"only {format_gib(room.free)} left on Docker's disk on {plan.node} ({room.path})", hint),)
     return ()
 
 
-def judge_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCaution, ...]:
+def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCaution, ...]:
     """Return what is to be said of the sources that were not seen, for `up` and `switch` alike.
 
     Docker makes a missing source itself, empty and owned by root: the engine then misses its model. Docker is root, the SSH
@@ -227,13 +230,15 @@ def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: S
     hint = f"the first one answers clients: {' '.join(f'--node {name}' for name in some)}"
     wanted = f"{profile.name} is for {profile.nodes} Sparks"
     if named:
-        raise InvalidInput(f"{wanted}, and {_several(named)} named", hint)
+        raise InvalidInput(f"{wanted}, and {_format_node_count(named)} named", hint)
     if len(chosen) < profile.nodes:
-        raise InvalidInput(f"{wanted}, and {_several(chosen)} configured", f"add the others: sparkctl init; or {hint}")
+        raise InvalidInput(
+            f"{wanted}, and {_format_node_count(chosen)} configured", f"add the others: sparkctl init; or {hint}"
+        )
     raise InvalidInput(f"{wanted}; which of the {len(chosen)} that are configured?", hint)
 
 
-def _several(nodes: Sequence[Node]) -> str:
+def _format_node_count(nodes: Sequence[Node]) -> str:
     return f"{len(nodes)} {'is' if len(nodes) == 1 else 'are'}"
 
 
@@ -264,7 +269,7 @@ def refuse_different_images(
 ) -> None:
     """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells.
     ``words`` as in `sync_command`."""
-    if all(_running(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
+    if all(_find_running_container(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
         return
     having = [(plan, scene.image) for plan, scene in zip(plans, scenes, strict=True) if scene.image is not None]
     if not having:
@@ -276,23 +281,23 @@ def refuse_different_images(
             raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
         if not scene.image.is_same_image(image):
             raise OperationRefused(
-                f"{plan.image} is another image on {plan.node} ({_short(scene.image.id)}) than on {source.node} "
-                f"({_short(image.id)}): the ranks of one model need the same",
+                f"{plan.image} is another image on {plan.node} ({_short_image_id(scene.image.id)}) than on {source.node} "
+                f"({_short_image_id(image.id)}): the ranks of one model need the same",
                 hint,
             )
 
 
 def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]) -> None:
     """Raise `Refused` where this version of the model runs on some of its nodes only, or not as it was asked for."""
-    found = [(plan, _running(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
+    found = [(plan, _find_running_container(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
     if not there:
         return
     instance, down = plans[0].instance, f"sparkctl down {plans[0].instance}"
     if len(there) < len(plans):
         standing, missing = (
-            _names([plan.node for plan, _ in there]),
-            _names([plan.node for plan, one in found if not one]),
+            _join_node_names([plan.node for plan, _ in there]),
+            _join_node_names([plan.node for plan, one in found if not one]),
         )
         raise OperationRefused(
             f"half of {instance} runs: a rank of it is on {standing}, and none on {missing}",
@@ -316,34 +321,34 @@ def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container |
         elsewhere = [] if one is None else [name for name in parse_rank_nodes_label(one) if name not in own]
         if elsewhere:
             raise OperationRefused(
-                f"the {plan.instance} that runs on {plan.node} has a rank on {_names(elsewhere)}, too",
+                f"the {plan.instance} that runs on {plan.node} has a rank on {_join_node_names(elsewhere)}, too",
                 f"stop all of it first: sparkctl down {plan.instance}",
             )
 
 
-def _running(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
+def _find_running_container(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
     """Return the container of this very version that runs there, None where none does."""
     return next(
         (
             one
             for one in scene.containers
             if one.is_alive
-            and one.label(ContainerLabel.INSTANCE) == plan.instance
-            and one.label(ContainerLabel.HASH) == plan.profile_hash
+            and one.get_label(ContainerLabel.INSTANCE) == plan.instance
+            and one.get_label(ContainerLabel.HASH) == plan.profile_hash
         ),
         None,
     )
 
 
 def _is_of_one_start(one: Container, other: Container) -> bool:
-    return parse_start_id_label(one) == parse_start_id_label(other) and one.label(ContainerLabel.NODES) == other.label(
+    return parse_start_id_label(one) == parse_start_id_label(other) and one.get_label(
         ContainerLabel.NODES
-    )
+    ) == other.get_label(ContainerLabel.NODES)
 
 
-def _short(image: str) -> str:
+def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _names(nodes: Sequence[NodeName]) -> str:
+def _join_node_names(nodes: Sequence[NodeName]) -> str:
     return " and ".join(nodes)

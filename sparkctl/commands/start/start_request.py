@@ -41,30 +41,30 @@ class StartInstance:
     switch_flags: tuple[str, ...] = ()
 
     @property
-    def node(self) -> Node:
+    def head_node(self) -> Node:
         """The head's node, or the only one."""
         return self.nodes[0]
 
     @property
     def retry_command(self) -> str:
         """The command that asks for the same once more."""
-        return self.retry_command_with()
+        return self.build_retry_command()
 
-    def retry_command_with(self, edit: FieldChange | None = None) -> str:
+    def build_retry_command(self, edit: FieldChange | None = None) -> str:
         """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
         if self.is_of_switch:
-            return self.switch_command_with(edit)
-        return self._command("up", {"--again": self.once_more, "--force": self.forced}, edit)
+            return self.build_switch_command(edit)
+        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, edit)
 
-    def switch_command_with(self, edit: FieldChange | None = None) -> str:
+    def build_switch_command(self, edit: FieldChange | None = None) -> str:
         """The command of the switch that this is a step of."""
-        return self._command("switch", dict.fromkeys(self.switch_flags, True), edit)
+        return self._build_command("switch", dict.fromkeys(self.switch_flags, True), edit)
 
-    def _command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
+    def _build_command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
         profile, *words = self.words or (self.profile.name,)
         changed = None if edit is None else edit.field
         pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
-        pairs += [] if edit is None else [("--set", edit.setting)]
+        pairs += [] if edit is None else [("--set", edit.set_argument)]
         flags = {
             "--no-guard": not self.guarded,
             **own,

@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # a key is looked up without them
     from sparkctl.commands.action_context import ActionContext
     from sparkctl.model.instance import InstanceView
 
-_NODE = ("--node", "-n")
-VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
-_MAY_ANSWER = (Phase.READY, Phase.UNKNOWN, None)
+_NODE_OPTIONS = ("--node", "-n")
+OPTIONS_WITH_VALUES = (*_NODE_OPTIONS, "--grace", "--timeout", "--set", "--record", "--format")
+_POSSIBLY_SERVING_PHASES = (Phase.READY, Phase.UNKNOWN, None)
 
 
 def is_rank_serving(one: InstanceView) -> bool | None:
@@ -29,7 +29,7 @@ def is_rank_serving(one: InstanceView) -> bool | None:
         return numbers.running > 0
     if numbers is not None and numbers.activity is not None:
         return numbers.activity is not EngineActivity.IDLE
-    return None if one.phase in _MAY_ANSWER else False
+    return None if one.phase in _POSSIBLY_SERVING_PHASES else False
 
 
 def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
@@ -57,7 +57,7 @@ def find_stopped_instances(now: ActionContext, words: Sequence[str]) -> tuple[In
 def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
     """Return the instances of ours that a ``down``, a ``free`` or an ``up --replace`` names, those that have ended among them;
     of a model with a part on a Spark that is freed, all its parts."""
-    named, nodes = aimed_at(words)
+    named, nodes = parse_targets(words)
     if words[0] == "free":
         there = [one for view in now.views for one in view.instances]
         mine = [one for one in there if one.ours and one.node in nodes]
@@ -79,7 +79,7 @@ def find_unlisted_nodes(now: ActionContext, words: Sequence[str]) -> tuple[NodeN
     """Return on which of the Sparks that a ``down``, a ``free`` or an ``up --replace`` means nobody has looked at what runs."""
     if not _ends_something(words):
         return ()
-    _, nodes = aimed_at(words)
+    _, nodes = parse_targets(words)
     looked_at = {
         view.name
         for view in now.views
@@ -92,13 +92,13 @@ def _ends_something(words: Sequence[str]) -> bool:
     return bool(words) and (words[0] in ("down", "free") or (words[0] == "up" and "--replace" in words))
 
 
-def aimed_at(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def parse_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what a line names, its verb first, and on which nodes; what is freed are nodes."""
-    names, nodes = meant(words[1:])
+    names, nodes = parse_names_and_nodes(words[1:])
     return ([], names) if words[:1] and words[0] == "free" else (names, nodes)
 
 
-def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def parse_names_and_nodes(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what the words behind a verb name, and on which nodes, in their order."""
     names: list[str] = []
     nodes: list[str] = []
@@ -106,9 +106,9 @@ def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest:
         word, *rest = rest
         option, given, value = word.partition("=")
-        if option in VALUED:
+        if option in OPTIONS_WITH_VALUES:
             value = value if given else rest.pop(0) if rest else ""
-            nodes += [value] if option in _NODE else []
+            nodes += [value] if option in _NODE_OPTIONS else []
         elif not word.startswith("-"):
             names.append(word)
     return names, nodes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 
-_ID = 12  # digits of a container's id that are kept everywhere
+_ID_LENGTH = 12  # digits of a container's id that are kept everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,21 @@ def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, 
     found = []
     for one in seen:
         if one.kind is OperationKind.START:
-            parts = tuple((share.node, _id(share)) for share in one.shares if _id(share))
+            parts = tuple(
+                (share.node, _short_container_id(share)) for share in one.shares if _short_container_id(share)
+            )
             if parts and one.outcome != "failed" and not gone.issuperset(id_ for _, id_ in parts):
                 found.append(OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in gone)))
         elif one.kind is OperationKind.STOP:
             if one.parent is None or one.parent in good:
-                gone.update(_id(share) for share in one.shares if _has_ended(share))
+                gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
         elif one.has_succeeded:
-            gone.update(_id(share) for share in one.shares if _has_ended(share))
+            gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
     return tuple(found)
 
 
-def _id(share: NodeResult) -> str:
-    return (share.container or "")[:_ID]
+def _short_container_id(share: NodeResult) -> str:
+    return (share.container or "")[:_ID_LENGTH]
 
 
 def _has_ended(share: NodeResult) -> bool:

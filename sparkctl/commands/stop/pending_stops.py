@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparkctl.files import LARGEST_STATE_FILE, read_regular
-from sparkctl.history.database import make_private
+from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
+from sparkctl.history.database import make_private_directory
 from sparkctl.model.container import Container
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 
-MAX_AGE = 86400.0  # seconds: what was wished yesterday is asked again
+MAX_AGE_SECONDS = 86400.0  # seconds: what was wished yesterday is asked again
 COMPLETING_COMMANDS = "up, down, free or switch"  # whoever takes the node's lock
 
 
@@ -38,10 +38,10 @@ class PendingStop:
 
     def matches_container(self, container: Container) -> bool:
         """Tell whether this very container was to be stopped."""
-        if not container.is_managed or container.label(ContainerLabel.INSTANCE) != self.instance:
+        if not container.is_managed or container.get_label(ContainerLabel.INSTANCE) != self.instance:
             return False
         by_id = any(len(one) >= 12 and container.id.startswith(one) for one in self.containers)
-        return by_id or (self.run is not None and container.label(ContainerLabel.RUN) == self.run)
+        return by_id or (self.run is not None and container.get_label(ContainerLabel.RUN) == self.run)
 
 
 class PendingStopFiles:
@@ -55,10 +55,10 @@ class PendingStopFiles:
         found = []
         for path in self._folder.glob("*.json"):
             try:
-                one = from_json_data(PendingStop, json.loads(read_regular(path, LARGEST_STATE_FILE)))
+                one = from_json_data(PendingStop, json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES)))
             except (OSError, ValueError, AttributeError, RecursionError):
                 continue
-            if now - one.since > MAX_AGE:
+            if now - one.since > MAX_AGE_SECONDS:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
             else:
@@ -75,8 +75,8 @@ class PendingStopFiles:
             if one.instance == owed.instance:
                 ids = dict.fromkeys((*one.containers, *owed.containers))
                 owed = replace(owed, containers=tuple(ids), run=owed.run or one.run, since=max(owed.since, one.since))
-        make_private(self._folder)
-        path = self._path(owed)
+        make_private_directory(self._folder)
+        path = self._get_stop_file(owed)
         handle, name = tempfile.mkstemp(".new", path.name, self._folder)  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json.dumps(to_json_data(owed), ensure_ascii=False) + "\n")
@@ -85,8 +85,8 @@ class PendingStopFiles:
     def delete_stop(self, owed: PendingStop) -> None:
         """Forget it: it is done, or not to be done any more."""
         with suppress(OSError):
-            self._path(owed).unlink(missing_ok=True)
+            self._get_stop_file(owed).unlink(missing_ok=True)
 
-    def _path(self, owed: PendingStop) -> Path:
+    def _get_stop_file(self, owed: PendingStop) -> Path:
         digest = hashlib.sha256(f"{owed.node}\n{owed.instance}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}.json"

@@ -15,14 +15,14 @@ from sparkctl.node.leftovers import ProcessInfo, SharedMemoryFile
 from sparkctl.node.node_inspection import NodeInspection
 
 # The titles that engines' processes give themselves, and Ray's own programs; nothing that somebody types.
-_ENGINES = re.compile(r"VLLM::|vllm::|sglang::|ray::|raylet$|gcs_server$")
+_ENGINE_PROCESS_PATTERN = re.compile(r"VLLM::|vllm::|sglang::|ray::|raylet$|gcs_server$")
 # As torch, Python's multiprocessing, NCCL and the engines call what they share.
-_SHARED = re.compile(r"(psm_|sem\.mp-|sem\.loky|loky-|torch_|nccl-|vllm|sglang|cuda\.shm|plasma)")
-_ADOPTER = "systemd"  # a user's own takes in what has lost its parent
-_HEAD = 60
-_SLACK = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
-_NEAR = 2 * GIB  # MemAvailable wanders by as much while nothing happens to engines
-_SMALL = 16 * MIB
+_SHM_NAME_PATTERN = re.compile(r"(psm_|sem\.mp-|sem\.loky|loky-|torch_|nccl-|vllm|sglang|cuda\.shm|plasma)")
+_ADOPTING_PROCESS = "systemd"  # a user's own takes in what has lost its parent
+_MAX_TITLE_LENGTH = 60
+_CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
+_MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable wanders by as much while nothing happens to engines
+_MIN_SHM_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def capture_footprint(
     pids = {pid for pid, own in (look.pids or {}).items() if own == container}
     processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
     files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
-    return ContainerFootprint(container, processes, started, files, shares_shm, look.container_memory(container))
+    return ContainerFootprint(container, processes, started, files, shares_shm, look.get_container_memory(container))
 
 
 def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tuple[Leftover, ...]:
@@ -72,11 +72,11 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
             continue
         own = (now.pids or {}).get(one.pid)
         is_certain = (one.pid, one.start) in was.processes or own == was.container
-        if is_certain or (own is None and _is_lost(one, names) and _began_with(one, was)):
+        if is_certain or (own is None and _is_orphaned_engine(one, names) and _started_after_container(one, was)):
             found.append((one, (now.gpu or {}).get(one.pid, 0) + (one.resident or 0), is_certain))
     return tuple(
         Leftover(
-            f"process {one.pid} ({title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
+            f"process {one.pid} ({format_process_title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
             held or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
         )
@@ -84,21 +84,21 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
     )
 
 
-def _is_lost(one: ProcessInfo, names: dict[int, str]) -> bool:
+def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
     """Tell whether it is an engine's process by its title and has lost its parent."""
     program = PurePosixPath(one.words[0]).name if one.words else one.name
-    adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTER
-    return adopted and _ENGINES.match(program) is not None
+    adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTING_PROCESS
+    return adopted and _ENGINE_PROCESS_PATTERN.match(program) is not None
 
 
-def _began_with(one: ProcessInfo, was: ContainerFootprint) -> bool:
-    return one.born is not None and was.started is not None and one.born >= was.started - _SLACK
+def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
+    return one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
 
 
-def title(one: ProcessInfo) -> str:
+def format_process_title(one: ProcessInfo) -> str:
     """Return the head of a process' command line, secrets in it masked."""
     words = sanitize_line(" ".join(redact_words(one.words)) or one.name)
-    return words if len(words) <= _HEAD else words[: _HEAD - 1] + "…"
+    return words if len(words) <= _MAX_TITLE_LENGTH else words[: _MAX_TITLE_LENGTH - 1] + "…"
 
 
 def find_leftover_shm_files(
@@ -112,11 +112,15 @@ def find_leftover_shm_files(
     if not was.shares_shm or was.started is None:
         return (), ()
     unused = [
-        one for one in now.shm or () if not one.users and one.born is not None and one.born >= was.started - _SLACK
+        one
+        for one in now.shm or ()
+        if not one.users and one.born is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
     ]
     certain = tuple(one for one in unused if one.inode in was.files)
     likely = tuple(
-        one for one in unused if one not in certain and _SHARED.match(PurePosixPath(one.path).name) is not None
+        one
+        for one in unused
+        if one not in certain and _SHM_NAME_PATTERN.match(PurePosixPath(one.path).name) is not None
     )
     return certain, likely
 
@@ -133,7 +137,7 @@ def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ..
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     remove = shlex.join(["sudo", "rm", "--", *(sanitize_line(one.path) for one in paths[:8])])
     what = f"{', '.join(names)}{more} in /dev/shm, in use by nobody"
-    return (Leftover(what, total, remove, counts=total >= _SMALL),)
+    return (Leftover(what, total, remove, counts=total >= _MIN_SHM_BYTES),)
 
 
 def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection, own: int | None) -> int | None:
@@ -146,7 +150,7 @@ def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection
     grown = 0 if before.held is None or now.everybody is None else max(0, now.everybody - before.held)
     short = max(0, before.available - now.memory.available - grown)
     short = short if own is None else min(short, own)
-    return 0 if short <= max(_NEAR, (own or 0) // 20) else short
+    return 0 if short <= max(_MEMORY_TOLERANCE_BYTES, (own or 0) // 20) else short
 
 
 def describe_leftover(one: Leftover) -> str:

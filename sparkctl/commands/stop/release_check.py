@@ -28,16 +28,16 @@ from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.units import GIB, MIB, format_gib
 from sparkctl.node import leftovers
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-MIN_REPORTED = GIB
-MIN_AWAITED = 256 * MIB
-_SETTLED = 512 * MIB  # two readings closer than this are a plateau
-_PAUSE = 1.5
-_PLATEAU = 2
-_PATIENCE = 60.0  # unified memory has been seen to take this long after a kill
-_LINGER = 10.0  # a process that lives so long after Docker said that it is gone does not go by itself
-_LOOK = ("memory", "processes", "gpu", "procs")
+MIN_REPORTED_BYTES = GIB
+MIN_AWAITED_BYTES = 256 * MIB
+_PLATEAU_BYTES = 512 * MIB  # two readings closer than this are a plateau
+_POLL_SECONDS = 1.5
+_PLATEAU_READINGS = 2
+_RELEASE_TIMEOUT_SECONDS = 60.0  # unified memory has been seen to take this long after a kill
+_PROCESS_EXIT_SECONDS = 10.0  # a process that lives so long after Docker said that it is gone does not go by itself
+_NODE_SECTIONS = ("memory", "processes", "gpu", "procs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +51,20 @@ class ReleaseResult:
     after: NodeInspection
 
     @property
-    def available(self) -> int | None:
+    def available_bytes(self) -> int | None:
         """MemAvailable at the end."""
         return None if self.after.memory is None else self.after.memory.available
 
     @property
     def is_complete(self) -> bool:
         """Tell whether nothing is known to be left that matters."""
-        return (self.missing or 0) <= MIN_REPORTED and not any(one.counts for one in self.left)
+        return (self.missing or 0) <= MIN_REPORTED_BYTES and not any(one.counts for one in self.left)
 
 
 class ReleaseCheck:
     """One container's: `begin` before it is stopped, `prove` after."""
 
-    def __init__(self, session: Session, ctx: CommandContext, emit: Emit, container: Container) -> None:
+    def __init__(self, session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
         self._session, self._ctx, self._emit, self._container = session, ctx, emit, container
         self._was = ContainerFootprint(container.id)
         self._before = NodeInspection()
@@ -76,20 +76,20 @@ class ReleaseCheck:
         with contextlib.suppress(ContainerNotFound):
             now = await self._session.docker.inspect_container(self._container.id)
             started, shares = now.started, bool(now.shares_shm)
-        self._before = await self._session.read_node(*_LOOK, *(["shm"] if shares else []))
+        self._before = await self._session.read_node(*_NODE_SECTIONS, *(["shm"] if shares else []))
         self._was = capture_footprint(self._container.id, started, self._before, shares_shm=shares)
-        instance = self._container.label(ContainerLabel.INSTANCE) or self._container.name
+        instance = self._container.get_label(ContainerLabel.INSTANCE) or self._container.name
         self._start = self._ctx.history.load_memory_before(instance, self._session.node.name, self._container.id)
 
     async def wait_until_released(self, tell: Callable[[str], None]) -> ReleaseResult:
         """Wait until all is back, or until waiting does not help; ``tell`` hears how much is back so far."""
-        freed, missing, left, after = await self._wait(tell)
+        freed, missing, left, after = await self._wait_for_memory(tell)
         if self._was.shares_shm:
             left += await self._remove_shared_memory()
         before = None if self._start is None else self._start.available
         return ReleaseResult(freed, missing, left, before, after)
 
-    async def _wait(
+    async def _wait_for_memory(
         self, tell: Callable[[str], None]
     ) -> tuple[int | None, int | None, tuple[Leftover, ...], NodeInspection]:
         """Read MemAvailable until what was held is back and it is near what it was before the start.
@@ -102,7 +102,7 @@ class ReleaseCheck:
         expected = parse_expected_memory_label(self._container)
         own = max(held or 0, expected or 0) or None
         began, still = clock.monotonic(), 0
-        after = await self._session.read_node(*_LOOK)
+        after = await self._session.read_node(*_NODE_SECTIONS)
         while True:
             left = find_surviving_processes(self._was, after)
             if self._before.memory is None or after.memory is None:
@@ -110,20 +110,24 @@ class ReleaseCheck:
             freed = after.memory.available - self._before.memory.available
             short = compute_missing_memory(self._start, after, own)
             lacking = None if held is None else max(0, held - freed)
-            is_back = lacking is not None and held is not None and (held < MIN_AWAITED or lacking < held // 10)
+            is_back = lacking is not None and held is not None and (held < MIN_AWAITED_BYTES or lacking < held // 10)
             waited = clock.monotonic() - began
-            is_over = still >= _PLATEAU or waited > _PATIENCE or (bool(left) and waited > _LINGER)
+            is_over = (
+                still >= _PLATEAU_READINGS
+                or waited > _RELEASE_TIMEOUT_SECONDS
+                or (bool(left) and waited > _PROCESS_EXIT_SECONDS)
+            )
             is_near = short == 0 if lacking is None else is_back and not short
             if is_over or (is_near and not left):
                 self._emit(MemorySampled(clock.unix_time(), self._session.node.name, after.memory))
-                return freed, _missing(lacking, short, is_back=is_back), left, after
+                return freed, _compute_missing_bytes(lacking, short, is_back=is_back), left, after
             if held is not None:
                 tell(f"{format_gib(max(0, freed))} of {format_gib(held)} back")
             last = after.memory.available
-            await clock.sleep(_PAUSE)
-            after = await self._session.read_node(*_LOOK)
+            await clock.sleep(_POLL_SECONDS)
+            after = await self._session.read_node(*_NODE_SECTIONS)
             may_settle = held is None or is_back
-            settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _SETTLED
+            settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _PLATEAU_BYTES
             still = still + 1 if settled else 0
 
     async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
@@ -149,7 +153,7 @@ class ReleaseCheck:
         return False
 
 
-def _missing(lacking: int | None, short: int | None, *, is_back: bool) -> int | None:
+def _compute_missing_bytes(lacking: int | None, short: int | None, *, is_back: bool) -> int | None:
     """Return what did not come back: of what was held, and compared with the start."""
     if lacking is None:
         return short
@@ -157,15 +161,15 @@ def _missing(lacking: int | None, short: int | None, *, is_back: bool) -> int | 
 
 
 def build_leftover_warning(
-    session: Session, ctx: CommandContext, instance: str, proof: ReleaseResult
+    session: NodeSession, ctx: CommandContext, instance: str, proof: ReleaseResult
 ) -> WarningEmitted:
     """Return who still holds what of an instance, with the next step."""
     node = session.node.name
     parts = [describe_leftover(one) for one in proof.left]
     remedies = [one.remedy for one in proof.left]
-    is_missing = proof.missing is not None and proof.missing > MIN_REPORTED
+    is_missing = proof.missing is not None and proof.missing > MIN_REPORTED_BYTES
     if is_missing and not any(one.counts for one in proof.left):
-        what, remedy = _unexplained(session, proof.after)
+        what, remedy = _explain_missing_memory(session, proof.after)
         parts.append(what)
         remedies.append(remedy)
     lacks = (
@@ -181,7 +185,7 @@ def build_leftover_warning(
     )
 
 
-def _unexplained(session: Session, after: NodeInspection) -> tuple[str, str]:
+def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tuple[str, str]:
     """Name GPU processes that belong to no container first; they are the usual orphans."""
     outside = [
         (pid, held)

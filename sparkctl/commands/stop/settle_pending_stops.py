@@ -17,12 +17,12 @@ from sparkctl.model.container_labels import parse_stop_grace_label
 from sparkctl.model.events import Event, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.node import NodeName
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_GRACE = 30.0
+_DEFAULT_GRACE_SECONDS = 30.0
 
 
-def withdraw(
+def withdraw_pending_stops(
     ctx: CommandContext, node: NodeName, instances: Collection[str], warn: Callable[[str], None], why: str
 ) -> None:
     """Forget the owed stops of these instances on a node, and say so: what was asked for later counts. ``why``: what that is."""
@@ -30,17 +30,17 @@ def withdraw(
     for one in kept.list_for_node(node, ctx.clock.unix_time()):
         if one.instance in instances:
             kept.delete_stop(one)
-            warn(f"the stop of {one.instance} on {node}, asked for {_asked(one)}, is dropped: {why}")
+            warn(f"the stop of {one.instance} on {node}, asked for {_format_request_time(one)}, is dropped: {why}")
 
 
-async def finish_pending_stops(session: Session, ctx: CommandContext, warn: Callable[[str], None]) -> None:
+async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: Callable[[str], None]) -> None:
     """Stop what is owed on this node; the caller has its lock. Raises `SparkctlError`, and keeps what is then still owed.
 
     A container that is gone needs nothing any more, and one that was started again since then is somebody's new wish.
     """
     kept = PendingStopFiles(ctx.history.directory)
 
-    def emit(event: Event) -> None:
+    def forward_warning(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             warn(event.message if event.hint is None else f"{event.message} ({event.hint})")
 
@@ -52,21 +52,23 @@ async def finish_pending_stops(session: Session, ctx: CommandContext, warn: Call
         for container in [found for found in containers if one.matches_container(found)]:
             if await _was_started_since(session, container, one):
                 warn(
-                    f"{one.instance} was to be stopped on {one.node} ({_asked(one)}) and was started again since: it is left"
+                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it is left"
                 )
                 continue
-            warn(f"finishing what was asked {_asked(one)}: stopping {one.instance} on {one.node}")
-            await stop_watching_containers(session, ctx, emit, [container.id], UnwatchReason.STOPPED)
+            warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
+            await stop_watching_containers(session, ctx, forward_warning, [container.id], UnwatchReason.STOPPED)
             grace = parse_stop_grace_label(container)
-            await stop_container(session, ctx, emit, container, _GRACE if grace is None else grace)
+            await stop_container(
+                session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
+            )
         kept.delete_stop(one)
 
 
-def _asked(one: PendingStop) -> str:
+def _format_request_time(one: PendingStop) -> str:
     return time.strftime("at %H:%M", time.localtime(one.since))
 
 
-async def _was_started_since(session: Session, container: Container, one: PendingStop) -> bool:
+async def _was_started_since(session: NodeSession, container: Container, one: PendingStop) -> bool:
     if not container.is_alive:
         return False
     with suppress(ContainerNotFound):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
-from sparkctl.commands.stop.release_check import MIN_AWAITED, ReleaseCheck, ReleaseResult, build_leftover_warning
+from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
@@ -25,7 +25,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_gib
 from sparkctl.monitor import engine_averages
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class StoppedContainer:
         return self.proof.is_complete
 
     @property
-    def kept(self) -> str | None:
+    def kept_name(self) -> str | None:
         """Its container's name where that is still there, ended."""
         return None if self.removed else self.container_name
 
 
 async def stop_container(
-    session: Session,
+    session: NodeSession,
     ctx: CommandContext,
     emit: Emit,
     container: Container,
@@ -68,21 +68,21 @@ async def stop_container(
     ``release`` has begun already, where what it holds had to be read before. ``ended`` is called once it runs no more,
     before its memory is waited for.
     """
-    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     began = ctx.clock.monotonic()
 
-    def phase(now: Phase, detail: str | None = None) -> None:
+    def emit_phase(now: Phase, detail: str | None = None) -> None:
         elapsed = ctx.clock.monotonic() - began
         emit(PhaseChanged(ctx.clock.unix_time(), session.node.name, instance, now, None, elapsed, None, detail))
 
     if release is None:
         release = ReleaseCheck(session, ctx, emit, container)
         await release.measure_before()
-    phase(Phase.STOPPING)
+    emit_phase(Phase.STOPPING)
     is_counted = await engine_averages.record_counter_averages(session, ctx, container)
     if container.is_alive:
         with contextlib.suppress(ContainerNotFound):
-            await session.docker.stop(container.id, grace)
+            await session.docker.stop_container(container.id, grace)
     ended()
     saved = await save_log(session, ctx, emit, container)
     ctx.record_node_result(NodeResult(session.node.name, instance, container=container.id, log=saved.path))
@@ -90,19 +90,21 @@ async def stop_container(
         await engine_averages.record_log_averages(session, ctx, container, saved.path)
     if saved.whole and not keep:
         with contextlib.suppress(ContainerNotFound):  # somebody was faster; gone is what we wanted
-            await session.docker.remove(container.id)
+            await session.docker.remove_container(container.id)
     elif not keep:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *_describe_kept_container(session, container)))
-    proof = await release.wait_until_released(lambda words: phase(Phase.STOPPING, words))
+    proof = await release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words))
     freed = proof.freed
-    phase(Phase.STOPPED, f"{format_gib(freed)} came back" if freed is not None and freed > MIN_AWAITED else None)
+    emit_phase(
+        Phase.STOPPED, f"{format_gib(freed)} came back" if freed is not None and freed > MIN_AWAITED_BYTES else None
+    )
     left = tuple((one.what, one.size) for one in proof.left)
     removed = saved.whole and not keep
     stopped = StoppedContainer(proof, saved.path, removed, session.node.name, instance, container.id, container.name)
     now = ctx.clock.unix_time()
     emit(
         MemoryReleased(
-            now, session.node.name, instance, freed, proof.missing, left, proof.before_start, proof.available,
+            now, session.node.name, instance, freed, proof.missing, left, proof.before_start, proof.available_bytes,
             sanitize_line(container.name) if not removed else None,
         )
     )  # fmt: skip
@@ -111,26 +113,26 @@ async def stop_container(
     return stopped
 
 
-def _describe_kept_container(session: Session, container: Container) -> tuple[str, str]:
+def _describe_kept_container(session: NodeSession, container: Container) -> tuple[str, str]:
     """What to say, and what to do, where the only whole log of a container is the one that Docker has."""
-    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     return (
         f"the log of {instance} could not be saved whole, so its container was kept",
         f"on {session.node.name}: docker rm {container.name}   when you do not need it",
     )
 
 
-async def remove_ended_container(session: Session, ctx: CommandContext, emit: Emit, container: Container) -> None:
+async def remove_ended_container(session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
     """Remove an ended container of ours so that its name is free; refuses where its log cannot be saved first."""
     if container.is_alive:
         raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
     if not (await save_log(session, ctx, emit, container)).whole:
         raise OperationRefused(*_describe_kept_container(session, container))
     with contextlib.suppress(ContainerNotFound):
-        await session.docker.remove(container.id)
+        await session.docker.remove_container(container.id)
 
 
-DEFAULT_GRACE = 30.0
+DEFAULT_GRACE_SECONDS = 30.0
 _HEAD_START_SECONDS = 5.0  # seconds that the head has before its workers are asked to end, too
 
 
@@ -143,7 +145,7 @@ class StopResult:
 
 
 async def stop_containers(
-    sessions: Mapping[NodeName, Session],
+    sessions: Mapping[NodeName, NodeSession],
     ctx: CommandContext,
     emit: Emit,
     containers_by_node: Mapping[NodeName, Sequence[Container]],
@@ -160,20 +162,20 @@ async def stop_containers(
     turns: dict[str, StopOrder] = {}
     for one in (one for containers in containers_by_node.values() for one in containers):
         if (run := parse_start_id_label(one)) is not None and parse_rank_label(one) is not None:
-            turns.setdefault(run, StopOrder(ctx)).expect(is_head=_rank_index(one) == 0)
+            turns.setdefault(run, StopOrder(ctx)).add_rank(is_head=_rank_index(one) == 0)
     stopped: list[StoppedContainer] = []
 
-    async def on(node: NodeName) -> None:
+    async def stop_on_node(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
         try:
             await stop_watching_containers(session, ctx, emit, [one.id for one in containers], UnwatchReason.STOPPED)
             for one in containers:
                 release = ReleaseCheck(session, ctx, emit, one)
                 await release.measure_before()
-                turn, ended = turns.get(parse_start_id_label(one) or ""), _nothing
+                turn, ended = turns.get(parse_start_id_label(one) or ""), _do_nothing
                 if turn is not None:
-                    await turn.take(is_head=_rank_index(one) == 0)
-                    ended = turn.head_ended.set if _rank_index(one) == 0 else _nothing
+                    await turn.wait_for_turn(is_head=_rank_index(one) == 0)
+                    ended = turn.head_ended.set if _rank_index(one) == 0 else _do_nothing
                 seconds = resolve_stop_grace(one, grace)
                 stopped.append(
                     await stop_container(session, ctx, emit, one, seconds, keep=keep, release=release, ended=ended)
@@ -181,10 +183,10 @@ async def stop_containers(
         finally:
             for one in containers:
                 if (turn := turns.get(parse_start_id_label(one) or "")) is not None:
-                    turn.give_up(is_head=_rank_index(one) == 0)
+                    turn.release_waiting_ranks(is_head=_rank_index(one) == 0)
 
     nodes = list(containers_by_node)
-    outcomes = await asyncio.gather(*(on(node) for node in nodes), return_exceptions=True)
+    outcomes = await asyncio.gather(*(stop_on_node(node) for node in nodes), return_exceptions=True)
     failures = []
     for node, outcome in zip(nodes, outcomes, strict=True):
         if isinstance(outcome, SparkctlError):
@@ -199,7 +201,7 @@ def resolve_stop_grace(container: Container, asked: float | None) -> float:
     if asked is not None:
         return asked
     own = parse_stop_grace_label(container)
-    return DEFAULT_GRACE if own is None else own
+    return DEFAULT_GRACE_SECONDS if own is None else own
 
 
 def _rank_index(container: Container) -> int:
@@ -207,7 +209,7 @@ def _rank_index(container: Container) -> int:
     return int((parse_rank_label(container) or "0/1").partition("/")[0])
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
@@ -222,7 +224,7 @@ class StopOrder:
         self.head_ended.set()
         self._looked.set()
 
-    def expect(self, *, is_head: bool) -> None:
+    def add_rank(self, *, is_head: bool) -> None:
         """Count one of its ranks."""
         if is_head:
             self.head_ended.clear()
@@ -230,19 +232,19 @@ class StopOrder:
             self._workers += 1
             self._looked.clear()
 
-    async def take(self, *, is_head: bool) -> None:
+    async def wait_for_turn(self, *, is_head: bool) -> None:
         """Return when this rank, which has been looked at, is to be asked to end; within 5 s in any case."""
         if not is_head:
             self._workers -= 1
             if self._workers <= 0:
                 self._looked.set()
-        await self._wait(self._looked if is_head else self.head_ended)
+        await self._wait_for_event(self._looked if is_head else self.head_ended)
 
-    def give_up(self, *, is_head: bool) -> None:
+    def release_waiting_ranks(self, *, is_head: bool) -> None:
         """Let nobody wait for this rank any more."""
         (self.head_ended if is_head else self._looked).set()
 
-    async def _wait(self, event: asyncio.Event) -> None:
+    async def _wait_for_event(self, event: asyncio.Event) -> None:
         waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._ctx.clock.sleep(_HEAD_START_SECONDS))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

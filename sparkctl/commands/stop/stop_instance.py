@@ -26,9 +26,9 @@ from sparkctl.errors import (
     InvalidInput,
     NodeError,
     NodeStarved,
+    NodeUnreachable,
     OperationRefused,
     SparkctlError,
-    Unreachable,
 )
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
@@ -43,10 +43,10 @@ from sparkctl.model.units import format_gib
 from sparkctl.monitor import switch_journal as journals
 from sparkctl.monitor.node_status import build_instance_view
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
-async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Session], emit: Emit) -> list[str]:
+async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[NodeSession], emit: Emit) -> list[str]:
     """Return a line for each node and for each foreign container that runs there, and emit all of what stands there."""
     lines = []
     for session in sessions:
@@ -56,7 +56,7 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Sess
                 session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
             )
             views = await gather_or_cancel(
-                *(build_instance_view(session, one, look.container_memory(one.id)) for one in containers)
+                *(build_instance_view(session, one, look.get_container_memory(one.id)) for one in containers)
             )
         except SparkctlError as error:
             emit(WarningEmitted(ctx.clock.unix_time(), node, error.message, error.hint))
@@ -72,10 +72,15 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Sess
     return lines
 
 
-_LOG_FIRST = (
+_SAVE_LOG_HINT = (
     "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
 )
-_AWAY = (Unreachable, NodeStarved, ConnectionLost, DockerUnavailable)  # whatever runs there is not known, and runs on
+_UNREACHABLE_ERRORS = (
+    NodeUnreachable,
+    NodeStarved,
+    ConnectionLost,
+    DockerUnavailable,
+)  # whatever runs there is not known, and runs on
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class StopInstance:
     dry_run: bool = False
 
     @property
-    def again(self) -> str | None:
+    def retry_command(self) -> str | None:
         """The command that frees the same nodes again; None of a stop, which asks for what is gone."""
         if not self.frees:
             return None
@@ -106,7 +111,7 @@ class StopInstance:
 def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[Event, None]:
     """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+    def stream_stop(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
             own,
             _StopRun(own, request).run,
@@ -115,9 +120,11 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
         )
 
     if request.dry_run:
-        return run(ctx)
+        return stream_stop(ctx)
     return record_operation(
-        ctx, OperationSubject(OperationKind.STOP, request.nodes, request.instance, command=request.again), run
+        ctx,
+        OperationSubject(OperationKind.STOP, request.nodes, request.instance, command=request.retry_command),
+        stream_stop,
     )
 
 
@@ -129,7 +136,7 @@ class _StopRun:
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
         self.asked = [node.name for node in request.nodes]
-        self.sessions: dict[NodeName, Session] = {}
+        self.sessions: dict[NodeName, NodeSession] = {}
         self.containers: dict[NodeName, tuple[Container, ...]] = {}
         self.failures: dict[NodeName, SparkctlError] = {}
         self.unmatched: list[str] = []
@@ -141,21 +148,21 @@ class _StopRun:
         async with AsyncExitStack() as stack:
             await self._list_containers(self.request.nodes, stack)
             await self._find_other_ranks(stack)
-            chosen = self._chosen()
+            chosen = self._choose_instances()
             if self.request.dry_run:
-                self._tell(chosen)
-                return await self._planned(chosen)
+                self._report_affected_nodes(chosen)
+                return await self._build_planned_end(chosen)
             if not chosen:
                 self._refuse_foreign()
-                return await self._end(StopResult(), chosen)
+                return await self._build_end(StopResult(), chosen)
             with self._replace_pending_stops(chosen):
-                return await self._stop(chosen)
+                return await self._stop_instances(chosen)
 
-    async def _stop(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
-        locks = await self._lock(chosen)
+    async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        locks = await self._lock_nodes(chosen)
         try:
-            chosen = self._whole_ones(await self._look_again(locks))
-            self._tell(chosen)
+            chosen = self._drop_busy_instances(await self._choose_again(locks))
+            self._report_affected_nodes(chosen)
             by_node = {
                 node: [part.container for whole in chosen for part in whole.containers_on(node)]
                 for node in locks
@@ -166,7 +173,7 @@ class _StopRun:
             for lock in locks.values():
                 await lock.release()
         self.failures |= dict(halt.failures)
-        return await self._end(halt, chosen)
+        return await self._build_end(halt, chosen)
 
     @contextlib.contextmanager
     def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
@@ -196,11 +203,13 @@ class _StopRun:
         for node in new:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)
 
-        async def ask(session: Session) -> tuple[Container, ...]:
+        async def list_node_containers(session: NodeSession) -> tuple[Container, ...]:
             await session.link.connect()
             return await session.docker.list_containers()
 
-        answers = await asyncio.gather(*(ask(self.sessions[node.name]) for node in new), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(list_node_containers(self.sessions[node.name]) for node in new), return_exceptions=True
+        )
         for node, answer in zip(new, answers, strict=True):
             if isinstance(answer, SparkctlError):
                 self.failures[node.name] = answer
@@ -213,18 +222,21 @@ class _StopRun:
         """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
         if any(node in self.failures for node in self.asked):
             await self._list_containers(self.request.everywhere, stack)  # what it does not say, its other ranks may
-        for whole in self._chosen():
+        for whole in self._choose_instances():
             await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
-        if any(whole.missing and (self._unknown_node_names(whole) or not whole.elsewhere) for whole in self._chosen()):
+        if any(
+            whole.missing and (self._list_unknown_node_names(whole) or not whole.elsewhere)
+            for whole in self._choose_instances()
+        ):
             await self._list_containers(self.request.everywhere, stack)  # this operator may call them otherwise
-        for whole in self._chosen():
-            self.unmatched += [f"{whole.name} on {name}" for name in self._unknown_node_names(whole)]
+        for whole in self._choose_instances():
+            self.unmatched += [f"{whole.name} on {name}" for name in self._list_unknown_node_names(whole)]
 
-    def _unknown_node_names(self, whole: InstanceContainers) -> list[str]:
+    def _list_unknown_node_names(self, whole: InstanceContainers) -> list[str]:
         """Return the names of nodes with a rank that was not found, and that no node here is called."""
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
-    def _chosen(self) -> list[InstanceContainers]:
+    def _choose_instances(self) -> list[InstanceContainers]:
         """Return what is to be stopped: whole instances of which any part is where it was asked.
 
         Also where its other ranks say that a part is there, and that node does not answer.
@@ -234,7 +246,7 @@ class _StopRun:
             RankContainer(node, one, None, parse_port_label(one))
             for node, containers in self.containers.items()
             for one in containers
-            if one.is_managed and self.request.instance in (None, one.label(ContainerLabel.INSTANCE))
+            if one.is_managed and self.request.instance in (None, one.get_label(ContainerLabel.INSTANCE))
         ]
         return [
             whole
@@ -242,7 +254,7 @@ class _StopRun:
             if any(node in self.asked for node in whole.nodes) or any(node in silent for node in whole.elsewhere)
         ]
 
-    def _tell(self, chosen: Sequence[InstanceContainers]) -> None:
+    def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
         """Say what goes with what was asked for."""
         for whole in chosen:
             if all(node in self.asked for node in whole.nodes):
@@ -250,16 +262,17 @@ class _StopRun:
             silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
             what = "would be stopped" if self.request.dry_run else "is stopped"
             where = (
-                f"on {_both(whole.nodes)} now, and on {_both(silent)} at the next contact"
+                f"on {_join_node_names(whole.nodes)} now, and on {_join_node_names(silent)} at the next contact"
                 if silent
                 else "on all of them"
             )
-            self._warn(
-                whole.nodes[0], f"{whole.name} is one model on {_both((*whole.nodes, *silent))}: it {what} {where}"
+            self._emit_warning(
+                whole.nodes[0],
+                f"{whole.name} is one model on {_join_node_names((*whole.nodes, *silent))}: it {what} {where}",
             )
         for words in self.unmatched:
             hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
-            self._warn(None, f"a rank of {words} was not found: no node is called so here", hint)
+            self._emit_warning(None, f"a rank of {words} was not found: no node is called so here", hint)
 
     def _refuse_foreign(self) -> None:
         """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
@@ -273,28 +286,30 @@ class _StopRun:
 
     # changing
 
-    async def _lock(self, chosen: Sequence[InstanceContainers]) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
+    async def _lock_nodes(
+        self, chosen: Sequence[InstanceContainers]
+    ) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
         """Take the locks of all nodes that are touched, in the order of their names, so that two never wait for each other."""
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         doing = f"stopping {self.request.instance or 'everything'}"
         for node in sorted({node for whole in chosen for node in whole.nodes}):
-            warn = partial(self._warn, node)
+            warn = partial(self._emit_warning, node)
             try:
                 locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, beside_ourselves=True)
             except SparkctlError as error:
                 self.failures[node] = error
         return locks
 
-    async def _look_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
+    async def _choose_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
         """Return what is to be stopped now: somebody may have stopped it while we waited."""
         for node in locks:
             try:
                 self.containers[node] = await self.sessions[node].docker.list_containers()
             except (NodeError, DockerError) as error:
                 self.failures[node] = error
-        return self._chosen()
+        return self._choose_instances()
 
-    def _whole_ones(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
+    def _drop_busy_instances(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
         """Leave out what somebody else is at work on anywhere: stopping the rest of it would leave a half."""
         busy = {node for node, error in self.failures.items() if isinstance(error, OperationRefused)}
         return [whole for whole in chosen if not busy.intersection(whole.nodes)]
@@ -308,39 +323,39 @@ class _StopRun:
                 self.failures[node] = error
                 continue
             if view.found is not JournalPresence.NONE and node not in self.ctx.holds:
-                self.failures[node] = journals.underway(node, view, is_held=view.is_held)
+                self.failures[node] = journals.build_switch_refusal(node, view, is_held=view.is_held)
 
     # saying
 
-    async def _planned(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+    async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         await self._refuse_during_switch(chosen)
-        lines = [f"would stop {whole.name} on {_both(whole.nodes)}" for whole in chosen]
-        stays = await list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
-        if (failure := self._told_failure()) is not None:
-            return build_end_from_error(failure, self.ctx, self._seconds)
+        lines = [f"would stop {whole.name} on {_join_node_names(whole.nodes)}" for whole in chosen]
+        stays = await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
+        if (failure := self._report_failures()) is not None:
+            return build_end_from_error(failure, self.ctx, self._elapsed_seconds)
         message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
         return CommandEnded(
-            self.ctx.clock.unix_time(), Outcome.PLANNED, int(ExitCode.DONE), self._seconds, message=message
+            self.ctx.clock.unix_time(), Outcome.PLANNED, int(ExitCode.DONE), self._elapsed_seconds, message=message
         )
 
-    async def _end(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+    async def _build_end(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         self._save_pending_stops(halt, chosen)
-        if (failure := self._told_failure()) is not None:
-            return build_end_from_error(failure, self.ctx, self._seconds, self.request.instance)
+        if (failure := self._report_failures()) is not None:
+            return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
         asked, done = self.request.instance, halt.stopped
         if not done and asked is not None and asked not in self.request.known:
             raise InvalidInput(
                 f"no instance and no profile is called {asked}{format_did_you_mean(asked, self.request.known)}",
                 "see what runs: sparkctl status",
             )
-        kept = [f"{sanitize_line(one.kept)} on {one.node}" for one in done if one.kept is not None]
+        kept = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
         lines: list[str] = []
         if not done:
             what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
             lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
         if self.request.frees:
-            lines += await list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
+            lines += await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
         if self.unmatched:
             lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
         elif not all(one.is_proved for one in done):
@@ -353,43 +368,43 @@ class _StopRun:
             self.ctx.clock.unix_time(),
             Outcome.DONE if is_good else Outcome.UNHEALTHY,
             int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
-            self._seconds,
+            self._elapsed_seconds,
             instance=asked,
             message="\n".join(lines) or None,
-            hint=_LOG_FIRST if kept else None,
+            hint=_SAVE_LOG_HINT if kept else None,
             log=next((one.log for one in done if one.log), None),
         )
 
-    def _asked_sessions(self) -> list[Session]:
+    def _list_asked_sessions(self) -> list[NodeSession]:
         return [self.sessions[node] for node in self.asked if node not in self.failures]
 
-    def _told_failure(self) -> SparkctlError | None:
+    def _report_failures(self) -> SparkctlError | None:
         """Return the failure that decides the end, where there is any; tell of every other one."""
         order = [node for node in self.sessions if node in self.failures]
         told = {self.failures[order[0]].message} if order else set()
         for node in order[1:]:
             if self.failures[node].message not in told:
                 told.add(self.failures[node].message)
-                self._warn(node, self.failures[node].message, self.failures[node].hint)
+                self._emit_warning(node, self.failures[node].message, self.failures[node].hint)
         return self.failures[order[0]] if order else None
 
     def _save_pending_stops(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> None:
         """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
         now, done = self.ctx.clock.unix_time(), {one.container_id for one in halt.stopped}
-        unseen = self._last_known_starts(done)
+        unseen = self._find_last_known_starts(done)
         for node, error in self.failures.items():
-            if not isinstance(error, _AWAY):
+            if not isinstance(error, _UNREACHABLE_ERRORS):
                 continue
             left = [
-                PendingStop(node, whole.name, now, (part.container.id,), whole.label(ContainerLabel.RUN))
+                PendingStop(node, whole.name, now, (part.container.id,), whole.get_label(ContainerLabel.RUN))
                 for whole in chosen
                 for part in whole.containers_on(node)
                 if part.container.id not in done
             ]
             left += [
-                PendingStop(node, whole.name, now, (), whole.label(ContainerLabel.RUN))
+                PendingStop(node, whole.name, now, (), whole.get_label(ContainerLabel.RUN))
                 for whole in chosen
-                if whole.missing and node in whole.elsewhere and whole.label(ContainerLabel.RUN)
+                if whole.missing and node in whole.elsewhere and whole.get_label(ContainerLabel.RUN)
             ]
             if node not in self.containers:
                 told = {one.instance for one in left}
@@ -403,24 +418,24 @@ class _StopRun:
                     self.owed.save_stop(one)
                 if left:
                     names = ", ".join(dict.fromkeys(one.instance for one in left))
-                    self._warn(
+                    self._emit_warning(
                         node,
                         f"what may still run there of {names} is stopped at the next contact with {node}",
                         f"that is {COMPLETING_COMMANDS} there within a day; until then status tells of it",
                     )
 
-    def _last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
+    def _find_last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
         """Return what was started last from here on the nodes that were asked and do not say what they have: the whole of it,
         and nothing of which another rank is seen to run on."""
         silent = [node for node in self.asked if node in self.failures and node not in self.containers]
         if not silent:
             return []
         history, named = self.ctx.history, self.request.instance
-        operations = history.operations(named, most=-1)
+        operations = history.list_operations(named, most=-1)
         started = [one for one in find_open_starts(operations) if named in (None, one.instance)]
         if named is not None and not operations:  # the history is lost, or too old
-            logs = [one for node in silent for one in history.saved_logs(named, [node])[:1]]
-            started = [OpenStart(named, ((NodeName(one.node), one.container),)) for one in logs]
+            logs = [one for node in silent for one in history.list_saved_logs(named, [node])[:1]]
+            started = [OpenStart(named, ((NodeName(one.node), one.short_container_id),)) for one in logs]
         runs = {
             one.id[:12]
             for containers in self.containers.values()
@@ -433,12 +448,12 @@ class _StopRun:
         ]
 
     @property
-    def _seconds(self) -> float:
+    def _elapsed_seconds(self) -> float:
         return self.ctx.clock.monotonic() - self.began
 
-    def _warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
+    def _emit_warning(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
 
 
-def _both(nodes: Sequence[NodeName]) -> str:
+def _join_node_names(nodes: Sequence[NodeName]) -> str:
     return " and ".join(dict.fromkeys(nodes))

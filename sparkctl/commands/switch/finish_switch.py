@@ -25,11 +25,11 @@ from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJou
 from sparkctl.monitor import switch_journal as journals
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_UNCHANGED = "interrupted before anything was changed"
-_ORDER = tuple(SwitchStep)
-_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+_UNCHANGED_MESSAGE = "interrupted before anything was changed"
+_STEP_ORDER = tuple(SwitchStep)
+_ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +46,33 @@ class FinishSwitch:
 def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
     """Finish the switch that lies on these nodes, in the direction in which it was going."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+    def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
 
-    return record_operation(ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl resume"), run)
+    return record_operation(
+        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl resume"), stream_resume
+    )
 
 
 def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
     """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+    def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
 
-    return record_operation(ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort"), run)
+    return record_operation(
+        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort"), stream_abort
+    )
 
 
 def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
     """End it with neither: what is left of both goes, logs saved, and the switch is forgotten. Needs no profile."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).give_up, on_interrupt=None)
+    def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
 
     return record_operation(
-        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort --give-up"), run
+        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort --give-up"), stream_abandon
     )
 
 
@@ -78,51 +82,53 @@ class _FinishRun:
     def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
         self.ctx, self.request = ctx, request
         self.began = ctx.clock.monotonic()
-        self.sessions: dict[NodeName, Session] = {}
+        self.sessions: dict[NodeName, NodeSession] = {}
 
     async def resume(self, emit: Emit) -> CommandEnded:
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
-                return self._nothing()
-            self._describe_operation(journal, is_way_back=journal.step in _BACK)
-            crew = self._crew(journal, emit)
-            request = self._request(journal) if _needs_profile(journal.step) else None
+                return self._build_no_switch_end()
+            self._describe_operation(journal, is_way_back=journal.step in _ROLLBACK_STEPS)
+            crew = self._create_transaction(journal, emit)
+            request = self._rebuild_request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.run_interruptible(
-                crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED
+                crew.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._is_as_found(crew, journal)
+                await self._verify_unchanged(crew, journal)
                 if journal.step is not SwitchStep.CHECKING:
-                    return self._close_original_operation(journal, "resume", await self._finish(crew, request))
+                    return self._close_original_operation(
+                        journal, "resume", await self._run_remaining_steps(crew, request)
+                    )
                 await (
                     crew.delete_journal()
                 )  # nothing was changed so far: it begins anew, with a plan of what is true now
             finally:
-                await crew.release()
+                await crew.release_locks()
         assert request is not None
         return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
 
-    async def _finish(self, crew: SwitchTransaction, request: SwitchInstance | None) -> CommandEnded:
+    async def _run_remaining_steps(self, crew: SwitchTransaction, request: SwitchInstance | None) -> CommandEnded:
         run, step = SwitchStepRunner(crew, request), crew.journal.step
-        if step in _BACK:
+        if step in _ROLLBACK_STEPS:
             return await run.run_rollback(asked=True)
         return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
 
     async def abort(self, emit: Emit) -> CommandEnded:
-        return await self._undo(emit, "abort", lambda run: run.run_rollback(asked=True))
+        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(asked=True))
 
-    async def give_up(self, emit: Emit) -> CommandEnded:
-        return await self._undo(emit, "abort --give-up", SwitchStepRunner.run_abandon)
+    async def abandon(self, emit: Emit) -> CommandEnded:
+        return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
 
-    async def _undo(
+    async def _undo_switch(
         self, emit: Emit, verb: str, way: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
     ) -> CommandEnded:
         """Take back what was left, one way or the other, unless the new one serves; nothing was stopped: forget it."""
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
-                return self._nothing()
+                return self._build_no_switch_end()
             if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
@@ -130,20 +136,20 @@ class _FinishRun:
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
             self._describe_operation(journal, is_way_back=True)
-            crew = self._crew(journal, emit)
+            crew = self._create_transaction(journal, emit)
             await self.ctx.interrupt.run_interruptible(
-                crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED
+                crew.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._is_as_found(crew, journal)
+                await self._verify_unchanged(crew, journal)
                 if journal.step is SwitchStep.CHECKING:
                     await crew.delete_journal()
                     return self._close_original_operation(
-                        journal, verb, self._ended(journal, "nothing had been stopped: the switch is forgotten")
+                        journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
                     )
                 return self._close_original_operation(journal, verb, await way(SwitchStepRunner(crew)))
             finally:
-                await crew.release()
+                await crew.release_locks()
 
     # in the history
 
@@ -152,7 +158,7 @@ class _FinishRun:
         row = self.ctx.operation
         if row is None:
             return None
-        nodes = tuple(dict.fromkeys((*journal.nodes, *journal.touched)))
+        nodes = tuple(dict.fromkeys((*journal.nodes, *journal.affected_nodes)))
         if is_way_back:
             return row.record_facts(nodes=nodes, instance=" and ".join(journal.stops) or journal.instance)
         return row.record_facts(
@@ -170,13 +176,13 @@ class _FinishRun:
 
     async def _find_journal(self, stack: AsyncExitStack, emit: Emit) -> SwitchJournal | None:
         """Return the journal that goes furthest of those that lie there, with a session to every node that it touches."""
-        await self._open(stack, self.request.nodes, emit)
-        views = await self.ctx.interrupt.run_interruptible(self._views(), _UNCHANGED)
+        await self._open_sessions(stack, self.request.nodes, emit)
+        views = await self.ctx.interrupt.run_interruptible(self._read_journals(), _UNCHANGED_MESSAGE)
         silent = [one for one in views.values() if isinstance(one, NodeError)]
         found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
         for name, view in found.items():
             if view.found is JournalPresence.UNREADABLE:
-                raise journals.underway(name, view, is_held=view.is_held)
+                raise journals.build_switch_refusal(name, view, is_held=view.is_held)
         there = {name: one.journal for name, one in found.items() if one.journal is not None}
         if not there:
             if silent:
@@ -190,42 +196,42 @@ class _FinishRun:
             )
         for name, view in found.items():
             if view.journal is not None and view.is_held:
-                raise journals.underway(name, view, is_held=True)
-        journal = max(there.values(), key=lambda one: _ORDER.index(one.step))
-        await self._open(stack, self._others(journal), emit)
-        for node in journal.touched:
-            await self.ctx.interrupt.run_interruptible(self.sessions[node].link.connect(), _UNCHANGED)
+                raise journals.build_switch_refusal(name, view, is_held=True)
+        journal = max(there.values(), key=lambda one: _STEP_ORDER.index(one.step))
+        await self._open_sessions(stack, self._list_other_nodes(journal), emit)
+        for node in journal.affected_nodes:
+            await self.ctx.interrupt.run_interruptible(self.sessions[node].link.connect(), _UNCHANGED_MESSAGE)
         return journal
 
-    async def _open(self, stack: AsyncExitStack, nodes: Sequence[Node], emit: Emit) -> None:
+    async def _open_sessions(self, stack: AsyncExitStack, nodes: Sequence[Node], emit: Emit) -> None:
         for node in nodes:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
 
-    async def _views(self) -> dict[NodeName, SwitchJournalStatus | NodeError]:
-        async def one(session: Session) -> SwitchJournalStatus | NodeError:
+    async def _read_journals(self) -> dict[NodeName, SwitchJournalStatus | NodeError]:
+        async def read_node_journal(session: NodeSession) -> SwitchJournalStatus | NodeError:
             try:
                 await session.link.connect()
                 return await journals.read_journal(session)
             except NodeError as away:
                 return away
 
-        views = await gather_or_cancel(*(one(session) for session in self.sessions.values()))
+        views = await gather_or_cancel(*(read_node_journal(session) for session in self.sessions.values()))
         return dict(zip(self.sessions, views, strict=True))
 
-    def _others(self, journal: SwitchJournal) -> list[Node]:
+    def _list_other_nodes(self, journal: SwitchJournal) -> list[Node]:
         by_name = {node.name: node for node in self.request.known}
-        unknown = [name for name in journal.touched if name not in by_name and name not in self.sessions]
+        unknown = [name for name in journal.affected_nodes if name not in by_name and name not in self.sessions]
         if unknown:
             raise OperationRefused(
                 f"the switch touches {' and '.join(unknown)}, and the config has no node of that name",
                 f"add it, as {journal.operator} calls it: sparkctl init",
             )
-        return [by_name[name] for name in journal.touched if name not in self.sessions]
+        return [by_name[name] for name in journal.affected_nodes if name not in self.sessions]
 
-    async def _is_as_found(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
+    async def _verify_unchanged(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
         """Look again under the locks: another may have finished it, or gone on with it, in between."""
         found = await gather_or_cancel(
-            *(journals.read_journal_with_text(self.sessions[node]) for node in journal.touched)
+            *(journals.read_journal_with_text(self.sessions[node]) for node in journal.affected_nodes)
         )
         views = [view for view, _ in found]
         if not any(view.journal == journal for view in views) or any(
@@ -235,22 +241,22 @@ class _FinishRun:
                 f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
                 "see how it stands: sparkctl status",
             )
-        for node, (_, text) in zip(journal.touched, found, strict=True):
+        for node, (_, text) in zip(journal.affected_nodes, found, strict=True):
             crew.adopt_journal(node, text)
 
-    def _crew(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
+    def _create_transaction(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
         """From now on it is ours: who looks at the journal sees who is at work."""
         ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.unix_time())
         return SwitchTransaction(
             self.ctx, self.sessions, ours, emit, self.began, guarded=self.request.guarded and journal.guarded
         )
 
-    def _request(self, journal: SwitchJournal) -> SwitchInstance:
+    def _rebuild_request(self, journal: SwitchJournal) -> SwitchInstance:
         """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
-        way = f"bring back what was stopped: sparkctl abort --node {journal.touched[0]}"
+        way = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
         name, *words = journal.words
         try:
-            profile = ProfileLibrary().load(name, overrides=tuple(words[1::2]))
+            profile = ProfileLibrary().load_profile(name, overrides=tuple(words[1::2]))
         except SparkctlError as gone:
             raise OperationRefused(f"the profile of the switch cannot be loaded here: {gone.message}", way) from gone
         if profile.digest != journal.profile_hash:
@@ -285,11 +291,11 @@ class _FinishRun:
                 f"it cannot be resumed from here: {lacks.message}", "\n".join(filter(None, (lacks.hint, way)))
             ) from lacks
 
-    def _nothing(self) -> CommandEnded:
+    def _build_no_switch_end(self) -> CommandEnded:
         where = " or ".join(node.name for node in self.request.nodes)
-        return self._ended(None, f"no switch was left on {where}")
+        return self._build_end(None, f"no switch was left on {where}")
 
-    def _ended(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
+    def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
         clock = self.ctx.clock
         return CommandEnded(
             clock.unix_time(), Outcome.DONE, 0, clock.monotonic() - self.began, None if journal is None else journal.nodes[0],

@@ -25,10 +25,10 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.units import format_duration, format_gib
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
 
-_SUFFIX = re.compile(r"\.kept-[0-9a-f]{6}$")
-_MOST_NAME = 200
+_KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")
+_MAX_NAME_LENGTH = 200
 
-Fits = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
+FitCalculation = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
 
 
 class MemoryNotReleased(OperationRefused):
@@ -37,12 +37,12 @@ class MemoryNotReleased(OperationRefused):
 
 def rollback_name(name: str, container_id: str) -> str:
     """Return the name of a container while it is kept."""
-    return f"{name[:_MOST_NAME]}.kept-{container_id[:6]}"
+    return f"{name[:_MAX_NAME_LENGTH]}.kept-{container_id[:6]}"
 
 
 def original_name(name: str) -> str:
     """Return the name that a kept container had."""
-    return _SUFFIX.sub("", name)
+    return _KEPT_SUFFIX_PATTERN.sub("", name)
 
 
 async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName, list[Container]]:
@@ -61,31 +61,31 @@ async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, 
         for _, failure in halt.failures:
             raise failure
     names = " and ".join(crew.journal.stops)
-    crew.report_step(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
+    crew.report_step(SwitchStep.STOPPING, f"{names} stopped; {_format_kept_count(len(crew.journal.old))} kept")
 
 
 async def list_old_containers(crew: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
     """Return what was stopped, or is to be; None for one that is not there any more."""
 
-    async def one(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
+    async def inspect_old_container(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
         try:
             return node, await crew.sessions[node].docker.inspect_container(container)
         except ContainerNotFound:
             return node, None
 
-    return await gather_or_cancel(*(one(node, container) for node, container in crew.journal.old))
+    return await gather_or_cancel(*(inspect_old_container(node, container) for node, container in crew.journal.old))
 
 
-def _count(number: int) -> str:
+def _format_kept_count(number: int) -> str:
     return "the container is" if number == 1 else f"{number} containers are"
 
 
-async def verify_memory_released(crew: SwitchTransaction, fits: Fits) -> None:
+async def verify_memory_released(crew: SwitchTransaction, fits: FitCalculation) -> None:
     """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
     made = await fits()
     short = [one for one in made if one.is_refused]
     if short:
-        raise MemoryNotReleased(short[0].sentence + ", although what was in the way has stopped")
+        raise MemoryNotReleased(short[0].summary_sentence + ", although what was in the way has stopped")
     free = ", ".join(
         f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
     )
@@ -96,7 +96,7 @@ async def rename_kept_containers(crew: SwitchTransaction, names: frozenset[tuple
     """Rename kept containers that have a name which the new one is to have."""
     for node, container in await list_old_containers(crew):
         if container is not None and (node, container.name) in names:
-            await crew.sessions[node].docker.rename(container.id, rollback_name(container.name, container.id))
+            await crew.sessions[node].docker.rename_container(container.id, rollback_name(container.name, container.id))
 
 
 async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
@@ -118,7 +118,7 @@ async def remove_old_containers(crew: SwitchTransaction) -> str | None:
     The step has just asked whether the switch is still ours, and all are cleared at once.
     """
 
-    async def clear(node: NodeName, container: Container) -> bool:
+    async def remove_old_container(node: NodeName, container: Container) -> bool:
         try:
             await remove_ended_container(crew.sessions[node], crew.step_context, crew.emit, container)
         except (OperationRefused, DockerError) as why:
@@ -128,7 +128,7 @@ async def remove_old_containers(crew: SwitchTransaction) -> str | None:
 
     old = [(node, one) for node, one in await list_old_containers(crew) if one is not None]
     save_pending_stops(crew, old)
-    gone = await gather_or_cancel(*(clear(node, container) for node, container in old))
+    gone = await gather_or_cancel(*(remove_old_container(node, container) for node, container in old))
     stayed = [
         f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
     ]
@@ -138,13 +138,13 @@ async def remove_old_containers(crew: SwitchTransaction) -> str | None:
 async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
     """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
 
-    async def of(node: NodeName) -> str:
+    async def describe_node(node: NodeName) -> str:
         try:
             there = await crew.sessions[node].docker.list_containers()
         except (NodeError, DockerError):
             return f"what else is on {node} is not known"
         ours = sorted(
-            {one.label(ContainerLabel.INSTANCE) or one.name for one in there if one.is_managed and one.is_alive}
+            {one.get_label(ContainerLabel.INSTANCE) or one.name for one in there if one.is_managed and one.is_alive}
         )
         others = sorted(sanitize_line(one.name) for one in there if one.is_alive and not one.is_managed)
         names = [*map(sanitize_line, ours), *(f"{name} (not sparkctl's)" for name in others)]
@@ -152,7 +152,9 @@ async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
             f"{' and '.join(names)} {'stays' if len(names) == 1 else 'stay'} on {node}" if names else f"{node} is free"
         )
 
-    return await gather_or_cancel(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
+    return await gather_or_cancel(
+        *(describe_node(node) for node in crew.journal.affected_nodes if node not in crew.journal.nodes)
+    )
 
 
 async def save_remaining_stops(crew: SwitchTransaction) -> None:
@@ -164,10 +166,10 @@ def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Co
     """Remember the ranks on Sparks that were silent: the next contact stops them."""
     owed, now = PendingStopFiles(crew.ctx.history.directory), crew.ctx.clock.unix_time()
     for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
-        run = whole.label(ContainerLabel.RUN)
+        run = whole.get_label(ContainerLabel.RUN)
         for name in whole.elsewhere if run else ():
             node = NodeName(name)
-            if node in crew.journal.touched:
+            if node in crew.journal.affected_nodes:
                 continue
             try:
                 owed.save_stop(PendingStop(node, whole.name, now, run=run))

@@ -19,8 +19,10 @@ from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchCon
 from sparkctl.model.units import format_gib
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 
-_FEW = 8  # instances of which every choice is tried; of more only one alone, and the largest together
-_BETWEEN = (ContainerState.REMOVING, ContainerState.UNKNOWN)
+_MAX_EXHAUSTIVE_INSTANCES = (
+    8  # instances of which every choice is tried; of more only one alone, and the largest together
+)
+_TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,12 @@ class IncomingRank:
     alone: LaunchPlan | None = None
 
     @property
-    def words(self) -> LaunchPlan:
+    def model_plan(self) -> LaunchPlan:
         """The launch that tells of the model."""
         return self.alone or self.plan
 
     @property
-    def group(self) -> str | None:
+    def exclusive_group(self) -> str | None:
         """Its exclusive group."""
         return dict(self.plan.labels).get(ContainerLabel.GROUP)
 
@@ -62,7 +64,7 @@ class NodeInventory:
     silent: str | None = None
 
 
-Why = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
+ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
 
 
 @dataclass(slots=True)
@@ -72,15 +74,15 @@ class _PlanBuilder:
     sites: Sequence[NodeInventory]
     all: Sequence[InstanceContainers]
     goes: list[InstanceContainers] = field(default_factory=list)
-    why: Why = field(default_factory=dict)
+    why: ConflictReasons = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list)
 
     @property
-    def gone(self) -> frozenset[str]:
-        return frozenset(each for one in self.goes for each in one.ids)
+    def stopped_ids(self) -> frozenset[str]:
+        return frozenset(each for one in self.goes for each in one.container_ids)
 
-    def stop(self, whole: InstanceContainers, node: NodeName, conflict: SwitchConflict) -> None:
+    def add_stop(self, whole: InstanceContainers, node: NodeName, conflict: SwitchConflict) -> None:
         """Have it go, for what it does on this node."""
         if whole not in self.goes:
             self.goes.append(whole)
@@ -106,17 +108,17 @@ def plan_switch(
             draft.obstacles.append(
                 f"{site.node} is where it is to start, and could not be asked: {sanitize_line(site.silent)}"
             )
-    if _stands(draft, targets, nodes):
+    if _is_already_running(draft, targets, nodes):
         return SwitchPlan(profile, instance, tuple(nodes), (), seconds=seconds, is_there=True)
     for site in targets:
         _add_conflicts(draft, site)
     _free_memory(draft, targets)
     _include_all_ranks(draft, keep_going=keep_going)
-    fits = {site.node: site.coming.fit(draft.gone) for site in targets if site.coming is not None}
+    fits = {site.node: site.coming.fit(draft.stopped_ids) for site in targets if site.coming is not None}
     for site in targets:
-        _doubts(draft, site, fits[site.node])
+        _add_fit_cautions(draft, site, fits[site.node])
     changes = tuple(
-        change for site in ordered if (change := _change(draft, site, fits.get(site.node))) is not None
+        change for site in ordered if (change := _build_node_plan(draft, site, fits.get(site.node))) is not None
     )  # fmt: skip
     stops = tuple(sorted({one.name for one in draft.goes}))
     return SwitchPlan(
@@ -126,12 +128,12 @@ def plan_switch(
     )  # fmt: skip
 
 
-def _stands(draft: _PlanBuilder, targets: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
+def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
     """Tell whether the very same runs there already, whole."""
     wanted = {(site.coming.plan.instance, site.coming.plan.profile_hash) for site in targets if site.coming is not None}
     return len(targets) == len(nodes) and any(
         one.is_managed
-        and {(one.name, one.label(ContainerLabel.HASH))} == wanted
+        and {(one.name, one.get_label(ContainerLabel.HASH))} == wanted
         and one.nodes == tuple(nodes)
         and not one.missing
         for one in draft.all
@@ -149,7 +151,7 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
         draft.obstacles.append(f"{node} does not have the image {launch.image}: docker pull {launch.image}")
     for name, ours in site.ended:
         if name == launch.container_name and not ours:
-            draft.obstacles.append(_named(node, name))
+            draft.obstacles.append(_describe_name_conflict(node, name))
     holders = 0
     for whole in draft.all:
         for part in whole.containers_on(node):
@@ -157,20 +159,20 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
             holders += takes_port
             if not whole.is_managed:
                 if takes_port:
-                    draft.obstacles.append(_foreign(node, part, f"has port {launch.node_port}"))
+                    draft.obstacles.append(_describe_foreign_conflict(node, part, f"has port {launch.node_port}"))
                 elif part.container.name == launch.container_name:
-                    draft.obstacles.append(_named(node, part.container.name))
+                    draft.obstacles.append(_describe_name_conflict(node, part.container.name))
                 continue
             reasons = {
-                _same(whole, launch): part.name == launch.instance,
+                _classify_same_name(whole, launch): part.name == launch.instance,
                 SwitchConflict.PORT: takes_port,
-                SwitchConflict.GROUP: coming.group is not None
-                and part.container.label(ContainerLabel.GROUP) == coming.group,
+                SwitchConflict.GROUP: coming.exclusive_group is not None
+                and part.container.get_label(ContainerLabel.GROUP) == coming.exclusive_group,
                 SwitchConflict.NAME: part.container.name == launch.container_name and part.name != launch.instance,
             }
             for conflict, is_so in reasons.items():
                 if is_so:
-                    draft.stop(whole, node, conflict)
+                    draft.add_stop(whole, node, conflict)
     if not holders and launch.node_port is not None and launch.node_port in (site.listening or ()):
         draft.obstacles.append(
             f"port {launch.node_port} on {node} is in use by a process that is no container of sparkctl's: end it there, "
@@ -178,21 +180,21 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
         )
 
 
-def _same(whole: InstanceContainers, launch: LaunchPlan) -> SwitchConflict:
+def _classify_same_name(whole: InstanceContainers, launch: LaunchPlan) -> SwitchConflict:
     """Return in what a model of the same name is not the one that is to come."""
-    if whole.label(ContainerLabel.HASH) != launch.profile_hash:
+    if whole.get_label(ContainerLabel.HASH) != launch.profile_hash:
         return SwitchConflict.INSTANCE
     return SwitchConflict.PART if whole.missing else SwitchConflict.PLACES
 
 
-def _named(node: NodeName, name: str) -> str:
+def _describe_name_conflict(node: NodeName, name: str) -> str:
     return (
         f"{sanitize_line(name)} on {node} has the name that the new container is to have, and sparkctl did not make it: rename or "
         "remove it there, or give the profile another container.name"
     )
 
 
-def _foreign(node: NodeName, part: RankContainer, what: str) -> str:
+def _describe_foreign_conflict(node: NodeName, part: RankContainer, what: str) -> str:
     name = sanitize_line(part.container.name)
     return f"{name} on {node} {what}; sparkctl did not start it and does not stop it: on {node}: docker stop {name}"
 
@@ -202,54 +204,56 @@ def _foreign(node: NodeName, part: RankContainer, what: str) -> str:
 
 def _free_memory(draft: _PlanBuilder, targets: Sequence[NodeInventory]) -> None:
     """Have the fewest go without whom it does not fit, the smaller ones where the number is the same."""
-    short = [site for site in targets if _refused(site, draft.gone)]
+    short = [site for site in targets if _is_fit_refused(site, draft.stopped_ids)]
     if not short:
         return
     places = {site.node for site in targets}
     free = [one for one in draft.all if one.is_managed and one not in draft.goes and places.intersection(one.nodes)]
-    for some in _choices(free):
-        gone = draft.gone.union(*(one.ids for one in some))
-        if not any(_refused(site, gone) for site in targets):
-            for one in _needed(draft, targets, some):
+    for some in _list_stop_choices(free):
+        gone = draft.stopped_ids.union(*(one.container_ids for one in some))
+        if not any(_is_fit_refused(site, gone) for site in targets):
+            for one in _select_necessary_stops(draft, targets, some):
                 for node in dict.fromkeys(one.nodes):
                     if node in {site.node for site in short}:
-                        draft.stop(one, node, SwitchConflict.MEMORY)
+                        draft.add_stop(one, node, SwitchConflict.MEMORY)
                 if one not in draft.goes:  # it is what an earlier one's going does not free that counts
-                    draft.stop(one, one.nodes[0], SwitchConflict.MEMORY)
+                    draft.add_stop(one, one.nodes[0], SwitchConflict.MEMORY)
             return
-    _no_room(draft, targets, free)
+    _add_memory_obstacles(draft, targets, free)
 
 
-def _choices(free: Sequence[InstanceContainers]) -> Iterator[tuple[InstanceContainers, ...]]:
-    order = sorted(free, key=lambda one: (one.memory, one.name, one.nodes))
-    if len(order) > _FEW:
+def _list_stop_choices(free: Sequence[InstanceContainers]) -> Iterator[tuple[InstanceContainers, ...]]:
+    order = sorted(free, key=lambda one: (one.memory_bytes, one.name, one.nodes))
+    if len(order) > _MAX_EXHAUSTIVE_INSTANCES:
         yield from ((one,) for one in order)
         for count in range(2, len(order) + 1):
             yield tuple(order[-count:])
         return
     for count in range(1, len(order) + 1):
-        yield from sorted(combinations(order, count), key=lambda some: sum(one.memory for one in some))
+        yield from sorted(combinations(order, count), key=lambda some: sum(one.memory_bytes for one in some))
 
 
-def _needed(
+def _select_necessary_stops(
     draft: _PlanBuilder, targets: Sequence[NodeInventory], some: Sequence[InstanceContainers]
 ) -> list[InstanceContainers]:
     """Return those without whom it would not do: of many instances not every choice was tried."""
     kept = list(some)
     for one in some:
-        fewer = draft.gone.union(*(each.ids for each in kept if each is not one))
-        if not any(_refused(site, fewer) for site in targets):
+        fewer = draft.stopped_ids.union(*(each.container_ids for each in kept if each is not one))
+        if not any(_is_fit_refused(site, fewer) for site in targets):
             kept.remove(one)
     return kept
 
 
-def _refused(site: NodeInventory, gone: frozenset[str]) -> bool:
+def _is_fit_refused(site: NodeInventory, gone: frozenset[str]) -> bool:
     return site.coming is not None and site.coming.fit(gone).is_refused
 
 
-def _no_room(draft: _PlanBuilder, targets: Sequence[NodeInventory], free: Sequence[InstanceContainers]) -> None:
+def _add_memory_obstacles(
+    draft: _PlanBuilder, targets: Sequence[NodeInventory], free: Sequence[InstanceContainers]
+) -> None:
     """Say who holds what is lacking, where stopping all of ours does not help."""
-    gone = draft.gone.union(*(one.ids for one in free))
+    gone = draft.stopped_ids.union(*(one.container_ids for one in free))
     others = " and ".join(sorted({sanitize_line(one.name) for one in free}))
     for site in targets:
         assert site.coming is not None
@@ -259,10 +263,10 @@ def _no_room(draft: _PlanBuilder, targets: Sequence[NodeInventory], free: Sequen
         foreign = [one for one in site.occupants if not one.container.is_managed and one.held]
         named = [one for one in foreign if one.name in fit.stops] if fit.answer is FitOutcome.IF_STOPPED else []
         for one in named:
-            draft.obstacles.append(_foreign(site.node, one, "holds the memory that it needs"))
+            draft.obstacles.append(_describe_foreign_conflict(site.node, one, "holds the memory that it needs"))
         if not named:
             even = f"even with {others} stopped: " if free else ""
-            draft.obstacles.append(f"{even}{fit.sentence}")
+            draft.obstacles.append(f"{even}{fit.summary_sentence}")
 
 
 # whole models only
@@ -273,7 +277,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
     silent = {site.node: site.silent for site in draft.sites if site.silent is not None}
     for whole in draft.goes:
         for part in whole.parts:
-            if part.container.state in _BETWEEN:
+            if part.container.state in _TRANSIENT_STATES:
                 draft.obstacles.append(
                     f"{sanitize_line(part.container.name)} on {part.node} is in between two states "
                     f"({sanitize_line(part.container.status)}): try again in a moment"
@@ -294,7 +298,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 # what comes of it
 
 
-def _doubts(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
+def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
             f"no weights lie in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
@@ -303,11 +307,11 @@ def _doubts(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     more = fit.cautions
     if fit.answer is FitOutcome.UNKNOWN:
         why, more = fit.cautions[:1], fit.cautions[1:]
-        draft.cautions += [sanitize_line(": ".join((fit.sentence, *why))), *_unsummed(draft, site)]
+        draft.cautions += [sanitize_line(": ".join((fit.summary_sentence, *why))), *_explain_unknown_fit(draft, site)]
     draft.cautions.extend(f"{site.node}: {sanitize_line(one)}" for one in more)
 
 
-def _unsummed(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
+def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
     """Say that nothing stops for memory that cannot be summed up, who holds most of it, and what gives it back."""
     stays = [
         whole
@@ -330,35 +334,37 @@ def _unsummed(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
     ]
 
 
-def _change(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | None) -> NodeSwitchPlan | None:
+def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | None) -> NodeSwitchPlan | None:
     """Return what becomes of a node, None where nothing does."""
-    gone = draft.gone
+    gone = draft.stopped_ids
     loses = [one for one in site.occupants if one.container.id in gone]
     if site.coming is None and not loses:
         return None
-    tenants = tuple(_tenant(one, draft.why) for one in site.occupants)
+    tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
     return NodeSwitchPlan(
         site.node, site.total, site.available, tenants,
         starts=None if site.coming is None else site.coming.plan.instance,
-        fit=fit, available_after=_after(site, loses, fit),
+        fit=fit, available_after=_compute_available_after(site, loses, fit),
     )  # fmt: skip
 
 
-def _tenant(one: RankContainer, why: Mapping[tuple[NodeName, str], Sequence[SwitchConflict]]) -> SwitchContainer:
-    rank = None if one.rank is None else f"{one.rank[0]}/{one.rank[1]}"
+def _build_switch_container(
+    one: RankContainer, why: Mapping[tuple[NodeName, str], Sequence[SwitchConflict]]
+) -> SwitchContainer:
+    rank = None if one.rank_position is None else f"{one.rank_position[0]}/{one.rank_position[1]}"
     return SwitchContainer(
         one.name, one.container.name, one.container.id, one.container.is_managed, one.held,
         tuple(why.get((one.node, one.container.id), ())), rank, one.port,
     )  # fmt: skip
 
 
-def _after(site: NodeInventory, loses: Sequence[RankContainer], fit: MemoryFit | None) -> int | None:
+def _compute_available_after(site: NodeInventory, loses: Sequence[RankContainer], fit: MemoryFit | None) -> int | None:
     """Return what will be available: what is now, with what goes given back and what comes taken."""
     if site.available is None or any(one.held is None for one in loses):
         return None
     free = site.available + sum(one.held or 0 for one in loses)
     if site.coming is not None:
-        if fit is None or fit.need is None:
+        if fit is None or fit.needed_bytes is None:
             return None
-        free -= fit.need
+        free -= fit.needed_bytes
     return max(0, free if site.total is None else min(free, site.total))

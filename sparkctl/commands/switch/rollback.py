@@ -35,10 +35,10 @@ from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_LIMITS = PhaseTimeouts()
-_PATIENCE = _LIMITS.starting + _LIMITS.loading + _LIMITS.warming
+_PHASE_TIMEOUTS = PhaseTimeouts()
+_GUARD_LIMIT_SECONDS = _PHASE_TIMEOUTS.starting + _PHASE_TIMEOUTS.loading + _PHASE_TIMEOUTS.warming
 
 NodeContainer = tuple[NodeName, Container]
 
@@ -57,7 +57,7 @@ async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | No
     """Return why not all of what was stopped can come back: a container of it was removed by somebody, or was not reached
     when the others stopped; None where it can."""
     try:
-        old = [await _kept(crew, node, container) for node, container in crew.journal.old]
+        old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
     except RollbackFailed as lost:
         return lost
     for one in group_by_instance(RankContainer(node, container) for node, container in old):
@@ -76,7 +76,7 @@ async def list_new_containers(crew: SwitchTransaction, node: NodeName) -> list[C
     return [
         one
         for one in await crew.sessions[node].docker.list_containers()
-        if (one.label(ContainerLabel.INSTANCE), one.label(ContainerLabel.HASH)) == its and one.id not in kept
+        if (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its and one.id not in kept
     ]
 
 
@@ -94,7 +94,7 @@ async def remove_new_containers(crew: SwitchTransaction) -> str | None:
         for one in await list_new_containers(crew, node):
             stopped = await remove_container(crew, node, one)
             logs += [stopped.log] if stopped.log else []
-            kept += [f"{sanitize_line(stopped.kept)} on {node}"] if stopped.kept is not None else []
+            kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
     said = f"; log: {' '.join(logs)}" if logs else ""
     left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
     crew.report_step(SwitchStep.UNDOING, (left or f"nothing of {crew.journal.instance} is left") + said)
@@ -108,15 +108,15 @@ async def restart_old_containers(crew: SwitchTransaction) -> str:
     Returns what happened, in words. Raises `NotBack` where one does not come back.
     """
     began = crew.ctx.clock.monotonic()
-    old = [await _kept(crew, node, container) for node, container in crew.journal.old]
-    undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop(crew, node)}
-    rows, ranks = _rows(crew, old), list[RankWatch]()
+    old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
+    undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop_page_cache(crew, node)}
+    rows, ranks = _begin_history_rows(crew, old), list[RankWatch]()
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
         for node, container in old:
-            ranks.append(await _rank_of(crew, node, container, began, drop_was_told=node in undropped))
-            await _start(crew, container, ranks[-1])
-        await gather_or_cancel(*(_prove(crew, model, running) for model in _models(ranks)))
+            ranks.append(await _create_rank_watch(crew, node, container, began, drop_was_told=node in undropped))
+            await _restart_container(crew, container, ranks[-1])
+        await gather_or_cancel(*(_watch_until_ready(crew, model, running) for model in _group_by_model(ranks)))
     except SparkctlError as why:
         for row in rows:
             is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
@@ -127,7 +127,7 @@ async def restart_old_containers(crew: SwitchTransaction) -> str:
         raise
     finally:
         for rank in ranks:
-            await rank.detach()  # its guard stays armed where it still loads
+            await rank.detach_guard()  # its guard stays armed where it still loads
         seconds = crew.ctx.clock.monotonic() - began
         for row in rows:
             is_back = sys.exc_info()[0] is None
@@ -141,7 +141,7 @@ async def restart_old_containers(crew: SwitchTransaction) -> str:
     return f"{' and '.join(names)} {'serves' if is_one else 'serve'} again after {took}"
 
 
-async def _kept(crew: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
+async def _inspect_old_container(crew: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
     try:
         return node, await crew.sessions[node].docker.inspect_container(container)
     except ContainerNotFound as gone:
@@ -152,7 +152,7 @@ async def _kept(crew: SwitchTransaction, node: NodeName, container: str) -> Node
         ) from gone
 
 
-async def _drop(crew: SwitchTransaction, node: NodeName) -> bool:
+async def _drop_page_cache(crew: SwitchTransaction, node: NodeName) -> bool:
     """Drop a node's page cache; return whether that could be done."""
     try:
         await drop_node_caches(crew.sessions[node], crew.step_context, crew.emit)
@@ -162,12 +162,12 @@ async def _drop(crew: SwitchTransaction, node: NodeName) -> bool:
     return True
 
 
-def _rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
+def _begin_history_rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
     """Begin a row of the history for each model that is started again. Its seconds are no start's: nothing is expected of
     them."""
     ctx, where = crew.ctx, dict[str, list[NodeName]]()
     for node, container in old:
-        where.setdefault(container.label(ContainerLabel.INSTANCE) or original_name(container.name), []).append(node)
+        where.setdefault(container.get_label(ContainerLabel.INSTANCE) or original_name(container.name), []).append(node)
     rows = []
     for name, nodes in where.items():
         row = ctx.history.begin_operation(
@@ -178,47 +178,47 @@ def _rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[Operati
     return rows
 
 
-async def _rank_of(
+async def _create_rank_watch(
     crew: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
 ) -> RankWatch:
     """Return what watches one that is started again, as a start of its profile is watched. The container tells what it runs
     with; its times and its guard's rule are of the profile, where there is one of that name here."""
-    session, profile = crew.sessions[node], _profile(container)
+    session, profile = crew.sessions[node], _load_profile(container)
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
     made = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
     made = replace(
         made, container_name=original_name(container.name), rank=int(index), ranks=int(count),
-        timeouts=_LIMITS if profile is None else profile.start.timeouts,
-        guard=None if not crew.guarded else GuardRule(limit=_PATIENCE) if profile is None else build_guard_rule(profile),
+        timeouts=_PHASE_TIMEOUTS if profile is None else profile.start.timeouts,
+        guard=None if not crew.guarded else GuardRule(limit=_GUARD_LIMIT_SECONDS) if profile is None else build_guard_rule(profile),
         secrets=tuple(await session.docker.read_secret_values(container.id)),
     )  # fmt: skip
-    again = f"sparkctl resume --node {crew.journal.touched[0]}"
+    again = f"sparkctl resume --node {crew.journal.affected_nodes[0]}"
     engine = load_engine(made.engine if made.engine in engine_names() else UNKNOWN_ENGINE)
     rank = RankWatch(crew.step_context, session, engine, made, crew.emit, began, again)
     rank.container_id, rank.drop_was_told = container.id, drop_was_told
     return rank
 
 
-def _profile(container: Container) -> Profile | None:
+def _load_profile(container: Container) -> Profile | None:
     try:
-        return ProfileLibrary().load(container.label(ContainerLabel.PROFILE) or "")
+        return ProfileLibrary().load_profile(container.get_label(ContainerLabel.PROFILE) or "")
     except SparkctlError:
         return None
 
 
-async def _start(crew: SwitchTransaction, container: Container, rank: RankWatch) -> None:
+async def _restart_container(crew: SwitchTransaction, container: Container, rank: RankWatch) -> None:
     """Start it under a guard, where one is to be had; its log of before is not what it does now."""
     session, node = rank.session, rank.plan.node
     await crew.reacquire_if_lost(node)
     try:
-        await rank.arm()
+        await rank.arm_guard()
     except OperationRefused as no:
         crew.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
     try:
         if rank.plan.container_name != container.name:
-            await session.docker.rename(container.id, rank.plan.container_name)
+            await session.docker.rename_container(container.id, rank.plan.container_name)
         if not container.is_alive:
-            await session.docker.start(container.id)
+            await session.docker.start_container(container.id)
         rank.since = (await session.docker.inspect_container(container.id)).started
         await rank.guard_container(container.id)
     except DockerError as refused:
@@ -227,7 +227,7 @@ async def _start(crew: SwitchTransaction, container: Container, rank: RankWatch)
         ) from refused
 
 
-def _models(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
+def _group_by_model(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
     """Return the ranks of each model, in their order."""
     found: dict[str, list[RankWatch]] = {}
     for rank in ranks:
@@ -235,7 +235,7 @@ def _models(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
     return [sorted(model, key=lambda rank: rank.plan.rank) for model in found.values()]
 
 
-async def _prove(crew: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]) -> None:
+async def _watch_until_ready(crew: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]) -> None:
     """Watch one model until it is ready; one that is ``running`` already, from an earlier try, may prove itself at once:
     its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
     is_running = all(rank.container_id in running for rank in model)
@@ -248,12 +248,12 @@ async def _prove(crew: SwitchTransaction, model: Sequence[RankWatch], running: C
         for rank in model:
             await rank.record_ready()
         return
-    raise _not_back(end, end.verdict)
+    raise _build_rollback_error(end, end.verdict)
 
 
 async def _check_serving(head: RankWatch) -> bool:
     """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
-    link, service = head.session.link, head.plan.service
+    link, service = head.session.link, head.plan.readiness_target
     if service.ready.health is None and service.ready.probe == "none":
         return False
     manners = QueryMarkerSupport()
@@ -263,7 +263,7 @@ async def _check_serving(head: RankWatch) -> bool:
     return (await engine_probe.request_token(link, service, manners)).good
 
 
-def _not_back(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:
+def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:
     plan = end.rank.plan
     proof = "".join(f"\n  {one.text}" for one in verdict.evidence[:1])
     see = f"see why: sparkctl diagnose {plan.instance} --node {plan.node}"
@@ -276,40 +276,40 @@ def _not_back(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:
 
 
 async def order_restarts(
-    sessions: Mapping[NodeName, Session], old: Sequence[NodeContainer]
+    sessions: Mapping[NodeName, NodeSession], old: Sequence[NodeContainer]
 ) -> tuple[NodeContainer, ...]:
     """Return containers in the order in which they are started again: those that are models by themselves as they were
     started, then the ranks of each model, as its engine wants them."""
-    alone = [one for one in old if one[1].label(ContainerLabel.RANK) is None]
-    times = await gather_or_cancel(*(_started(sessions[node], container) for node, container in alone))
+    alone = [one for one in old if one[1].get_label(ContainerLabel.RANK) is None]
+    times = await gather_or_cancel(*(_read_start_time(sessions[node], container) for node, container in alone))
     ordered = [alone[at] for at in sorted(range(len(alone)), key=lambda at: times[at])]
     runs = dict.fromkeys(
-        one[1].label(ContainerLabel.RUN) for one in old if one[1].label(ContainerLabel.RANK) is not None
+        one[1].get_label(ContainerLabel.RUN) for one in old if one[1].get_label(ContainerLabel.RANK) is not None
     )
     for run in runs:
         ranks = [
             one
             for one in old
-            if one[1].label(ContainerLabel.RANK) is not None and one[1].label(ContainerLabel.RUN) == run
+            if one[1].get_label(ContainerLabel.RANK) is not None and one[1].get_label(ContainerLabel.RUN) == run
         ]
-        ranks.sort(key=_rank)
-        head_first = await _begins_with_head(sessions[ranks[0][0]], ranks[0][1])
+        ranks.sort(key=_get_rank_index)
+        head_first = await _must_start_head_first(sessions[ranks[0][0]], ranks[0][1])
         ordered += ranks if head_first else [*ranks[1:], ranks[0]]
     return tuple(ordered)
 
 
-async def _started(session: Session, container: Container) -> float:
+async def _read_start_time(session: NodeSession, container: Container) -> float:
     return (await session.docker.inspect_container(container.id)).started or container.created
 
 
-def _rank(one: NodeContainer) -> int:
-    index, _, _ = (one[1].label(ContainerLabel.RANK) or "").partition("/")
+def _get_rank_index(one: NodeContainer) -> int:
+    index, _, _ = (one[1].get_label(ContainerLabel.RANK) or "").partition("/")
     return int(index) if index.isascii() and index.isdigit() and len(index) < 9 else 0
 
 
-async def _begins_with_head(session: Session, head: Container) -> bool:
+async def _must_start_head_first(session: NodeSession, head: Container) -> bool:
     """Ask its engine by the head's own command: a worker's does not tell how they meet."""
-    engine = head.label(ContainerLabel.ENGINE) or ""
+    engine = head.get_label(ContainerLabel.ENGINE) or ""
     return engine in engine_names() and load_engine(engine).must_start_head_first(
         (await session.docker.read_run_options(head.id)).command
     )
@@ -325,17 +325,23 @@ async def remove_both_sides(crew: SwitchTransaction) -> tuple[str, ...]:
     new = [(node, one) for node in crew.journal.nodes for one in await list_new_containers(crew, node)]
     save_pending_stops(crew, old)
 
-    async def on(node: NodeName) -> list[str]:
+    async def remove_on_node(node: NodeName) -> list[str]:
         there = [one for where, one in (*new, *old) if where == node]
-        return [f"{sanitize_line(one.name)} on {node}" for one in there if not await _is_gone(crew, node, one)]
+        return [
+            f"{sanitize_line(one.name)} on {node}" for one in there if not await _remove_and_verify(crew, node, one)
+        ]
 
-    stayed = [each for names in await gather_or_cancel(*(on(node) for node in crew.journal.touched)) for each in names]
+    stayed = [
+        each
+        for names in await gather_or_cancel(*(remove_on_node(node) for node in crew.journal.affected_nodes))
+        for each in names
+    ]
     if not stayed:
         crew.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
     return tuple(stayed)
 
 
-async def _is_gone(crew: SwitchTransaction, node: NodeName, one: Container) -> bool:
+async def _remove_and_verify(crew: SwitchTransaction, node: NodeName, one: Container) -> bool:
     """Take one away; tell whether it is gone with all that it held. Why it is not has been said."""
     try:
         stopped = await remove_container(crew, node, one)

@@ -13,9 +13,9 @@ from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.port_check import verify_port_access
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
+    check_mounts,
     decide_start,
     format_transfer_command,
-    judge_mounts,
     refuse_without_docker,
 )
 from sparkctl.commands.switch.planner import IncomingRank, NodeInventory
@@ -23,7 +23,7 @@ from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_port_label
@@ -40,7 +40,7 @@ from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
 from sparkctl.profiles.profile_lint import list_start_warnings
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
 async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
@@ -54,13 +54,13 @@ async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, si
     goes = frozenset(container for _, container in crew.journal.old)
     scenes = await gather_or_cancel(*(_inspect_node(crew, request, one) for one in coming))
     for launch, scene in zip(launches, scenes, strict=True):
-        _decide(crew, request, launch, scene, goes)
-        _mounts(crew, request, launch, scene)
+        _check_start_decision(crew, request, launch, scene, goes)
+        _refuse_missing_mounts(crew, request, launch, scene)
         _check_drop_caches_right(crew, launch, scene)
     await gather_or_cancel(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
-    _flags(crew, request)
-    files = await gather_or_cancel(*(_check_model_files(crew, request, one.words) for one in coming))
+    _warn_about_flags(crew, request)
+    files = await gather_or_cancel(*(_check_model_files(crew, request, one.model_plan) for one in coming))
     if len(launches) > 1:
         await _check_connectivity(crew, request)
     weights = max((sum(size for one in scene.look.models for _, size in one.files) for scene in scenes), default=0)
@@ -73,16 +73,16 @@ async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming
     launch = coming.plan
     session = crew.sessions[launch.node]
     engine, containers, image = await gather_or_cancel(
-        session.docker.info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
+        session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
     )
     paths = [f"path={mount.source}" for mount in launch.mounts if mount.source.startswith("/")]
     disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-    wanted = node_fit.list_model_sections(request.profile, coming.words)
+    wanted = node_fit.list_model_sections(request.profile, coming.model_plan)
     look = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
     return PreflightInspection(look, containers, engine, image)
 
 
-def _decide(
+def _check_start_decision(
     crew: SwitchTransaction,
     request: SwitchInstance,
     launch: LaunchPlan,
@@ -101,9 +101,11 @@ def _decide(
         crew.warn(launch.node, message, hint)
 
 
-def _mounts(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection) -> None:
+def _refuse_missing_mounts(
+    crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection
+) -> None:
     """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
-    for caution in judge_mounts(launch, scene):
+    for caution in check_mounts(launch, scene):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
                 caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"
@@ -137,7 +139,7 @@ def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
+def _warn_about_flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
     for message, hint in check_flags(request):
         crew.warn(request.nodes[0].name, message, hint)
 
@@ -149,7 +151,10 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
         return 0
     session = crew.sessions[launch.node]
     try:
-        done = await session.run(model_files_decoder.weights_check_command(where), timeout=model_files_decoder.TIMEOUT)
+        done = await session.run(
+            model_files_decoder.build_weights_check_command(where),
+            timeout=model_files_decoder.WEIGHTS_CHECK_TIMEOUT_SECONDS,
+        )
         found = model_files_decoder.decode_weights_check(done.stdout)
     except (NodeStarved, ValueError, KeyError, TypeError) as silent:
         crew.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
@@ -158,12 +163,12 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
     if unread:
         crew.warn(
             launch.node,
-            f"cannot tell whether the model's files are complete: this user may not read {_first(unread)}; "
+            f"cannot tell whether the model's files are complete: this user may not read {_format_first(unread)}; "
             "the container may",
         )
     faults = [f"{one.place}: {fault}" for one in found for fault in one.faults]
     if faults:
-        what = f"the model on {launch.node} is not whole: {_first(faults)}"
+        what = f"the model on {launch.node} is not whole: {_format_first(faults)}"
         if not request.keep_going:
             raise OperationRefused(
                 what,
@@ -174,7 +179,7 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
 
 
-def _first(several: Sequence[str]) -> str:
+def _format_first(several: Sequence[str]) -> str:
     return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
@@ -221,10 +226,12 @@ class SwitchInspection:
 
 
 async def inspect_switch_nodes(
-    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[Session]
+    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession]
 ) -> tuple[NodeInventory, ...]:
     """Look at every node at once; one that cannot be asked is silent."""
-    answers = await asyncio.gather(*(_seen(ctx, request, session) for session in sessions), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
+    )
     found = []
     for session, answer in zip(sessions, answers, strict=True):
         if isinstance(answer, NodeError | DockerError):
@@ -236,29 +243,35 @@ async def inspect_switch_nodes(
     return tuple(found)
 
 
-async def _seen(ctx: CommandContext, request: SwitchInstance, session: Session) -> SwitchInspection:
+async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, session: NodeSession) -> SwitchInspection:
     await session.link.connect()
     once = ["identity", "docker"] if session.home is None else []
     look = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
     refuse_without_docker(session.node.name, look)
-    launch, alone = (_launch(ctx, request, session, alone=one) for one in (False, True))
+    launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     if launch is None or alone is None:
         return SwitchInspection(look, await session.docker.list_containers(), None, None, frozenset(), True)
     switch_journal.refuse_if_journal_found(session.node.name, ctx, look.journal)
     containers, image, models = await gather_or_cancel(
-        session.docker.list_containers(), session.docker.inspect_image(launch.image), _models(session, request, alone)
+        session.docker.list_containers(),
+        session.docker.inspect_image(launch.image),
+        _read_model_files(session, request, alone),
     )
     look = replace(look, models=models)
     comes = await node_fit.find_loading_containers(session, look, containers)
     return SwitchInspection(look, containers, launch, alone, comes, image is not None)
 
 
-async def _models(session: Session, request: SwitchInstance, launch: LaunchPlan) -> tuple[CheckpointFiles, ...]:
+async def _read_model_files(
+    session: NodeSession, request: SwitchInstance, launch: LaunchPlan
+) -> tuple[CheckpointFiles, ...]:
     wanted = node_fit.list_model_sections(request.profile, launch)
     return (await session.read_node(*wanted)).models if wanted else ()
 
 
-def _launch(ctx: CommandContext, request: SwitchInstance, session: Session, *, alone: bool) -> LaunchPlan | None:
+def _build_planned_launch(
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, *, alone: bool
+) -> LaunchPlan | None:
     """Return what would be started on this node, as far as it is known before the way between the nodes was looked for."""
     names = tuple(node.name for node in request.nodes)
     if session.node.name not in names:
@@ -267,7 +280,7 @@ def _launch(ctx: CommandContext, request: SwitchInstance, session: Session, *, a
     place = (
         None
         if count == 1 or alone
-        else RankPlacement(Rank(index, tuple(node.host for node in request.nodes)), names, _PLANNED_START_ID)
+        else RankPlacement(EngineRank(index, tuple(node.host for node in request.nodes)), names, _PLANNED_START_ID)
     )
     return make_plan(
         request.profile, session.node, home=session.user_home, operator=ctx.operator, environ=request.environ,
@@ -276,14 +289,14 @@ def _launch(ctx: CommandContext, request: SwitchInstance, session: Session, *, a
 
 
 def _build_node_state(
-    ctx: CommandContext, request: SwitchInstance, session: Session, seen: SwitchInspection
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, seen: SwitchInspection
 ) -> NodeInventory:
     alive = [one for one in seen.containers if one.is_alive]
     memory = seen.look.memory
     return NodeInventory(
         session.node.name,
         tuple(
-            RankContainer(session.node.name, one, seen.look.container_memory(one.id), parse_port_label(one))
+            RankContainer(session.node.name, one, seen.look.get_container_memory(one.id), parse_port_label(one))
             for one in alive
         ),
         None if memory is None else memory.total,
@@ -298,9 +311,9 @@ def _build_new_launch(
     ctx: CommandContext, request: SwitchInstance, seen: SwitchInspection, launch: LaunchPlan
 ) -> IncomingRank:
     @cache
-    def fit(gone: frozenset[str]) -> MemoryFit:
+    def calculate_fit_without(gone: frozenset[str]) -> MemoryFit:
         return node_fit.calculate_fit(
             ctx, request.profile, seen.alone or launch, seen.look, seen.containers, gone, seen.comes, len(request.nodes)
         )
 
-    return IncomingRank(launch, seen.has_image, fit, seen.alone)
+    return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone)

@@ -28,21 +28,21 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.transport.docker import docker_client
-from sparkctl.transport.session import Session, SharedSession
+from sparkctl.transport.session import NodeSession, SharedSession
 
-_UNCHANGED = "interrupted before anything was changed"
+_UNCHANGED_MESSAGE = "interrupted before anything was changed"
 
 
 def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenerator[Event, None]:
     """Switch and stream what happens; the last event is `Ended`."""
 
-    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+    def stream_switch(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
             own, _SwitchRun(own, request).run, request.profile.name, request.nodes[0].name, on_interrupt=None
         )
 
     subject = OperationSubject(OperationKind.SWITCH, request.nodes, None, request.profile, request.retry_command)
-    return run(ctx) if request.dry_run else record_operation(ctx, subject, run)
+    return stream_switch(ctx) if request.dry_run else record_operation(ctx, subject, stream_switch)
 
 
 async def rerun_switch(ctx: CommandContext, request: SwitchInstance, emit: Emit) -> CommandEnded:
@@ -58,7 +58,7 @@ class _SwitchRun:
         self.request = request
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
-        self.sessions: dict[NodeName, Session] = {}
+        self.sessions: dict[NodeName, NodeSession] = {}
         self.sites: tuple[NodeInventory, ...] = ()
 
     async def run(self, emit: Emit) -> CommandEnded:
@@ -69,7 +69,7 @@ class _SwitchRun:
                 self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
-            plan = await guard(self._plan(self.ctx), _UNCHANGED)
+            plan = await guard(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
@@ -78,23 +78,23 @@ class _SwitchRun:
             if self.request.dry_run:
                 for message, hint in () if plan.is_there else check_flags(self.request):
                     emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
-                return self._planned()
+                return self._build_planned_end()
             if not plan.stops:
-                return await self._start()
-            journal = await guard(self._journal(plan), _UNCHANGED)
+                return await self._start_without_stops()
+            journal = await guard(self._build_journal(plan), _UNCHANGED_MESSAGE)
             if self.ctx.operation is not None:
-                self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.touched))))
+                self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.affected_nodes))))
             crew = SwitchTransaction(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
-            await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
+            await guard(crew.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
             try:
-                await self._check(crew, plan)
+                await self._run_checks(crew, plan)
                 return await SwitchStepRunner(crew, self.request).run_forward(SwitchStep.STOPPING, is_untouched=True)
             finally:
-                await crew.release()
+                await crew.release_locks()
 
     # looking
 
-    async def _plan(self, ctx: CommandContext) -> SwitchPlan:
+    async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
         request = self.request
         self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()))
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
@@ -107,13 +107,13 @@ class _SwitchRun:
             seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
         )  # fmt: skip
 
-    async def _journal(self, plan: SwitchPlan) -> SwitchJournal:
-        order = await order_restarts(self.sessions, self._containers_to_stop(plan))
+    async def _build_journal(self, plan: SwitchPlan) -> SwitchJournal:
+        order = await order_restarts(self.sessions, self._list_containers_to_stop(plan))
         request = self.request
         words = request.words or (request.profile.name,)
         row = self.ctx.operation  # by its key it is found again by whoever finishes this
         return SwitchJournal(
-            id=uuid.uuid4().hex if row is None else row.key, operator=self.ctx.operator,
+            id=uuid.uuid4().hex if row is None else row.operation_key, operator=self.ctx.operator,
             since=self.ctx.clock.unix_time(), step=SwitchStep.CHECKING,
             instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
             nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
@@ -121,8 +121,8 @@ class _SwitchRun:
             keep_going=request.keep_going,
         )  # fmt: skip
 
-    def _containers_to_stop(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
-        goes = _stopped_container_ids(plan)
+    def _list_containers_to_stop(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
+        goes = _list_stopped_container_ids(plan)
         return [
             (site.node, one.container)
             for site in self.sites
@@ -132,45 +132,45 @@ class _SwitchRun:
 
     # before the old one is touched
 
-    async def _check(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
+    async def _run_checks(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
         """Try everything that can fail while the old one serves; on any failure nothing of the switch is left."""
         guard = self.ctx.interrupt.run_interruptible
         try:
-            await crew.step(SwitchStep.CHECKING)
+            await crew.begin_step(SwitchStep.CHECKING)
             proved, _ = await guard(
                 gather_or_cancel(
                     run_switch_checks(crew, self.request, self.sites), self._refuse_changed_nodes(crew, plan)
                 ),
-                _UNCHANGED,
+                _UNCHANGED_MESSAGE,
             )
             crew.report_step(SwitchStep.CHECKING, proved)
-            self.ctx.interrupt.check(_UNCHANGED)
+            self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
         except SparkctlError:
             await crew.delete_journal()
             raise
 
     async def _refuse_changed_nodes(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
         """Look again under the locks: before, somebody may have started or stopped something."""
-        again = await self._plan(crew.step_context)
-        if _stopped_container_ids(again) != _stopped_container_ids(plan) or again.obstacles:
+        again = await self._plan_switch(crew.step_context)
+        if _list_stopped_container_ids(again) != _list_stopped_container_ids(plan) or again.obstacles:
             raise OperationRefused(
                 "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.retry_command}"
             )
 
     # where nothing has to stop
 
-    async def _start(self) -> CommandEnded:
+    async def _start_without_stops(self) -> CommandEnded:
         """Start it as `up` does; in the history it is that start, and nothing beside."""
 
-        def lend(node: Node) -> Session:
+        def share_session(node: Node) -> NodeSession:
             return SharedSession(self.sessions[node.name])
 
         if self.ctx.operation is not None:
             self.ctx.operation.delete_row()
-        alone = replace(self.ctx, lend=lend, operation=None)
+        alone = replace(self.ctx, lend=share_session, operation=None)
         return await forward_events(start_instance(alone, self.request.to_start_request()), self.emit)
 
-    def _planned(self) -> CommandEnded:
+    def _build_planned_end(self) -> CommandEnded:
         clock = self.ctx.clock
         return CommandEnded(
             clock.unix_time(), Outcome.PLANNED, 0, clock.monotonic() - self.began, self.request.nodes[0].name,
@@ -178,6 +178,6 @@ class _SwitchRun:
         )  # fmt: skip
 
 
-def _stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:
+def _list_stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:
     """Return the containers that it stops."""
-    return {(change.node, one.container_id) for change in plan.changes for one in change.stops}
+    return {(change.node, one.container_id) for change in plan.changes for one in change.stopped_containers}

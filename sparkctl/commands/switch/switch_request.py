@@ -45,4 +45,4 @@ class SwitchInstance:
     @property
     def retry_command(self) -> str:
         """The command that asks for the same once more, secrets in it masked."""
-        return self.to_start_request().switch_command_with()
+        return self.to_start_request().build_switch_command()

@@ -16,9 +16,9 @@ from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
 from sparkctl.monitor.switch_journal import format_abandon_command, format_step_number
-from sparkctl.profiles.launch_planning import container_name
+from sparkctl.profiles.launch_planning import choose_container_name
 
-_AWAY = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
+_UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
 
 
 class SwitchStepRunner:
@@ -36,50 +36,51 @@ class SwitchStepRunner:
         ``is_untouched``: nothing was stopped by anybody so far, so that Ctrl-C before the first is stopped leaves no journal.
         """
         try:
-            return await self._forward(first, is_untouched=is_untouched)
+            return await self._run_forward_steps(first, is_untouched=is_untouched)
         except (CommandInterrupted, NodeError, DockerUnavailable) as away:
             return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
         except OwnershipLost:
             raise
         except SparkctlError as why:
-            return await self._failed(why, None)
+            return await self._handle_failure(why, None)
 
-    async def _forward(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
+    async def _run_forward_steps(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
         crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
         reached = FORWARD_STEPS.index(first)
         ended: CommandEnded | None = None
         if reached <= FORWARD_STEPS.index(SwitchStep.STOPPING):
-            await crew.step(SwitchStep.STOPPING)
+            await crew.begin_step(SwitchStep.STOPPING)
             try:
                 alive = await guard(
                     forward_steps.list_running_old_containers(crew), "interrupted before anything was stopped"
                 )
-                crew.ctx.interrupt.check("interrupted before anything was stopped")
+                crew.ctx.interrupt.raise_if_pressed("interrupted before anything was stopped")
             except CommandInterrupted as pressed:
                 if not is_untouched:
                     raise
                 await crew.delete_journal()
-                return self._ended(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
+                return self._build_end(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
             await guard(forward_steps.stop_old_containers(crew, alive), "interrupted while the old one stopped")
         if reached <= FORWARD_STEPS.index(SwitchStep.RELEASING):
-            await crew.step(SwitchStep.RELEASING)
+            await crew.begin_step(SwitchStep.RELEASING)
             await guard(
-                forward_steps.verify_memory_released(crew, self._fits), "interrupted before the new one was started"
+                forward_steps.verify_memory_released(crew, self._calculate_fits),
+                "interrupted before the new one was started",
             )
         if reached <= FORWARD_STEPS.index(SwitchStep.STARTING):
-            ended = await self._start()
-            if ended.outcome in _AWAY:
+            ended = await self._start_new_instance()
+            if ended.outcome in _UNFINISHED_OUTCOMES:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
-                return await self._failed(None, ended)
-        await crew.step(SwitchStep.CLEARING)
+                return await self._handle_failure(None, ended)
+        await crew.begin_step(SwitchStep.CLEARING)
         stayed = await guard(
             forward_steps.remove_old_containers(crew),
             f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet",
         )
         await crew.delete_journal()
         crew.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
-        name, gave_way = self._apart[0], " and ".join(self._apart[1])
+        name, gave_way = self._distinct_names[0], " and ".join(self._distinct_names[1])
         where = " and ".join(crew.journal.nodes)
         crew.report_step(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
@@ -87,19 +88,19 @@ class SwitchStepRunner:
             left = await guard(forward_steps.describe_losses(crew), "")
         message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
         started = (None, None) if ended is None else (ended.endpoint, ended.guard)
-        return self._ended(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
+        return self._build_end(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
 
-    async def _start(self) -> CommandEnded:
+    async def _start_new_instance(self) -> CommandEnded:
         assert self.request is not None
-        crew, name = self.crew, container_name(self.request.profile)
-        await crew.step(SwitchStep.STARTING)
+        crew, name = self.crew, choose_container_name(self.request.profile)
+        await crew.begin_step(SwitchStep.STARTING)
         taken = frozenset((node, name) for node in crew.journal.nodes)
         await crew.ctx.interrupt.run_interruptible(
             forward_steps.rename_kept_containers(crew, taken), "interrupted before the new one was started"
         )
         return await forward_steps.start_new_instance(crew, self.request)
 
-    async def _fits(self) -> tuple[MemoryFit, ...]:
+    async def _calculate_fits(self) -> tuple[MemoryFit, ...]:
         assert self.request is not None
         sessions = [self.crew.sessions[node] for node in self.crew.journal.nodes]
         found = await inspect_switch_nodes(self.crew.step_context, self.request, sessions)
@@ -108,20 +109,20 @@ class SwitchStepRunner:
                 await self.crew.sessions[site.node].link.connect()  # says why it cannot be asked
         return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
 
-    async def _failed(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
+    async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
         """Go back, or leave it for study where that was asked for."""
         journal = self.crew.journal
         if journal.rolls_back:
             return await self.run_rollback(why, ended)
         try:
-            await self.crew.step(SwitchStep.LEFT)
+            await self.crew.begin_step(SwitchStep.LEFT)
         except OwnershipLost:
             raise
         except SparkctlError as away:
             return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
         message = f"{self._describe_failure(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         return self._build_end_with_journal(
-            Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.crew.describe_options
+            Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.crew.finish_commands
         )
 
     # back
@@ -137,18 +138,18 @@ class SwitchStepRunner:
                 rollback.find_rollback_obstacle(crew), "interrupted before anything of it was taken back"
             )
             if lost is not None and asked and crew.journal.step in FORWARD_STEPS:
-                where = f"--node {crew.journal.touched[0]}"
+                where = f"--node {crew.journal.affected_nodes[0]}"
                 hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{format_abandon_command(where)}"
                 raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
-            await crew.step(SwitchStep.UNDOING)
+            await crew.begin_step(SwitchStep.UNDOING)
             stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was taken away")
             if lost is not None:
                 await forward_steps.save_remaining_stops(crew)
                 await crew.delete_journal()  # there is nothing left that a later try could bring back
                 said = lost.message if asked else f"{story}; and {lost.message}"
                 start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
-                return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
-            await crew.step(SwitchStep.RESTORING)
+                return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
+            await crew.begin_step(SwitchStep.RESTORING)
             serves = await guard(rollback.restart_old_containers(crew), "interrupted while the old one started again")
             await crew.delete_journal()
         except (CommandInterrupted, NodeError, DockerUnavailable) as away:
@@ -163,38 +164,38 @@ class SwitchStepRunner:
         crew.report_step(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
         serves = "; ".join(filter(None, (serves, stayed)))
         if asked:
-            return self._ended(Outcome.DONE, message=serves)
-        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
+            return self._build_end(Outcome.DONE, message=serves)
+        return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
 
     async def run_abandon(self) -> CommandEnded:
         """End it with neither: what is left of both goes, and the switch is forgotten also where something of it stayed."""
         crew, guard, names = (
             self.crew,
             self.crew.ctx.interrupt.run_interruptible,
-            f"{self._names} and {self.crew.journal.instance}",
+            f"{self._old_names} and {self.crew.journal.instance}",
         )
         try:
-            await crew.step(SwitchStep.UNDOING)
+            await crew.begin_step(SwitchStep.UNDOING)
             stayed = await guard(rollback.remove_both_sides(crew), "interrupted while what is left was put away")
             await crew.delete_journal()
         except (CommandInterrupted, NodeError, DockerUnavailable) as away:
             return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
         if stayed:
-            return self._ended(
+            return self._build_end(
                 Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
                 message=f"the switch is given up, but not all of {names} is gone: {', '.join(stayed)}",
                 hint="see what is left: sparkctl status",
             )  # fmt: skip
-        return self._ended(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
+        return self._build_end(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
 
     # saying
 
     @property
-    def _names(self) -> str:
-        return " and ".join(self._apart[1]) or "what was stopped"
+    def _old_names(self) -> str:
+        return " and ".join(self._distinct_names[1]) or "what was stopped"
 
     @property
-    def _apart(self) -> tuple[str, tuple[str, ...]]:
+    def _distinct_names(self) -> tuple[str, tuple[str, ...]]:
         return distinguish_names(self.crew.journal.instance, self.crew.journal.stops)
 
     async def _build_failed_rollback_end(
@@ -203,11 +204,11 @@ class SwitchStepRunner:
         """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
         await self.crew.verify_ownership()
         said = worse.message if asked else f"{story}; and {worse.message}"
-        hint = "\n".join(filter(None, (worse.hint, self.crew.describe_options)))
+        hint = "\n".join(filter(None, (worse.hint, self.crew.finish_commands)))
         return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
 
     def _describe_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> str:
-        name, _ = self._apart
+        name, _ = self._distinct_names
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"
@@ -224,7 +225,7 @@ class SwitchStepRunner:
         step = self.crew.journal.step
         where = f"at {format_step_number(step)}" if step in FORWARD_STEPS else format_step_number(step)
         said = f"{message}\nthe switch to {self.crew.journal.instance} is left {where}"
-        return self._build_end_with_journal(outcome, code, ended, said, self.crew.describe_options)
+        return self._build_end_with_journal(outcome, code, ended, said, self.crew.finish_commands)
 
     def _build_end_with_journal(
         self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str
@@ -234,9 +235,9 @@ class SwitchStepRunner:
         if ended is not None and verdict is not None and verdict.edit is not None:
             again = f"\nafter that, with the change: {verdict.again}" if verdict.again else ""
             ended, hint = replace(ended, verdict=replace(verdict, edit=None, again=None)), hint + again
-        return self._ended(outcome, code, of=ended, message=message, hint=hint)
+        return self._build_end(outcome, code, of=ended, message=message, hint=hint)
 
-    def _ended(
+    def _build_end(
         self,
         outcome: Outcome,
         code: ExitCode = ExitCode.DONE,

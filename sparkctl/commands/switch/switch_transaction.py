@@ -9,19 +9,19 @@ from typing import Any
 
 from sparkctl.commands.event_stream import Emit, deduplicate_warnings
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
-from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops, withdraw
+from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
-from sparkctl.model.events import SwitchStepped, WarningEmitted
+from sparkctl.model.events import SwitchStepReported, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.monitor import switch_journal as journals
 from sparkctl.node.switch_journal import NO_JOURNAL, encode_switch_journal
-from sparkctl.transport.session import Session, SharedSession
+from sparkctl.transport.session import NodeSession, SharedSession
 
-_LAST_LOOK = 5.0  # seconds for a lost node to answer before the result is told without it
-_PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
+_FINAL_CHECK_SECONDS = 5.0  # seconds for a lost node to answer before the result is told without it
+_RECONNECT_TIMEOUT_SECONDS = 60.0  # seconds for a node to be back before the next step is given up
 
 
 class OwnershipLost(OperationRefused):
@@ -52,7 +52,7 @@ class SwitchTransaction:
     def __init__(
         self,
         ctx: CommandContext,
-        sessions: Mapping[NodeName, Session],
+        sessions: Mapping[NodeName, NodeSession],
         journal: SwitchJournal,
         emit: Emit,
         began: float,
@@ -63,57 +63,62 @@ class SwitchTransaction:
         self.emit = deduplicate_warnings(emit)  # the same warning of two steps is no news
         self._locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         # What may lie on each node, as far as we know; `found` tells of a switch that another left.
-        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.touched, (NO_JOURNAL,))
+        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.affected_nodes, (NO_JOURNAL,))
         self._tried: set[NodeName] = set()  # where we have written, or may have
 
     @property
     def step_context(self) -> CommandContext:
         """The context of a verb that is a step of this: over these connections, under these locks."""
         locks: dict[NodeName, NodeLock] = {node: OwnedNodeLock(self, node) for node in self._locks}
-        return replace(self.ctx, lend=self._lend, holds={**self.ctx.holds, **locks})
+        return replace(self.ctx, lend=self._share_session, holds={**self.ctx.holds, **locks})
 
-    def _lend(self, node: Node) -> Session:
+    def _share_session(self, node: Node) -> NodeSession:
         return SharedSession(self.sessions[node.name])
 
-    async def lock(self, doing: str) -> None:
+    async def acquire_locks(self, doing: str) -> None:
         """Take the locks of all nodes, in the order of their names; raises `Taken` with none of them held."""
         try:
-            for node in self.journal.touched:
-                warn = self._warner(node)
+            for node in self.journal.affected_nodes:
+                warn = self._create_warner(node)
                 self._locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, for_switch=True)
-            await self._settle()
+            await self._settle_pending_stops()
         except BaseException:
-            await self.release()
+            await self.release_locks()
             raise
 
-    async def _settle(self) -> None:
+    async def _settle_pending_stops(self) -> None:
         """Finish the stops that are owed on these nodes, but none of what this switch stops, keeps, starts or brings back."""
         why = f"the switch to {self.journal.instance} decides on it now"
-        for node in self.journal.touched:
-            warn = self._warner(node)
-            withdraw(self.ctx, node, (self.journal.instance, *self.journal.stops), warn, why)
+        for node in self.journal.affected_nodes:
+            warn = self._create_warner(node)
+            withdraw_pending_stops(self.ctx, node, (self.journal.instance, *self.journal.stops), warn, why)
             await finish_pending_stops(self.sessions[node], self.ctx, warn)
 
     def adopt_journal(self, node: NodeName, text: str) -> None:
         """Know what another left on a node, read under its lock: only over that is ours written."""
         self._lies[node] = (text,)
 
-    async def release(self) -> None:
+    async def release_locks(self) -> None:
         """Free the locks; what lies on the nodes stays."""
         while self._locks:
             _, lock = self._locks.popitem()
             await lock.release()
 
-    async def step(self, step: SwitchStep) -> None:
+    async def begin_step(self, step: SwitchStep) -> None:
         """Begin a step: it stands in every node's journal before anything of it is done. Raises `Fenced`."""
         self.journal = replace(self.journal, step=step)
-        await gather_or_cancel(*(self._write(node) for node in self.journal.touched))
+        await gather_or_cancel(*(self._write_journal(node) for node in self.journal.affected_nodes))
         self.report_step(step)
 
     async def reacquire_if_lost(self, *nodes: NodeName) -> None:
         """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
         before it changes anything. Raises `Fenced`."""
-        await gather_or_cancel(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
+        await gather_or_cancel(
+            *(
+                self._retry_after_reconnect(node, self._verify_lock_and_journal)
+                for node in nodes or self.journal.affected_nodes
+            )
+        )
 
     async def verify_ownership(self) -> None:
         """Raise `Fenced` where the journal of a node that answers now tells that another has this switch, or ended it; a node
@@ -122,10 +127,13 @@ class SwitchTransaction:
             if self.sessions[node].link.status.state is not NodeState.OK:
                 continue
             with suppress(NodeError):
-                await self._through_breaks(node, self._verify_journal, _LAST_LOOK)
+                await self._retry_after_reconnect(node, self._verify_journal, _FINAL_CHECK_SECONDS)
 
-    async def _through_breaks(
-        self, node: NodeName, do: Callable[[NodeName], Coroutine[Any, Any, None]], patience: float = _PATIENCE
+    async def _retry_after_reconnect(
+        self,
+        node: NodeName,
+        do: Callable[[NodeName], Coroutine[Any, Any, None]],
+        patience: float = _RECONNECT_TIMEOUT_SECONDS,
     ) -> None:
         """Do something on a node, once more where the connection broke under it."""
         try:
@@ -134,14 +142,14 @@ class SwitchTransaction:
             await self.sessions[node].link.reconnect(give_up_after=patience)
             await do(node)
 
-    async def _have_lock(self, node: NodeName) -> None:
+    async def _reacquire_lock(self, node: NodeName) -> None:
         try:
             await self._locks[node].reacquire_if_lost()
         except LockConflict as taken:
             raise OwnershipLost(self.journal.instance, taken.message) from taken
 
-    async def _ensure(self, node: NodeName) -> None:
-        await self._have_lock(node)
+    async def _verify_lock_and_journal(self, node: NodeName) -> None:
+        await self._reacquire_lock(node)
         if node in self._tried:
             await self._verify_journal(node)
 
@@ -160,35 +168,35 @@ class SwitchTransaction:
         if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
             raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(lies, is_held=False)}")
 
-    async def _write(self, node: NodeName) -> None:
+    async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
         text = encode_switch_journal(self.journal)
         self._lies[node] = (*self._lies[node], text)  # a connection that breaks does not tell whether it was written
-        await self._through_breaks(node, self._put)
+        await self._retry_after_reconnect(node, self._replace_journal)
         self._lies[node] = (text,)
 
-    async def _put(self, node: NodeName) -> None:
-        await self._have_lock(node)
+    async def _replace_journal(self, node: NodeName) -> None:
+        await self._reacquire_lock(node)
         self._tried.add(node)
         if await journals.write_journal(self.sessions[node], encode_switch_journal(self.journal), self._lies[node]):
             return
         if NO_JOURNAL not in self._lies[node]:
-            await self._ensure(node)  # says whose it is
+            await self._verify_lock_and_journal(node)  # says whose it is
             raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
         view = await journals.read_journal(self.sessions[node])
-        raise journals.underway(node, view, is_held=view.is_held)
+        raise journals.build_switch_refusal(node, view, is_held=view.is_held)
 
     async def delete_journal(self) -> None:
         """Remove the journal everywhere: there is nothing left to finish."""
         nodes = [node for node, known in self._lies.items() if known != (NO_JOURNAL,)]
-        await gather_or_cancel(*(self._through_breaks(node, self._remove) for node in nodes))
+        await gather_or_cancel(*(self._retry_after_reconnect(node, self._remove_journal) for node in nodes))
 
-    async def _remove(self, node: NodeName) -> None:
+    async def _remove_journal(self, node: NodeName) -> None:
         known = self._lies[node]
         self._lies[node] = (*known, NO_JOURNAL)  # nor whether it was removed
-        await self._have_lock(node)
+        await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
-            await self._ensure(node)
+            await self._verify_lock_and_journal(node)
             raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
         self._lies[node] = (NO_JOURNAL,)
 
@@ -196,7 +204,7 @@ class SwitchTransaction:
         """Say that a step has begun, or what proves it."""
         clock = self.ctx.clock
         self.emit(
-            SwitchStepped(
+            SwitchStepReported(
                 clock.unix_time(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began,
                 self.journal.stops,
             )
@@ -206,10 +214,10 @@ class SwitchTransaction:
         """Say something of a node that does not end the work."""
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
 
-    def _warner(self, node: NodeName) -> Callable[[str], None]:
+    def _create_warner(self, node: NodeName) -> Callable[[str], None]:
         return lambda message: self.warn(node, message)
 
     @property
-    def describe_options(self) -> str:
+    def finish_commands(self) -> str:
         """What to do about a switch that is left where it is."""
         return journals.list_finish_commands(self.journal)

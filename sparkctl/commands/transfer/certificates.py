@@ -38,7 +38,7 @@ def make_certificate() -> Certificate:
     return Certificate(certificate.public_bytes(Encoding.PEM).decode(), private.decode())
 
 
-def make_pair() -> tuple[dict[str, str], dict[str, str]]:
+def make_certificate_pair() -> tuple[dict[str, str], dict[str, str]]:
     """Return what each of two ends is told: its certificate, its key, and the other's certificate."""
     one, other = make_certificate(), make_certificate()
     return (

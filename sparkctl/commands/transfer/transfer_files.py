@@ -10,7 +10,7 @@ from sparkctl.clock import Clock
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.transfer.transfer_plan import (
     FileTransfer,
-    Link,
+    SymbolicLink,
     TransferPlan,
     TransferRate,
     resolve_doubtful_files,
@@ -20,18 +20,18 @@ from sparkctl.commands.transfer.transfer_stream import (
     TransferRoute,
     TransferStream,
     open_transfer_stream,
-    read_words,
+    parse_message,
     start_transfer_program,
 )
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.errors import Unreachable
+from sparkctl.errors import NodeUnreachable
 from sparkctl.model.events import TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
-_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
-_SUMMING = 60.0  # seconds without a word; an end says every few seconds that it goes on
-_EVERY = 0.5  # seconds between two words of progress
+_MAX_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
+_CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a word; an end says every few seconds that it goes on
+_PROGRESS_SECONDS = 0.5  # seconds between two words of progress
 
 
 class TransferReporter:
@@ -43,16 +43,16 @@ class TransferReporter:
         self._what = ""
         self._told_at = 0.0
 
-    def begin(self, what: str, total: int | None, done: int = 0) -> None:
+    def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
         """Begin with something else."""
         self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
-        self.at(done)
+        self.report_progress(done)
 
-    def at(self, done: int, *, is_last: bool = False) -> None:
+    def report_progress(self, done: int, *, is_last: bool = False) -> None:
         """So many bytes are there."""
         now = self.clock.monotonic()
-        rate, left = self._pace.at(now, done)
-        if is_last or self._told_at == 0.0 or now - self._told_at >= _EVERY:
+        rate, left = self._pace.add_sample(now, done)
+        if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
             self._told_at = now
             self.emit(
                 TransferProgressed(
@@ -66,40 +66,40 @@ class TransferReporter:
 
 
 async def compare_checksums(
-    near: Session, far: Session, course: TransferPlan, progress: TransferReporter
+    near: NodeSession, far: NodeSession, course: TransferPlan, progress: TransferReporter
 ) -> TransferPlan:
     """Return the course with the doubtful decided by the sums of their contents, made on both nodes at once; those that
     are equal get the source's time, so that the next look is enough."""
     total = sum(one.size for one in course.doubtful)
-    progress.begin("comparing files of another time", total)
+    progress.begin_item("comparing files of another time", total)
     sizes = [one.size for one in course.doubtful]
 
-    def seen(done: int) -> None:
-        progress.at(done)
+    def report_summed_bytes(done: int) -> None:
+        progress.report_progress(done)
 
     here, there = await gather_or_cancel(
-        _read_checksums(near, [{"path": one.source} for one in course.doubtful], sizes, seen),
-        _read_checksums(far, [_place(one) for one in course.doubtful], sizes, lambda _: None),
+        _read_checksums(near, [{"path": one.source} for one in course.doubtful], sizes, report_summed_bytes),
+        _read_checksums(far, [_describe_target(one) for one in course.doubtful], sizes, lambda _: None),
     )
     equal = {one.number: a is not None and a == b for one, a, b in zip(course.doubtful, here, there, strict=True)}
     return resolve_doubtful_files(course, equal)
 
 
-def _place(one: FileTransfer | Link) -> dict[str, Any]:
+def _describe_target(one: FileTransfer | SymbolicLink) -> dict[str, Any]:
     """Return where something goes, as the receiver wants it: it follows no link below the base."""
     return {"base": one.base, "name": one.name}
 
 
 async def _read_checksums(
-    session: Session, files: Sequence[dict[str, Any]], sizes: Sequence[int], seen: Any
+    session: NodeSession, files: Sequence[dict[str, Any]], sizes: Sequence[int], seen: Any
 ) -> list[str | None]:
     """Return the sum of each file, None where it could not be read."""
     found: list[str | None] = [None] * len(files)
     held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
     done = 0
     try:
-        while line := await asyncio.wait_for(held.readline(), _SUMMING):
-            said = read_words(session.node.name, line)
+        while line := await asyncio.wait_for(held.readline(), _CHECKSUM_TIMEOUT_SECONDS):
+            said = parse_message(session.node.name, line)
             if "done" in said:
                 return found
             if "summed" in said and 0 <= (number := said["summed"]) < len(found):
@@ -110,39 +110,40 @@ async def _read_checksums(
         pass
     finally:
         await held.release()
-    raise Unreachable(session.node.name, f"{session.node.name} did not get the sums of its files done")
+    raise NodeUnreachable(session.node.name, f"{session.node.name} did not get the sums of its files done")
 
 
 async def transfer_files(
-    near: Session, far: Session, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
 ) -> TransferRoute:
     """Bring over what differs, then the links; return the road it took."""
     if course.is_done:
         return road
     try:
-        await _move(near, far, course, road, progress)
+        await _stream_files(near, far, course, road, progress)
     except RouteUnreachable as closed:
         progress.warn(
             f"{near.node.name} does not reach {far.node.name} between them ({closed.message}): it goes through this machine",
             f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
         )
         road = TransferRoute()
-        await _move(near, far, course, road, progress)
+        await _stream_files(near, far, course, road, progress)
     return road
 
 
-async def _move(
-    near: Session, far: Session, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+async def _stream_files(
+    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
 ) -> None:
-    progress.begin(f"files of {progress.name}", course.total, course.have)
+    progress.begin_item(f"files of {progress.name}", course.total_bytes, course.present_bytes)
     sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in course.send]
     taking = [
-        {"n": one.number, **_place(one), "size": one.size, "mtime": one.mtime, "mode": one.mode} for one in course.send
+        {"n": one.number, **_describe_target(one), "size": one.size, "mtime": one.mtime, "mode": one.mode}
+        for one in course.send
     ]
-    streams = max(1, min(_STREAMS, len(course.send)))
+    streams = max(1, min(_MAX_STREAMS, len(course.send)))
     async with open_transfer_stream(near, far, (sending, taking), road, streams) as pair:
         await _verify_and_place_files(pair, {one.number: one for one in course.send}, course, progress)
-    progress.at(course.total, is_last=True)
+    progress.report_progress(course.total_bytes, is_last=True)
 
 
 async def _verify_and_place_files(
@@ -153,17 +154,17 @@ async def _verify_and_place_files(
     open_ = set(files)
     broken: list[str] = []
 
-    async def finish() -> None:
-        await pair.send_to_receiver(touch=[{**_place(each), "mtime": each.mtime} for each in course.touch])
+    async def send_times_and_links() -> None:
+        await pair.send_to_receiver(touch=[{**_describe_target(each), "mtime": each.mtime} for each in course.touch])
         await pair.send_to_receiver(
-            links=[{**_place(link), "target": link.target} for link in course.links if not broken]
+            links=[{**_describe_target(link), "target": link.target} for link in course.links if not broken]
         )
 
     if not files:
-        await finish()
+        await send_times_and_links()
     async for side, said in pair.read_messages():
         if "at" in said:
-            progress.at(said["at"])
+            progress.report_progress(said["at"])
         number = said.get("sent", said.get("got"))
         if isinstance(number, int) and number in sums:
             sums[number][side] = str(said.get("sum"))
@@ -176,11 +177,11 @@ async def _verify_and_place_files(
         if isinstance(number, int):
             open_.discard(number)
             if not open_:
-                await finish()
+                await send_times_and_links()
         if "linked" in said:
             await pair.send_to_receiver(end=True)
     if broken:
-        raise Unreachable(
+        raise NodeUnreachable(
             progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was thrown away",
             "the same command sends it again; if it happens again, look at the cable and the memory of both",
         )  # fmt: skip

@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from sparkctl.model.units import GIB, MIB
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
 
-SPARE = 64 * MIB  # what stays free on a disk that something is written to
-_PART = ".sparkctl-part"
-_NAMED_BY_CONTENT = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$")  # of Hugging Face's cache
-_SECOND = 10**9
+RESERVED_BYTES = 64 * MIB  # what stays free on a disk that something is written to
+_PART_SUFFIX = ".sparkctl-part"
+_CONTENT_NAME_PATTERN = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$")  # of Hugging Face's cache
+_NANOSECONDS_PER_SECOND = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class FileTransfer:
     have: int = 0
 
     @property
-    def target(self) -> str:
+    def target_path(self) -> str:
         """Where it goes."""
         return f"{self.base.rstrip('/')}/{self.name}"
 
     @property
-    def part(self) -> str:
+    def part_file_name(self) -> str:
         """The name of what is not whole yet, beside the file."""
         return part_name(self.name, self.size, self.mtime)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SymbolicLink:
     """A symbolic link to make: ``name`` below ``base``, and what it leads to."""
 
     base: str
@@ -57,24 +57,24 @@ class TransferPlan:
 
     send: tuple[FileTransfer, ...] = ()
     doubtful: tuple[FileTransfer, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[SymbolicLink, ...] = ()
     touch: tuple[FileTransfer, ...] = ()
     same: int = 0
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """The bytes of the files to be sent, with what is there of them."""
         return sum(one.size for one in self.send)
 
     @property
-    def have(self) -> int:
+    def present_bytes(self) -> int:
         """What is there of them from before."""
         return sum(one.have for one in self.send)
 
     @property
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """What is still to be sent."""
-        return self.total - self.have
+        return self.total_bytes - self.present_bytes
 
     @property
     def is_done(self) -> bool:
@@ -85,14 +85,14 @@ class TransferPlan:
 def part_name(name: str, size: int, mtime: int) -> str:
     """Return the name of a part of a file, relative as the file's: it tells of which state of the file it is a part."""
     path = PurePosixPath(name)
-    return str(path.with_name(f".{path.name}.{size}-{mtime // _SECOND}{_PART}"))
+    return str(path.with_name(f".{path.name}.{size}-{mtime // _NANOSECONDS_PER_SECOND}{_PART_SUFFIX}"))
 
 
 def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferPlan:
     """Return what has to go for each (source, target) of the same place."""
     send: list[FileTransfer] = []
     doubtful: list[FileTransfer] = []
-    links: list[Link] = []
+    links: list[SymbolicLink] = []
     same = 0
     for source, target in pairs:
         there = {entry.name: entry for entry in target.entries}
@@ -100,11 +100,11 @@ def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferP
             found = there.get(entry.name)
             if entry.link is not None:
                 if found is None or found.link != entry.link:
-                    links.append(Link(target.base, entry.name, entry.link))
+                    links.append(SymbolicLink(target.base, entry.name, entry.link))
                 else:
                     same += 1
                 continue
-            if _is_same(entry, found):
+            if _is_same_file(entry, found):
                 same += 1
                 continue
             have = min(entry.size, target.parts.get(part_name(entry.name, entry.size, entry.mtime), 0))
@@ -115,10 +115,13 @@ def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferP
     return TransferPlan(tuple(send), tuple(doubtful), tuple(links), (), same)
 
 
-def _is_same(entry: ModelFile, found: ModelFile | None) -> bool:
+def _is_same_file(entry: ModelFile, found: ModelFile | None) -> bool:
     if found is None or found.link is not None or found.size != entry.size:
         return False
-    return found.mtime // _SECOND == entry.mtime // _SECOND or _NAMED_BY_CONTENT.search(entry.name) is not None
+    return (
+        found.mtime // _NANOSECONDS_PER_SECOND == entry.mtime // _NANOSECONDS_PER_SECOND
+        or _CONTENT_NAME_PATTERN.search(entry.name) is not None
+    )
 
 
 def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> TransferPlan:
@@ -145,7 +148,7 @@ def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]
         if need.room.free is None or not need.size:
             continue
         key = need.room.device if need.room.device is not None else need.room.path
-        free = left.get(key, need.room.free - SPARE)
+        free = left.get(key, need.room.free - RESERVED_BYTES)
         left[key] = free - need.size
         if left[key] < 0:
             lacking.append((need, -left[key]))
@@ -160,7 +163,7 @@ class TransferRate:
     seen: list[tuple[float, int]]
     window: float = 6.0
 
-    def at(self, now: float, done: int) -> tuple[float | None, float | None]:
+    def add_sample(self, now: float, done: int) -> tuple[float | None, float | None]:
         """Return bytes a second and the seconds that are left; None where that is not known yet."""
         self.seen.append((now, done))
         while len(self.seen) > 2 and now - self.seen[0][0] > self.window:

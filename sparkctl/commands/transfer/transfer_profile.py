@@ -33,22 +33,22 @@ from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 
 async def transfer_image(
-    near: Session, far: Session, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
+    near: NodeSession, far: NodeSession, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
 ) -> str:
     """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
-    progress.begin(f"image {name}", image.size)
+    progress.begin_item(f"image {name}", image.size)
     job = {"n": 0, "image": name}
     try:
-        await _stream(near, far, job, road, progress)
+        await _stream_image(near, far, job, road, progress)
     except RouteUnreachable:
         progress.warn(
             f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
         )
-        await _stream(near, far, job, TransferRoute(), progress)
+        await _stream_image(near, far, job, TransferRoute(), progress)
     arrived = await far.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
         seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
@@ -57,19 +57,19 @@ async def transfer_image(
             f"on {far.node.name}: docker pull {name}",
         )  # fmt: skip
     if image.size is not None:
-        progress.at(image.size, is_last=True)  # the stream itself is a little longer or shorter
+        progress.report_progress(image.size, is_last=True)  # the stream itself is a little longer or shorter
     return f"the image is {arrived.id[:19]} on both"
 
 
-async def _stream(
-    near: Session, far: Session, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
+async def _stream_image(
+    near: NodeSession, far: NodeSession, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
 ) -> None:
     ended: dict[str, tuple[int, str]] = {}
     refused: list[str] = []
     async with open_transfer_stream(near, far, ([job], [job]), road, 1) as pair:
         async for side, said in pair.read_messages():
             if "at" in said:
-                progress.at(said["at"])
+                progress.report_progress(said["at"])
             if "status" in said:
                 ended[side] = int(said["status"]), sanitize_line(str(said.get("said", "")))
                 refused += [sanitize_line(str(name)) for name in said.get("refused") or ()]
@@ -79,7 +79,7 @@ async def _stream(
         status, words = ended.get(side, (0, ""))
         if status:
             node = session.node.name
-            raise _failed(node, what, words or f"exit {status}")
+            raise _build_docker_error(node, what, words or f"exit {status}")
     if refused:
         raise DockerError(
             far.node.name,
@@ -89,15 +89,15 @@ async def _stream(
         )
 
 
-def _failed(node: str, what: str, words: str) -> SparkctlError:
+def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
     """Return the error of a docker command that failed."""
     known = error_for_response(node, 0, words)
     return type(known)(node, f"{what} failed on {node}: {words}", known.hint)
 
 
-_SURVEYING = 60.0  # seconds that a node may take to list a model's files
-_NO_PLACE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
-_UNPACKED = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
+_LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files
+_NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
+_IMAGE_SPACE_FACTOR = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,11 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
     """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
     after Ctrl-C (130) and after a break the same command goes on."""
 
-    async def job(emit: Emit) -> CommandEnded:
+    async def transfer_to_targets(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         said = []
         for target in request.targets:
-            said.append(await _to(ctx, request, target, emit))
+            said.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
         return CommandEnded(
             ctx.clock.unix_time(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
@@ -154,15 +154,15 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
         )  # fmt: skip
 
     again = "interrupted; what has come stays, and the same command goes on where it was"
-    return stream_events(ctx, job, request.profile.name, None, on_interrupt=again)
+    return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
 
 
-async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
+async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
     """Bring one target up to the source; return what was done, in words."""
     if target.name == request.source.name:
         raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
     began = ctx.clock.monotonic()
-    async with ctx.session(request.source) as near, ctx.session(target) as far:
+    async with ctx.create_session(request.source) as near, ctx.create_session(target) as far:
         await gather_or_cancel(near.link.connect(), far.link.connect())
         here, there = await gather_or_cancel(
             _read_node_contents(ctx, request, near), _read_node_contents(ctx, request, far)
@@ -175,24 +175,28 @@ async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit:
         if request.model and not todo.pairs and request.profile.mounts:
             emit(
                 WarningEmitted(
-                    ctx.clock.unix_time(), target.name, _NO_PLACE.format(name, ", ".join(request.profile.mounts))
+                    ctx.clock.unix_time(),
+                    target.name,
+                    _NO_MODEL_MESSAGE.format(name, ", ".join(request.profile.mounts)),
                 )
             )
         if todo.is_done:
-            return f"{name} is on {target.name} already as it is on {request.source.name}: {_held(todo, request)}"
-        _refuse_short(target.name, todo, there)
+            return f"{name} is on {target.name} already as it is on {request.source.name}: {_describe_present(todo, request)}"
+        _refuse_full_disk(target.name, todo, there)
         if request.dry_run:
-            return f"would send {_sent(todo)} to {target.name} over {words}"
+            return f"would send {_describe_pending(todo)} to {target.name} over {words}"
         if not road.lanes:
             emit(
                 WarningEmitted(
-                    ctx.clock.unix_time(), target.name, f"it goes {words}: {_sent(todo)}, twice over its network"
+                    ctx.clock.unix_time(),
+                    target.name,
+                    f"it goes {words}: {_describe_pending(todo)}, twice over its network",
                 )
             )
         progress = TransferReporter(ctx.clock, emit, request.source.name, target.name, name)
         if todo.files.doubtful:
             todo = replace(todo, files=await compare_checksums(near, far, todo.files, progress))
-            _refuse_short(target.name, todo, there)
+            _refuse_full_disk(target.name, todo, there)
         road = await transfer_files(near, far, todo.files, road, progress)
         proof = []
         if todo.image is not None:
@@ -204,7 +208,7 @@ async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit:
         if todo.files.send:
             proof.insert(
                 0,
-                f"the sums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total)} are equal on both",
+                f"the sums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
             )
         proved = ", ".join(proof) or "the links are the same"
         return (
@@ -212,7 +216,7 @@ async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit:
         )
 
 
-async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: Session) -> NodeContents:
+async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
     """Look at one node."""
     node = session.node
     look = await session.read_node("identity", "docker", "fabric")
@@ -229,10 +233,12 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
     image, rooms = None, []
     if request.image:
         refuse_without_docker(node.name, look)
-        image, info = await gather_or_cancel(session.docker.inspect_image(request.profile.image), session.docker.info())
+        image, info = await gather_or_cancel(
+            session.docker.inspect_image(request.profile.image), session.docker.read_info()
+        )
         rooms = [info.root_dir] if info.root_dir else []
-    asked = model_files_decoder.survey(wanted, rooms)
-    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_SURVEYING)
+    asked = model_files_decoder.build_listing_program(wanted, rooms)
+    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_LISTING_TIMEOUT_SECONDS)
     try:
         found, room = model_files_decoder.decode_file_listing(done.stdout)
     except ValueError as error:
@@ -316,22 +322,24 @@ def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeN
         way = find_fabric_route([here.lanes, there.lanes], chosen)
     except OperationRefused as none:
         return TransferRoute(), f"through this machine ({none.message})"
-    names = " and ".join(lane.interface for lane in way.head.lanes)
+    names = " and ".join(lane.interface for lane in way.head_end.lanes)
     lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
     is_meant = way.is_fast or bool(chosen)
     return TransferRoute(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
 
 
-def _refuse_short(node: NodeName, todo: PendingTransfer, there: NodeContents) -> None:
+def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents) -> None:
     """Refuse before a byte is sent."""
     needs = []
     if todo.files.send:
         rooms = {target.base: target.room for _, target in todo.pairs}
         first = next(iter(rooms.values()))
-        needs.append(SpaceNeed(f"the files in {first.path}", todo.files.missing, first))
+        needs.append(SpaceNeed(f"the files in {first.path}", todo.files.missing_bytes, first))
     if todo.image is not None and there.docker_room is not None and todo.image.size is not None:
         needs.append(
-            SpaceNeed("the image, which docker load unpacks first", _UNPACKED * todo.image.size, there.docker_room)
+            SpaceNeed(
+                "the image, which docker load unpacks first", _IMAGE_SPACE_FACTOR * todo.image.size, there.docker_room
+            )
         )
     for need, missing in transfer_plan.find_disk_shortage(needs):
         raise DiskFull(
@@ -342,10 +350,10 @@ def _refuse_short(node: NodeName, todo: PendingTransfer, there: NodeContents) ->
         )
 
 
-def _sent(todo: PendingTransfer) -> str:
+def _describe_pending(todo: PendingTransfer) -> str:
     parts = []
     if todo.files.send:
-        parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing))
+        parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing_bytes))
     if todo.files.doubtful:
         parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
     if todo.files.links and not todo.files.send:
@@ -355,7 +363,7 @@ def _sent(todo: PendingTransfer) -> str:
     return " and ".join(parts)
 
 
-def _held(todo: PendingTransfer, request: TransferProfile) -> str:
+def _describe_present(todo: PendingTransfer, request: TransferProfile) -> str:
     parts = [f"{todo.files.same} files of the same sizes and times"] if todo.files.same else []
     parts += ["the same image"] if request.image else []
     return " and ".join(parts) or "nothing to send"

@@ -14,35 +14,35 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.commands.transfer.certificates import make_certificate_pair
 from sparkctl.errors import (
     DiskFull,
     NodeError,
+    NodeUnreachable,
     OperationRefused,
     SparkctlError,
     TransferTampered,
-    Unreachable,
     UnreadableAnswer,
 )
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.sanitize import load_json, sanitize_line
 from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 _LOOPBACK = "127.0.0.1"
-_STARTING = 20.0  # seconds until an end has said where it listens
-_SILENCE = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
-_FAREWELL = 1.5  # seconds in which the other end may say what went wrong
-_CHUNK = 1 << 18
-_LOCK = "sync.lock"
+_START_TIMEOUT_SECONDS = 20.0  # seconds until an end has said where it listens
+_SILENCE_TIMEOUT_SECONDS = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
+_LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may say what went wrong
+_CHUNK_BYTES = 1 << 18
+_LOCK_NAME = "sync.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRoute:
     """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
 
-    lanes: tuple[tuple[Lane, Lane], ...] = ()
+    lanes: tuple[tuple[FabricLane, FabricLane], ...] = ()
 
 
 class RouteUnreachable(SparkctlError):
@@ -70,23 +70,23 @@ class TransferStream:
         done: set[str] = set()
         while len(done) < 2:
             try:
-                side, said = await asyncio.wait_for(self._said.get(), _SILENCE)
+                side, said = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
             except TimeoutError as error:
-                raise Unreachable(
+                raise NodeUnreachable(
                     self.names["take"], "neither end of the transfer has said a word for a minute"
                 ) from error
             if said is None and side in done:
                 continue
             if said is None:
-                raise await self._broken(side, {"error": "its end of the transfer has gone", "kind": "lost"})
+                raise await self._find_root_error(side, {"error": "its end of the transfer has gone", "kind": "lost"})
             if "error" in said or "unreachable" in said or "taken" in said:
-                raise await self._broken(side, said)
+                raise await self._find_root_error(side, said)
             if "done" in said:
                 done.add(side)
             else:
                 yield side, said
 
-    async def _broken(self, side: str, said: dict[str, Any]) -> SparkctlError:
+    async def _find_root_error(self, side: str, said: dict[str, Any]) -> SparkctlError:
         """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
         if "unreachable" in said:
             return RouteUnreachable(sanitize_line(str(said["unreachable"])))
@@ -97,7 +97,7 @@ class TransferStream:
         best = (side, said)
         if _is_lost(said):
             try:
-                async with asyncio.timeout(_FAREWELL):
+                async with asyncio.timeout(_LAST_ERROR_SECONDS):
                     while _is_lost(best[1]):
                         other, words = await self._said.get()
                         if words is not None and "unreachable" in words:
@@ -106,23 +106,23 @@ class TransferStream:
                             best = (other, words)
             except TimeoutError:
                 pass
-        return _error(self.names[best[0]], best[1])
+        return _build_transfer_error(self.names[best[0]], best[1])
 
-    def fail(self, side: str, words: str) -> None:
+    def report_failure(self, side: str, words: str) -> None:
         """Let `words` raise this, as if an end had said it."""
         self._said.put_nowait((side, {"error": words}))
 
-    async def listen(self, side: str, held: RemoteProcess) -> None:
+    async def forward_messages(self, side: str, held: RemoteProcess) -> None:
         """Pass on what one end says; lines that are no JSON are a login shell's."""
         try:
             while line := await held.readline():
-                self._said.put_nowait((side, read_words(self.names[side], line)))
+                self._said.put_nowait((side, parse_message(self.names[side], line)))
         except NodeError as lost:
             self._said.put_nowait((side, {"error": lost.message}))
         self._said.put_nowait((side, None))
 
 
-def read_words(node: str, line: bytes) -> dict[str, Any]:
+def parse_message(node: str, line: bytes) -> dict[str, Any]:
     """Return what an end says in a line, nothing where it is no JSON but a login shell's.
 
     Raises `UnreadableAnswer` where a field of it is not what an end says.
@@ -133,13 +133,13 @@ def read_words(node: str, line: bytes) -> dict[str, Any]:
         return {}
     if not isinstance(said, dict):
         return {}
-    for name, is_right in _FIELDS.items():
+    for name, is_right in _FIELD_CHECKS.items():
         if name in said and not is_right(said[name]):
-            raise _unreadable(node)
+            raise _build_unreadable_error(node)
     return said
 
 
-def _unreadable(node: str) -> UnreadableAnswer:
+def _build_unreadable_error(node: str) -> UnreadableAnswer:
     return UnreadableAnswer(
         node,
         f"what {node} says of the transfer cannot be read",
@@ -148,20 +148,20 @@ def _unreadable(node: str) -> UnreadableAnswer:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and -_LARGEST < value < _LARGEST  # type: ignore[operator]
+    return type(value) in (int, float) and -_MAX_NUMBER < value < _MAX_NUMBER  # type: ignore[operator]
 
 
-def _is_whole(value: object) -> bool:
-    return type(value) is int and -_LARGEST < value < _LARGEST
+def _is_integer(value: object) -> bool:
+    return type(value) is int and -_MAX_NUMBER < value < _MAX_NUMBER
 
 
 def _are_ports(value: object) -> bool:
     return isinstance(value, list) and all(type(port) is int and 0 < port < 65536 for port in value)
 
 
-_LARGEST = 1 << 62
-_FIELDS: dict[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("sent", "got", "kept", "dropped", "summed", "status"), _is_whole),
+_MAX_NUMBER = 1 << 62
+_FIELD_CHECKS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("sent", "got", "kept", "dropped", "summed", "status"), _is_integer),
     **dict.fromkeys(("at", "bytes", "took", "median"), _is_number),
     "ports": _are_ports,
     "refused": lambda value: isinstance(value, list),
@@ -173,7 +173,7 @@ def _is_lost(said: dict[str, Any]) -> bool:
     return said.get("kind") == "lost"
 
 
-def _error(node: str, said: dict[str, Any]) -> SparkctlError:
+def _build_transfer_error(node: str, said: dict[str, Any]) -> SparkctlError:
     words = sanitize_line(str(said["error"]))
     if said.get("kind") == "tampered":
         return TransferTampered(
@@ -192,13 +192,15 @@ def _error(node: str, said: dict[str, Any]) -> SparkctlError:
         )
     if said.get("number") == errno.ELOOP:
         return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
-    return Unreachable(node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was")
+    return NodeUnreachable(
+        node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was"
+    )
 
 
 @asynccontextmanager
 async def open_transfer_stream(
-    source: Session,
-    target: Session,
+    source: NodeSession,
+    target: NodeSession,
     jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
     road: TransferRoute,
     streams: int,
@@ -209,18 +211,18 @@ async def open_transfer_stream(
 
     ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
     """
-    tls = make_pair()
+    tls = make_certificate_pair()
     ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
     own = [far.address for _, far in ways] or [_LOOPBACK] * streams
     peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
     send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
-            "lock": _LOCK if alone else None}  # fmt: skip
+            "lock": _LOCK_NAME if alone else None}  # fmt: skip
     tasks: list[asyncio.Task[None]] = []
     receiver = await start_transfer_program(target, take)
     sender: RemoteProcess | None = None
     try:
-        ports = await _ports(target, receiver, streams)
+        ports = await _read_ports(target, receiver, streams)
         if ways:
             pairs = zip(ways, ports, strict=True)
             send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
@@ -229,9 +231,12 @@ async def open_transfer_stream(
         sender = await start_transfer_program(source, send)
         pair = TransferStream(sender, receiver, {"send": source.node.name, "take": target.node.name})
         if not ways:
-            joined = zip(await _ports(source, sender, streams), ports, strict=True)
+            joined = zip(await _read_ports(source, sender, streams), ports, strict=True)
             tasks += [asyncio.create_task(_relay_through_client(source, target, *each, pair)) for each in joined]
-        tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
+        tasks += [
+            asyncio.create_task(pair.forward_messages("take", receiver)),
+            asyncio.create_task(pair.forward_messages("send", sender)),
+        ]
         yield pair
     finally:
         for task in tasks:
@@ -240,29 +245,29 @@ async def open_transfer_stream(
         await asyncio.gather(*(end.release() for end in (sender, receiver) if end is not None), return_exceptions=True)
 
 
-async def start_transfer_program(session: Session, request: dict[str, Any]) -> RemoteProcess:
+async def start_transfer_program(session: NodeSession, request: dict[str, Any]) -> RemoteProcess:
     """Start one end of a stream on a node."""
-    ask = model_files_decoder.carry(request)
+    ask = model_files_decoder.build_transfer_program(request)
     held = await session.link.start_process(ask.argv)
     await held.write(ask.stdin)
     return held
 
 
-async def _ports(session: Session, held: RemoteProcess, streams: int) -> list[int]:
+async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -> list[int]:
     """Return where an end listens, a port a stream."""
     node = session.node.name
     try:
-        async with asyncio.timeout(_STARTING):
+        async with asyncio.timeout(_START_TIMEOUT_SECONDS):
             while line := await held.readline():
-                said = read_words(node, line)
+                said = parse_message(node, line)
                 if "ports" in said and len(said["ports"]) == streams:
                     return list(said["ports"])
                 if "taken" in said:
                     raise OperationRefused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
                 if "error" in said:
-                    raise _error(node, said)
+                    raise _build_transfer_error(node, said)
                 if "ports" in said:
-                    raise _unreadable(node)
+                    raise _build_unreadable_error(node)
     except TimeoutError:
         pass
     raise OperationRefused(
@@ -271,23 +276,23 @@ async def _ports(session: Session, held: RemoteProcess, streams: int) -> list[in
 
 
 async def _relay_through_client(
-    source: Session, target: Session, from_port: int, to_port: int, pair: TransferStream
+    source: NodeSession, target: NodeSession, from_port: int, to_port: int, pair: TransferStream
 ) -> None:
     """Pass the bytes of one stream between two nodes that do not reach each other."""
     try:
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
         from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
     except (OSError, SparkctlError) as error:
-        return pair.fail("send", f"no connection through this machine: {error}")
+        return pair.report_failure("send", f"no connection through this machine: {error}")
     try:
-        await asyncio.gather(_pass(from_source, to_target), _pass(from_target, to_source))
+        await asyncio.gather(_copy_bytes(from_source, to_target), _copy_bytes(from_target, to_source))
     finally:
         to_source.close()
         to_target.close()
 
 
-async def _pass(reader: ByteReader, writer: ByteWriter) -> None:
-    while data := await reader.read(_CHUNK):
+async def _copy_bytes(reader: ByteReader, writer: ByteWriter) -> None:
+    while data := await reader.read(_CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
     writer.write_eof()

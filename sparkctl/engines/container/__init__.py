@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from sparkctl.engines import command_builder
 from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.errors import InvalidInput
 from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
-_HTTP = LineSignal(Phase.WARMING, Step("http"))
-_PHASES = (
-    ("INFO:     Started server process", _HTTP),
-    ("INFO:     Application startup complete", _HTTP),
-    ("INFO:     Uvicorn running on", _HTTP),
+_HTTP_SIGNAL = LineSignal(Phase.WARMING, Step("http"))
+_PHASE_SIGNALS = (
+    ("INFO:     Started server process", _HTTP_SIGNAL),
+    ("INFO:     Application startup complete", _HTTP_SIGNAL),
+    ("INFO:     Uvicorn running on", _HTTP_SIGNAL),
     ("Total VRAM ", loading_signal("import")),  # ComfyUI, its first word of the GPU
-    ("Starting server", _HTTP),  # ComfyUI
+    ("Starting server", _HTTP_SIGNAL),  # ComfyUI
 )
-_BARS = (("shards", "weights"), ("Loading", "weights"), ("Fetching", "download"), ("Downloading", "download"))
+_PROGRESS_BAR_STEPS = (
+    ("shards", "weights"),
+    ("Loading", "weights"),
+    ("Fetching", "download"),
+    ("Downloading", "download"),
+)
 # Not fatal here: programs such as ComfyUI catch it, unload a model and go on. The container's end decides.
-_MEMORY = cuda_memory_rules("Take a smaller model, or stop another one.", None, fatal=False)
-_VOCABULARY = LogRules(("non-default args",), _PHASES, _BARS, _MEMORY + COMMON_FAILURES)
+_MEMORY_FAILURES = cuda_memory_rules("Take a smaller model, or stop another one.", None, fatal=False)
+_LOG_RULES = LogRules(("non-default args",), _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, _MEMORY_FAILURES + COMMON_FAILURES)
 
 
 class GenericContainerEngine:
@@ -40,14 +45,14 @@ class GenericContainerEngine:
         """Return ``command`` and ``args`` as the profile gives them; empty leaves the image's own command."""
         return (profile.command or ()) + command_builder.render_args(profile.args)
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Raise `InvalidInput`: how a program that nobody here knows is spread, nobody here knows."""
         raise InvalidInput(
             "a profile of engine container runs on one Spark",
             "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
         )
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return nothing: no rank logs in at another."""
         return ()
 
@@ -57,11 +62,11 @@ class GenericContainerEngine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Never ``ready``."""
-        return _VOCABULARY.classify_line(line)
+        return _LOG_RULES.classify_line(line)
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
-        return command_builder.api_key(profile)
+        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return nothing: its flags are those of a program that nobody here knows."""

@@ -58,7 +58,7 @@ class EngineFlag:
         return (self.name, *self.aliases)
 
 
-_PARTS = re.compile(r"\d+")
+_VERSION_PARTS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +83,4 @@ class FlagCatalogue:
 
 def parse_version(version: str) -> tuple[int, ...]:
     """Return a version as numbers, for order and distance: the first three of ``0.19.2rc1``."""
-    return tuple(int(part) for part in _PARTS.findall(version)[:3])
+    return tuple(int(part) for part in _VERSION_PARTS.findall(version)[:3])

@@ -10,14 +10,14 @@ import re
 
 from sparkctl.engines import command_builder, metrics_parser
 from sparkctl.engines._failures import COMMON_FAILURES
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
-    CUDA,
+    CUDA_FAILURES,
     EXIT_FAILURES,
-    FLAGS,
-    MEMORY,
-    MODEL,
+    FLAG_FAILURES,
+    MEMORY_FAILURES,
+    MODEL_FAILURES,
     UNPREFIXED_FAILURES,
 )
 from sparkctl.engines.log_rules import LogRules, loading_signal
@@ -26,13 +26,20 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetr
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
-_READY = re.compile(r"^(?:main|srv +(?:main|llama_server)): (?:server is )?listening on \w+://")
-_DOTS = re.compile(r"\.{2,100}")  # one for each percent of the weights
-_WARM_UP = LineSignal(Phase.WARMING, Step("warm-up"))
-_HTTP = LineSignal(Phase.WARMING, Step("http"))
+_READY_PATTERN = re.compile(r"^(?:main|srv +(?:main|llama_server)): (?:server is )?listening on \w+://")
+_PROGRESS_DOTS = re.compile(r"\.{2,100}")  # one for each percent of the weights
+_WARM_UP_SIGNAL = LineSignal(Phase.WARMING, Step("warm-up"))
+_HTTP_SIGNAL = LineSignal(Phase.WARMING, Step("http"))
 
-_QUIET = ("slot ", "srv  update_slots", "srv  log_server_r", "srv  params_from_", "llama_model_loader: - ", "load: ")
-_PHASES = (
+_QUIET_STARTS = (
+    "slot ",
+    "srv  update_slots",
+    "srv  log_server_r",
+    "srv  params_from_",
+    "llama_model_loader: - ",
+    "load: ",
+)
+_PHASE_SIGNALS = (
     ("srv    load_model: loading model", loading_signal("weights")),
     ("main: loading model", loading_signal("weights")),
     ("llama_model_loader: loaded meta data", loading_signal("weights")),
@@ -42,20 +49,20 @@ _PHASES = (
     ("sched_reserve: reserving", loading_signal("graphs")),
     ("graph_reserve: reserving", loading_signal("graphs")),
     ("common_speculative_init_result: ", loading_signal("draft")),
-    ("common_init_from_params: warming up", _WARM_UP),
-    ("cmn  common_init_: warming up", _WARM_UP),
-    ("srv    load_model: initializing", _WARM_UP),
-    ("srv          init: initializing slots", _WARM_UP),
-    ("srv  llama_server: model loaded", _HTTP),
-    ("main: model loaded", _HTTP),
+    ("common_init_from_params: warming up", _WARM_UP_SIGNAL),
+    ("cmn  common_init_: warming up", _WARM_UP_SIGNAL),
+    ("srv    load_model: initializing", _WARM_UP_SIGNAL),
+    ("srv          init: initializing slots", _WARM_UP_SIGNAL),
+    ("srv  llama_server: model loaded", _HTTP_SIGNAL),
+    ("main: model loaded", _HTTP_SIGNAL),
 )
-_RULES = MEMORY + CUDA + MODEL + FLAGS + EXIT_FAILURES + COMMON_FAILURES
-_VOCABULARY = LogRules(_QUIET, _PHASES, (("Downloading", "download"),), _RULES)
+_FAILURE_RULES = MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES
+_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, (("Downloading", "download"),), _FAILURE_RULES)
 
-_UNMARKED = ("gguf_", "GGUF", "flash_attn", "path_model")
+_UNPREFIXED_WORDS = ("gguf_", "GGUF", "flash_attn", "path_model")
 
 # What a line says of how it runs, by its beginning: (fact, pattern with one group).
-_FACTS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
+_FACT_PATTERNS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
     "build: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build: (\d+) ")),),
     "build_info: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build_info: b?(\d+)")),),
     "print_info: arch ": ((EngineFactName.ARCHITECTURE, re.compile(r"= (\S+)")),),
@@ -69,18 +76,18 @@ _FACTS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
         (EngineFactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),
     ),
 }
-_FACT_STARTS = tuple(_FACTS)
-_SLOTS = re.compile(r"n_slots = (?P<slots>\d+), n_ctx_slot = (?P<context>\d+), kv_unified = '(?P<unified>\w+)'")
-_LAYERS = re.compile(r"^load_tensors: offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU")
-_FLASH = re.compile(
+_FACT_STARTS = tuple(_FACT_PATTERNS)
+_SLOT_SIZES = re.compile(r"n_slots = (?P<slots>\d+), n_ctx_slot = (?P<context>\d+), kv_unified = '(?P<unified>\w+)'")
+_OFFLOADED_LAYERS = re.compile(r"^load_tensors: offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU")
+_FLASH_ATTENTION = re.compile(
     r"^llama_context: (?:flash_attn += (?P<said>\w+)|Flash Attention was auto, set to (?P<found>\w+))"
     r"|^resolve_fused_ops: Flash Attention (?:not supported, set to )?(?P<newer>enabled|disabled)"
 )
-_NO_GPU = "warning: no usable GPU found"
+_NO_GPU_TEXT = "warning: no usable GPU found"
 
 # Its throughput gauges are left out: each is a window that every scrape, by anyone, sets back to zero.
-_SPEC = "llamacpp:spec_decode_num_"
-_SERIES = (
+_SPECULATION_PREFIX = "llamacpp:spec_decode_num_"
+_METRIC_NAMES = (
     "llamacpp:tokens_predicted_total",
     "llamacpp:prompt_tokens_total",
     "llamacpp:prompt_tokens_cached_total",
@@ -88,40 +95,40 @@ _SERIES = (
     "llamacpp:n_decode_total",
     "llamacpp:requests_processing",
     "llamacpp:requests_deferred",
-    f"{_SPEC}drafts_total",
-    f"{_SPEC}draft_tokens_total",
-    f"{_SPEC}accepted_tokens_total",
-    f"{_SPEC}accepted_tokens_per_pos_total",
+    f"{_SPECULATION_PREFIX}drafts_total",
+    f"{_SPECULATION_PREFIX}draft_tokens_total",
+    f"{_SPECULATION_PREFIX}accepted_tokens_total",
+    f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total",
 )
-_TIMING = re.compile(r"slot +\w+: id +(?P<slot>\d+) \| task +-?\d+ \| +(?P<rest>.*)")
-_LIVE_SECONDS = 3.0
-_LIVE = re.compile(r"n_gen = +\d+, tg = +(?P<mean>[\d.]+) t/s(?:, tg_3s = +(?P<now>[\d.]+) t/s)?")
-_PROMPT = re.compile(r"prompt processing, n_tokens = .{0,400}?(?<![\d.])(?P<rate>[\d.]++) tokens per second")
-_ENDED = re.compile(r"eval time = ")
-_DRAFTS = re.compile(
+_SLOT_TIMING = re.compile(r"slot +\w+: id +(?P<slot>\d+) \| task +-?\d+ \| +(?P<rest>.*)")
+_LIVE_RATE_SECONDS = 3.0
+_LIVE_RATE = re.compile(r"n_gen = +\d+, tg = +(?P<mean>[\d.]+) t/s(?:, tg_3s = +(?P<now>[\d.]+) t/s)?")
+_PROMPT_RATE = re.compile(r"prompt processing, n_tokens = .{0,400}?(?<![\d.])(?P<rate>[\d.]++) tokens per second")
+_REQUEST_END = re.compile(r"eval time = ")
+_DRAFT_ACCEPTANCE = re.compile(
     r"draft acceptance(?: rate)? = +(?P<rate>[\d.]+) \( *(?P<accepted>\d+) accepted / +(?P<drafted>\d+) generated\)"
     r"(?:, mean len = +(?P<length>[\d.]+))?"
 )
 
-_HUB = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 _MODEL_FLAGS = frozenset({"m", "model", "hf", "hfr", "hf-repo", "mu", "model-url", "dr", "docker-repo"})
-_CHAINS = ("draft-simple", "draft-mtp", "draft-eagle3")  # the draft model runs once for each drafted token
-_DRAFTS_BY_DEFAULT = {"draft-simple": 3, "draft-mtp": 3, "draft-eagle3": 3}
+_CHAINED_METHODS = ("draft-simple", "draft-mtp", "draft-eagle3")  # the draft model runs once for each drafted token
+_DEFAULT_DRAFT_TOKENS = {"draft-simple": 3, "draft-mtp": 3, "draft-eagle3": 3}
 
 
 def parse_facts(line: str) -> tuple[EngineFact, ...]:
     if line.startswith("srv    load_model: initializing"):
-        return slot_facts(line)
-    if line.startswith("load_tensors: offloaded") and (found := _LAYERS.match(line)):
+        return parse_slot_facts(line)
+    if line.startswith("load_tensors: offloaded") and (found := _OFFLOADED_LAYERS.match(line)):
         on_gpu = found["done"] == found["all"]
         value = "all layers on the GPU" if on_gpu else f"{found['done']} of {found['all']} layers on the GPU"
         return (EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=not on_gpu),)
-    if line.startswith(_NO_GPU):
+    if line.startswith(_NO_GPU_TEXT):
         return (EngineFact(EngineFactName.QUANTIZATION_PATH, "CPU", is_fallback=True),)
-    if found := _FLASH.match(line):
-        return flash_attention_fact(found["found"] or found["said"] or found["newer"])
+    if found := _FLASH_ATTENTION.match(line):
+        return parse_flash_attention(found["found"] or found["said"] or found["newer"])
     start = next((one for one in _FACT_STARTS if line.startswith(one)), None)
-    named = ((name, pattern.search(line)) for name, pattern in _FACTS.get(start or "", ()))
+    named = ((name, pattern.search(line)) for name, pattern in _FACT_PATTERNS.get(start or "", ()))
     return tuple(EngineFact(name, format_fact(name, match[1].strip())) for name, match in named if match)
 
 
@@ -129,7 +136,7 @@ def format_fact(name: EngineFactName, value: str) -> str:
     return f"b{value}" if name is EngineFactName.ENGINE_VERSION else value
 
 
-def flash_attention_fact(said: str) -> tuple[EngineFact, ...]:
+def parse_flash_attention(said: str) -> tuple[EngineFact, ...]:
     if said in ("enabled", "1"):
         return (EngineFact(EngineFactName.ATTENTION_BACKEND, "flash attention"),)
     if said in ("disabled", "0"):
@@ -137,9 +144,9 @@ def flash_attention_fact(said: str) -> tuple[EngineFact, ...]:
     return ()  # auto: a later line tells
 
 
-def slot_facts(line: str) -> tuple[EngineFact, ...]:
+def parse_slot_facts(line: str) -> tuple[EngineFact, ...]:
     """A unified cache is one for all slots, and each may fill it; else every slot has its own."""
-    if (found := _SLOTS.search(line)) is None:
+    if (found := _SLOT_SIZES.search(line)) is None:
         return ()
     slots, context = int(found["slots"]), int(found["context"])
     tokens = context if found["unified"] == "true" else slots * context
@@ -152,14 +159,14 @@ def slot_facts(line: str) -> tuple[EngineFact, ...]:
 
 def parse_timing_line(slot: str, rest: str) -> StatsLine | None:
     # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
-    if found := _LIVE.match(rest):
+    if found := _LIVE_RATE.match(rest):
         rate = parse_leading_number(found["now"] or found["mean"])
-        return StatsLine(StatsLineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_SECONDS)
-    if found := _PROMPT.match(rest):
+        return StatsLine(StatsLineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_RATE_SECONDS)
+    if found := _PROMPT_RATE.match(rest):
         return StatsLine(StatsLineKind.PREFILL, slot, prompt_rate=parse_leading_number(found["rate"]))
-    if _ENDED.match(rest):
+    if _REQUEST_END.match(rest):
         return StatsLine(StatsLineKind.REQUEST, slot, generation_rate=0.0, running=0.0)
-    if found := _DRAFTS.match(rest):
+    if found := _DRAFT_ACCEPTANCE.match(rest):
         drafted = parse_leading_number(found["drafted"])
         return StatsLine(
             StatsLineKind.SPECULATION,
@@ -175,8 +182,8 @@ def parse_timing_line(slot: str, rest: str) -> StatsLine | None:
 RPC_PORT = 50052  # the default of rpc-server
 
 
-def _model(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
-    is_on_hub = _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
+def _build_model_flags(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
+    is_on_hub = _HUB_ID.fullmatch(path) is not None and not path.endswith(".gguf")
     return ("-hf" if is_on_hub else "-m", path)
 
 
@@ -199,7 +206,7 @@ class LlamaCppEngine:
     defaults = EngineDefaults(
         command=("llama-server",),
         port=8080,
-        ready_line=_READY.pattern,
+        ready_line=_READY_PATTERN.pattern,
         health="/health",
         probe="completions",
         gpus="all",
@@ -207,9 +214,11 @@ class LlamaCppEngine:
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in their order."""
-        return command_builder.build_server_command(profile, self.defaults, _model, _MODEL_FLAGS, ("alias", "a"))
+        return command_builder.build_server_command(
+            profile, self.defaults, _build_model_flags, _MODEL_FLAGS, ("alias", "a")
+        )
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the server with the workers' addresses in ``--rpc``; a worker is an ``rpc-server`` on its own address."""
         command_builder.reject_shell_script(words)
         command_builder.reject_per_rank_flags(words, "rpc")
@@ -217,7 +226,7 @@ class LlamaCppEngine:
             return (*words, "--rpc", ",".join(f"{address}:{RPC_PORT}" for address in rank.addresses[1:]))
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return nothing: no rank logs in at another."""
         return ()
 
@@ -227,30 +236,30 @@ class LlamaCppEngine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        if line.startswith(_QUIET):
+        if line.startswith(_QUIET_STARTS):
             return None
-        if "listening on" in line and _READY.match(line):
+        if "listening on" in line and _READY_PATTERN.match(line):
             return LineSignal(Phase.READY)
-        if line.startswith(".") and _DOTS.fullmatch(line):
+        if line.startswith(".") and _PROGRESS_DOTS.fullmatch(line):
             return LineSignal(Phase.LOADING, Step("weights", fraction=len(line) / 100))
-        found, facts = _VOCABULARY.classify_line(line), parse_facts(line)
-        if found is None and not facts and any(word in line for word in _UNMARKED):
+        found, facts = _LOG_RULES.classify_line(line), parse_facts(line)
+        if found is None and not facts and any(word in line for word in _UNPREFIXED_WORDS):
             return next(
-                (LineSignal(failure=seen) for one in UNPREFIXED_FAILURES if (seen := one.classify_line(line))), None
+                (LineSignal(failure=seen) for one in UNPREFIXED_FAILURES if (seen := one.match_failure(line))), None
             )
         if not facts:
             return found
         return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
-        return command_builder.api_key(profile)
+        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell them."""
-        kind = command_builder.flag_value(words, "spec-type")
+        kind = command_builder.find_flag_value(words, "spec-type")
         if kind is None:
-            named = command_builder.flag_value(
+            named = command_builder.find_flag_value(
                 words, "md", "model-draft", "spec-draft-model", "hfd", "hf-repo-draft", "spec-draft-hf"
             )
             kind = "draft-simple" if named else "none"
@@ -259,18 +268,18 @@ class LlamaCppEngine:
         if "," in kind:
             return DecodingSettings()  # several at once: whichever finds something drafts
         tokens = command_builder.parse_count(
-            command_builder.flag_value(
+            command_builder.find_flag_value(
                 words, "spec-draft-n-max", "draft-max", "draft", "draft-n", "spec-ngram-mod-n-max"
             )
         )
-        if kind in _CHAINS:
-            tokens = tokens or _DRAFTS_BY_DEFAULT[kind]
+        if kind in _CHAINED_METHODS:
+            tokens = tokens or _DEFAULT_DRAFT_TOKENS[kind]
             return DecodingSettings(tokens, tokens)
         return DecodingSettings(tokens, 0 if kind.startswith("ngram") else None)
 
     def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which ``args.metrics`` turns on."""
-        read = metrics_parser.parse_metrics_page(page, _SERIES)
+        read = metrics_parser.parse_metrics_page(page, _METRIC_NAMES)
         computed = read.sum_of("llamacpp:prompt_tokens_total")
         cached = read.sum_of("llamacpp:prompt_tokens_cached_total")
         return EngineMetrics(
@@ -278,10 +287,10 @@ class LlamaCppEngine:
             prompt_tokens=computed,
             prefix_queries=None if computed is None or cached is None else computed + cached,
             prefix_hits=cached,
-            drafts=read.sum_of(f"{_SPEC}drafts_total"),
-            draft_tokens=read.sum_of(f"{_SPEC}draft_tokens_total"),
-            accepted_tokens=read.sum_of(f"{_SPEC}accepted_tokens_total"),
-            accepted_per_position=read.sums_by_position(f"{_SPEC}accepted_tokens_per_pos_total"),
+            drafts=read.sum_of(f"{_SPECULATION_PREFIX}drafts_total"),
+            draft_tokens=read.sum_of(f"{_SPECULATION_PREFIX}draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{_SPECULATION_PREFIX}accepted_tokens_total"),
+            accepted_per_position=read.sums_by_position(f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total"),
             passes=read.sum_of("llamacpp:n_decode_total"),
             generation_seconds=read.sum_of("llamacpp:tokens_predicted_seconds_total"),
             running=read.sum_of("llamacpp:requests_processing"),
@@ -291,7 +300,7 @@ class LlamaCppEngine:
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return what a timing line of a slot says, None for any other. A slot's end is told as rate 0."""
-        if not line.startswith("slot ") or (found := _TIMING.match(line)) is None:
+        if not line.startswith("slot ") or (found := _SLOT_TIMING.match(line)) is None:
             return None
         return parse_timing_line(found["slot"], found["rest"])
 

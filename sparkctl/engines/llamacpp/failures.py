@@ -8,18 +8,20 @@ from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
 
 CONTEXT_FIELD = "args.ctx-size"
-_LESS_CONTEXT = f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
-_DROP = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
-_FILE = "model.path"
-_FLAG = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as args has it: ctx-size, c, and -fa with its dash
+_LOWER_CONTEXT_REMEDY = (
+    f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
+)
+_DROP_CACHES_REMEDY = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
+_MODEL_PATH_FIELD = "model.path"
+_FLAG_PATTERN = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as args has it: ctx-size, c, and -fa with its dash
 
 # Any device's buffer: CUDA0 on a Spark, CPU or Vulkan0 where the image has no CUDA.
-MEMORY = (
+MEMORY_FAILURES = (
     failure_rule(
         r"failed to allocate buffer for (?:kv|rs) cache|failed to initialize the context: std::bad_alloc",
         FailureCause.KV_CACHE_TOO_SMALL,
         "What the weights left does not hold the KV cache.",
-        f"{_LESS_CONTEXT} {_DROP}",
+        f"{_LOWER_CONTEXT_REMEDY} {_DROP_CACHES_REMEDY}",
         needle="failed to ",
         on=CONTEXT_FIELD,
         fatal=True,
@@ -28,7 +30,7 @@ MEMORY = (
         r"failed to allocate compute (?:pp |tg )?buffers",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "The memory ran out for the buffers in which prompts are computed.",
-        f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP}",
+        f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
         on="args.ubatch-size",
         fatal=True,
@@ -37,7 +39,7 @@ MEMORY = (
         r"unable to allocate (?P<device>\w+) buffer",
         FailureCause.WEIGHTS_DO_NOT_FIT,
         "The weights do not fit into what is free ({device}).",
-        f"{_DROP} Stop what else holds memory on the node, or take a smaller quantization.",
+        f"{_DROP_CACHES_REMEDY} Stop what else holds memory on the node, or take a smaller quantization.",
         needle="unable to allocate",
         fatal=True,
     ),
@@ -45,14 +47,14 @@ MEMORY = (
         r"allocating (?P<size>[\d.]+ \w+) on device \d+: cudaMalloc failed: out of memory",
         FailureCause.CUDA_OUT_OF_MEMORY,
         f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}.",
-        f"{_DROP} {_LESS_CONTEXT}",
+        f"{_DROP_CACHES_REMEDY} {_LOWER_CONTEXT_REMEDY}",
         needle="cudaMalloc failed",
         on=CONTEXT_FIELD,
         weight=FailureWeight.DEATH,  # a line after it says for what
     ),
-    *cuda_memory_rules(_LESS_CONTEXT, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
+    *cuda_memory_rules(_LOWER_CONTEXT_REMEDY, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
 )
-CUDA = (
+CUDA_FAILURES = (
     failure_rule(
         r"^(?:\S+:\d+: )?CUDA error: (?P<what>no kernel image is available.*|.*illegal instruction.*)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -90,14 +92,14 @@ CUDA = (
         weight=FailureWeight.DEATH,
     ),
 )
-MODEL = (
+MODEL_FAILURES = (
     failure_rule(
         r"failed to open (?:GGUF file )?(?:'(?P<path>[^']*)'|(?P<bare>/[^:(]*?))(?:: | \()(?:errno = )?Permission denied",
         FailureCause.PERMISSION,
         "[{path}][{bare}] may not be opened by the container's user.",
         "chmod a+r the file on the node, or run the container as its owner.",
         needle="failed to open",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -107,7 +109,7 @@ MODEL = (
         "There is no [{path}][{bare}][{other}][{it}] in the container.",
         "Correct model.path, or the mount that should bring it in.",
         needle="failed to open",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -125,7 +127,7 @@ MODEL = (
         "The GGUF file is shorter than its header says: the download was cut.",
         "Download it again, and compare the size with the hub's.",
         needle=None,
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -134,7 +136,7 @@ MODEL = (
         "A part of the split GGUF is missing or not the first one is given[: {path}][{what}].",
         "Put all parts into one directory, and give the one that ends with -00001-of-….gguf.",
         needle="split",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -143,7 +145,7 @@ MODEL = (
         "The model cannot be loaded: {what}",
         "Check that the file is whole and made for this build; a newer image may know more formats.",
         needle="error loading model",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
@@ -162,7 +164,7 @@ MODEL = (
         "The model is not on the node, and could not be downloaded.",
         "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
         needle="ile",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         weight=FailureWeight.DEATH,
     ),
 )
@@ -174,7 +176,7 @@ UNPREFIXED_FAILURES = (
         "No file came of the model that was asked for: the hub has none of that name, or could not be asked.",
         "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION), or download the GGUF beforehand and mount it.",
         needle="path_model",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -183,7 +185,7 @@ UNPREFIXED_FAILURES = (
         "The hub has no such GGUF[: {repo}][: {file}].",
         "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION).",
         needle="found in repository",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -201,7 +203,7 @@ UNPREFIXED_FAILURES = (
         "The file is no GGUF.",
         "Give the .gguf file itself: llama.cpp reads no safetensors, and a page that says 'not found' is no model.",
         needle="invalid magic",
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -220,13 +222,13 @@ UNPREFIXED_FAILURES = (
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
         needle=None,
-        on=_FILE,
+        on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
 )
-FLAGS = (
+FLAG_FAILURES = (
     failure_rule(
-        rf"^error: invalid argument: {_FLAG}",
+        rf"^error: invalid argument: {_FLAG_PATTERN}",
         FailureCause.UNKNOWN_FLAG,
         "llama-server refused its flags: it does not know {flag}.",
         "Correct or remove args.{flag}: this image does not know it.",
@@ -235,7 +237,7 @@ FLAGS = (
         fatal=True,
     ),
     failure_rule(
-        rf'^error while handling argument "{_FLAG}": the argument has been removed\.?(?P<what>.*)',
+        rf'^error while handling argument "{_FLAG_PATTERN}": the argument has been removed\.?(?P<what>.*)',
         FailureCause.UNKNOWN_FLAG,
         "This build of llama-server no longer takes {flag}[: {what}].",
         "Remove args.{flag}, or write what the line says.",
@@ -244,7 +246,7 @@ FLAGS = (
         fatal=True,
     ),
     failure_rule(
-        rf"^error while handling argument \"{_FLAG}\": error: un\w+ value for --flash-attn: '(?P<given>-[^']*)'",
+        rf"^error while handling argument \"{_FLAG_PATTERN}\": error: un\w+ value for --flash-attn: '(?P<given>-[^']*)'",
         FailureCause.BAD_VALUE,
         "llama-server refused the value of {flag}: it got the next flag, {given}, for one.",
         "-fa needs on, off or auto; the value it got was the next flag.",
@@ -254,7 +256,7 @@ FLAGS = (
         to="on",
     ),
     failure_rule(
-        rf'^error while handling argument "{_FLAG}": (?P<what>.*)',
+        rf'^error while handling argument "{_FLAG_PATTERN}": (?P<what>.*)',
         FailureCause.BAD_VALUE,
         "llama-server refused the value of {flag}: {what}",
         "Correct args.{flag}.",

@@ -8,9 +8,11 @@ from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintR
 from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext
 from sparkctl.model.profile import Profile
 
-_LOAD = "how a model gets into memory is one flag now: --load-mode none, mmap or another that the help names"
-_NO_SHARE = "it takes no share of the memory: weights and --ctx-size decide"
-_ONE_GPU = "a Spark has one GPU: leave it out"
+_LOAD_MODE_ADVICE = (
+    "how a model gets into memory is one flag now: --load-mode none, mmap or another that the help names"
+)
+_NO_SHARE_ADVICE = "it takes no share of the memory: weights and --ctx-size decide"
+_ONE_GPU_ADVICE = "a Spark has one GPU: leave it out"
 FLAG_ADVICE = FlagAdvice(
     names={
         # its own names, of earlier builds
@@ -31,46 +33,46 @@ FLAG_ADVICE = FlagAdvice(
         "--speculative-draft-model-path": "--spec-draft-model",
     },
     words={
-        "--no-mmap": _LOAD,
-        "--mmap": _LOAD,
-        "--mlock": _LOAD,
-        "--direct-io": _LOAD,
+        "--no-mmap": _LOAD_MODE_ADVICE,
+        "--mmap": _LOAD_MODE_ADVICE,
+        "--mlock": _LOAD_MODE_ADVICE,
+        "--direct-io": _LOAD_MODE_ADVICE,
         "--max-model-len": "it is for all slots together where each has a cache of its own",
         "--context-length": "it is for all slots together where each has a cache of its own",
         "--kv-cache-dtype": "with q8_0, q4_0 and the like, and the same for --cache-type-v",
-        "--gpu-memory-utilization": _NO_SHARE,
-        "--mem-fraction-static": _NO_SHARE,
-        "--tensor-parallel-size": _ONE_GPU,
-        "--tp": _ONE_GPU,
-        "--tp-size": _ONE_GPU,
+        "--gpu-memory-utilization": _NO_SHARE_ADVICE,
+        "--mem-fraction-static": _NO_SHARE_ADVICE,
+        "--tensor-parallel-size": _ONE_GPU_ADVICE,
+        "--tp": _ONE_GPU_ADVICE,
+        "--tp-size": _ONE_GPU_ADVICE,
         "--enforce-eager": "leave it out",
         "--trust-remote-code": "a GGUF brings no code: leave it out",
         "--enable-prefix-caching": "prompts are cached by default here (--no-cache-prompt turns that off): leave it out",
     },
     not_alike=frozenset({"--max-model-len", "--context-length", "--kv-cache-dtype"}),
 )
-_METRICS = ("args", "metrics")
-_OFF = frozenset({"off", "false", "0", "disabled"})
-_PLAIN = frozenset({"f32", "f16", "bf16"})
+_METRICS_FIELD = ("args", "metrics")
+_OFF_VALUES = frozenset({"off", "false", "0", "disabled"})
+_UNQUANTIZED_CACHE_TYPES = frozenset({"f32", "f16", "bf16"})
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of llama-server say together."""
-    if settings.get("--metrics") is None:
+    if settings.get_setting("--metrics") is None:
         message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
         yield LintMessage(
             LintRule.NO_METRICS,
             LintSeverity.INFO,
             ("args",),
             message,
-            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+            change=LintFix(LintFixKind.ADD, _METRICS_FIELD, "true"),
         )
-    elif key := settings.get("--api-key") or settings.get("--api-key-file"):
+    elif key := settings.get_setting("--api-key") or settings.get_setting("--api-key-file"):
         message = (
             "with an API key llama-server shows /metrics to nobody without it: the panel knows only what its log tells"
         )
         yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, key.where, message, on_key=key.in_args)
-    cache, flash = settings.get("--cache-type-v"), settings.value("--flash-attn")
-    if cache is not None and cache.value not in _PLAIN and flash in _OFF:
+    cache, flash = settings.get_setting("--cache-type-v"), settings.get_value("--flash-attn")
+    if cache is not None and cache.value not in _UNQUANTIZED_CACHE_TYPES and flash in _OFF_VALUES:
         message = "a quantized V cache needs flash attention, and that is off"
         yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, cache.where, message, on_key=False)

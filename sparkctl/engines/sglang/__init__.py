@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
 from sparkctl.engines.sglang.facts import FACTS
@@ -19,7 +19,7 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
 READY_LINE = "The server is fired up and ready to roll!"
-_QUIET = (
+_QUIET_STARTS = (
     "Decode batch",
     "Prefill batch",
     "Ignore import error",
@@ -34,7 +34,7 @@ _QUIET = (
     "kill_process_tree",
     "Possible solutions",
 )
-_PHASES = (
+_PHASE_SIGNALS = (
     (READY_LINE, LineSignal(Phase.READY)),
     ("Init torch distributed begin", loading_signal("join")),
     ("Init parallel begin", loading_signal("join")),
@@ -55,7 +55,7 @@ _PHASES = (
     ("INFO:     Application startup complete", LineSignal(Phase.WARMING, Step("warm-up"))),
     ("INFO:     Uvicorn running on", LineSignal(Phase.WARMING, Step("warm-up"))),
 )
-_BARS = (
+_PROGRESS_BAR_STEPS = (
     ("shards", "weights"),
     ("Loading safetensors", "weights"),
     ("Capturing", "graphs"),
@@ -64,18 +64,24 @@ _BARS = (
     ("checksums", "checksums"),
     ("Fetching", "download"),
 )
-_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, FAILURES, FACTS)
+_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, FAILURES, FACTS)
 
-_CHAINS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP")  # the draft model runs once for each step
-_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
+_CHAINED_ALGORITHMS = (
+    "EAGLE",
+    "EAGLE3",
+    "NEXTN",
+    "STANDALONE",
+    "FROZEN_KV_MTP",
+)  # the draft model runs once for each step
+_DRAFT_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
 
-_BATCH = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
-_OF_A_PROMPT = ("#new-seq", "#new-token", "#cached-token", "#running-req")
-_REALTIME = "sglang:realtime_tokens_total"
-_SERIES = (
+_BATCH_LINE = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
+_HEALTH_CHECK_KEYS = ("#new-seq", "#new-token", "#cached-token", "#running-req")
+_REALTIME_TOKENS = "sglang:realtime_tokens_total"
+_METRIC_NAMES = (
     "sglang:generation_tokens_total",
     "sglang:prompt_tokens_total",
-    _REALTIME,
+    _REALTIME_TOKENS,
     "sglang:num_running_reqs",
     "sglang:num_queue_reqs",
     "sglang:token_usage",
@@ -88,14 +94,14 @@ _SERIES = (
 )
 
 
-def live_or_final_tokens(page: metrics_parser.MetricsPage, mode: str, ended: str) -> float | None:
+def count_live_or_final_tokens(page: metrics_parser.MetricsPage, mode: str, ended: str) -> float | None:
     """Return the live counter. Only a version without it falls back to the one that moves when a request ends."""
-    return page.sum_of(_REALTIME, mode=mode) if page.values(_REALTIME) else page.sum_of(ended)
+    return page.sum_of(_REALTIME_TOKENS, mode=mode) if page.list_values(_REALTIME_TOKENS) else page.sum_of(ended)
 
 
-def prefix_cache_tokens(page: metrics_parser.MetricsPage) -> tuple[float | None, float | None]:
+def count_prefix_cache_tokens(page: metrics_parser.MetricsPage) -> tuple[float | None, float | None]:
     """Return (tokens looked up, tokens found) of the prefix cache; a mode is absent until it first happens."""
-    computed, cached = (page.sum_of(_REALTIME, mode=mode) for mode in ("prefill_compute", "prefill_cache"))
+    computed, cached = (page.sum_of(_REALTIME_TOKENS, mode=mode) for mode in ("prefill_compute", "prefill_cache"))
     if computed is None or cached is None:
         return None, None
     return computed + cached, cached
@@ -136,14 +142,14 @@ class SglangEngine:
             profile, self.defaults, lambda path, _: ("--model-path", path), {"model-path", "model"}
         )
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and the head's ``--dist-init-addr``."""
         command_builder.reject_shell_script(words)
         command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
         place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
         return (*words, *place, "--dist-init-addr", f"{rank.head_address}:{DIST_INIT_PORT}")
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return nothing: no rank logs in at another."""
         return ()
 
@@ -153,39 +159,39 @@ class SglangEngine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        return _VOCABULARY.classify_line(line)
+        return _LOG_RULES.classify_line(line)
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
-        return command_builder.api_key(profile)
+        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 
         ``--speculative-num-draft-tokens`` counts what a step verifies, the bonus token among them.
         """
-        ranks = command_builder.rank_count(
+        ranks = command_builder.multiply_parallel_sizes(
             words, "tp tp-size tensor-parallel-size", "pp pp-size pipeline-parallel-size"
         )
-        algorithm = command_builder.flag_value(words, "speculative-algorithm", "speculative-algo")
+        algorithm = command_builder.find_flag_value(words, "speculative-algorithm", "speculative-algo")
         if algorithm is None:
             return DecodingSettings(ranks=ranks)
-        verified = command_builder.parse_count(command_builder.flag_value(words, "speculative-num-draft-tokens"))
-        steps = command_builder.parse_count(command_builder.flag_value(words, "speculative-num-steps"))
+        verified = command_builder.parse_count(command_builder.find_flag_value(words, "speculative-num-draft-tokens"))
+        steps = command_builder.parse_count(command_builder.find_flag_value(words, "speculative-num-steps"))
         drafts = max(0, verified - 1) if verified is not None else steps
         name = algorithm.upper()
-        passes = steps if name in _CHAINS else _PASSES.get(name)
+        passes = steps if name in _CHAINED_ALGORITHMS else _DRAFT_PASSES.get(name)
         return DecodingSettings(drafts, passes, ranks)
 
     def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which ``args.enable-metrics`` turns on."""
-        read = metrics_parser.parse_metrics_page(page, _SERIES).without_rank_copies()
-        queries, hits = prefix_cache_tokens(read)
+        read = metrics_parser.parse_metrics_page(page, _METRIC_NAMES).without_rank_copies()
+        queries, hits = count_prefix_cache_tokens(read)
         length = read.mean_above_zero("sglang:spec_accept_length")
-        ttft = read.histogram("sglang:time_to_first_token_seconds")
+        ttft = read.sum_histogram("sglang:time_to_first_token_seconds")
         return EngineMetrics(
-            generation_tokens=live_or_final_tokens(read, "decode", "sglang:generation_tokens_total"),
-            prompt_tokens=live_or_final_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
+            generation_tokens=count_live_or_final_tokens(read, "decode", "sglang:generation_tokens_total"),
+            prompt_tokens=count_live_or_final_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
             prefix_queries=queries,
             prefix_hits=hits,
             running=read.sum_of("sglang:num_running_reqs"),
@@ -197,25 +203,25 @@ class SglangEngine:
             # 0 is also what the gauge shows without speculation; beside an accept length it means what it says.
             accept_rate=None if length is None else read.max_of("sglang:spec_accept_rate"),
             ttft=ttft,
-            inter_token=read.histogram("sglang:inter_token_latency_seconds"),
+            inter_token=read.sum_histogram("sglang:inter_token_latency_seconds"),
             in_strides=True,
             # In 0.5.12 and 0.5.23 this one counter is written at every step; the first token of a request, which comes of its
             # prompt, is not in it. Those of health checks are neither there nor in the histogram.
-            counts_steps=bool(read.values(_REALTIME)),
-            first_tokens=None if ttft is None or not read.values(_REALTIME) else ttft.count,
+            counts_steps=bool(read.list_values(_REALTIME_TOKENS)),
+            first_tokens=None if ttft is None or not read.list_values(_REALTIME_TOKENS) else ttft.count,
             health_tokens=1.0,
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return what a ``Decode batch`` or ``Prefill batch`` line says, None for any other."""
-        head = _BATCH.match(line)
+        head = _BATCH_LINE.match(line)
         if head is None:
             return None
         said = parse_stats_fields(line[head.end() :])
         usages = (parse_leading_number(value) for key, value in said.items() if key.endswith("usage"))
         tokens = said.get("#token") or said.get("#full token")
         kind = StatsLineKind.DECODE if head["kind"] == "Decode" else StatsLineKind.PREFILL
-        if kind is StatsLineKind.PREFILL and [parse_leading_number(said.get(key)) for key in _OF_A_PROMPT] == [
+        if kind is StatsLineKind.PREFILL and [parse_leading_number(said.get(key)) for key in _HEALTH_CHECK_KEYS] == [
             1,
             1,
             0,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sparkctl.engines.log_rules import FactRule, fact_rule
 from sparkctl.model.engine_metrics import EngineFactName
 
-_PATH = EngineFactName.QUANTIZATION_PATH
-_WEIGHT_ONLY = "this checkpoint weight-only via FP4 Marlin"
+_QUANTIZATION_PATH = EngineFactName.QUANTIZATION_PATH
+_WEIGHT_ONLY_TEXT = "this checkpoint weight-only via FP4 Marlin"
 
 
 def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{it}") -> FactRule:
@@ -41,23 +41,33 @@ FACTS = (
     fact_rule("Attention backend not ", r"Falling back to '(?P<it>\w+)'", EngineFactName.ATTENTION_BACKEND),
     fact_rule("Use ", r"^Use (?P<it>\w+) as (?:default )?attention backend", EngineFactName.ATTENTION_BACKEND),
     fact_rule("Using ", r"^Using (?P<it>\w+) as attention backend", EngineFactName.ATTENTION_BACKEND),
-    fact_rule("Using ", r"^Using (?P<it>\w*NvFp4\w*Kernel) for NVFP4 GEMM", _PATH, "native FP4 ({it})"),
+    fact_rule("Using ", r"^Using (?P<it>\w*NvFp4\w*Kernel) for NVFP4 GEMM", _QUANTIZATION_PATH, "native FP4 ({it})"),
     fact_rule(
         "Your GPU does not have native support for FP4",
         "",
-        _PATH,
+        _QUANTIZATION_PATH,
         "Marlin fallback (FP4 weights, 16-bit arithmetic)",
         is_fallback=True,
     ),
     fact_rule(
         "Your GPU does not have native support for FP8",
         "",
-        _PATH,
+        _QUANTIZATION_PATH,
         "Marlin fallback (FP8 weights, 16-bit arithmetic)",
         is_fallback=True,
     ),
-    fact_rule("NVFP4 w4a4", _WEIGHT_ONLY, _PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True),
     fact_rule(
-        "--fp4-gemm-backend", "FP4 Marlin", _PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
+        "NVFP4 w4a4",
+        _WEIGHT_ONLY_TEXT,
+        _QUANTIZATION_PATH,
+        "Marlin fallback (FP4 weights, 16-bit arithmetic)",
+        is_fallback=True,
+    ),
+    fact_rule(
+        "--fp4-gemm-backend",
+        "FP4 Marlin",
+        _QUANTIZATION_PATH,
+        "Marlin fallback (FP4 weights, 16-bit arithmetic)",
+        is_fallback=True,
     ),
 )

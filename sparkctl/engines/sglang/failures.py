@@ -12,10 +12,10 @@ from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 MEMORY_FRACTION_FIELD = "args.mem-fraction-static"
-_MOST_FRACTION = 0.95  # a Spark needs the rest for itself
-_LOWER = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the memory that was available at the start)."
+_MAX_FRACTION = 0.95  # a Spark needs the rest for itself
+_LOWER_FRACTION_REMEDY = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the memory that was available at the start)."
 
-_KV = FailureCause.KV_CACHE_TOO_SMALL
+_KV_CACHE_CAUSE = FailureCause.KV_CACHE_TOO_SMALL
 
 
 def _suggest_fraction(said: MatchGroups) -> MatchGroups:
@@ -24,10 +24,10 @@ def _suggest_fraction(said: MatchGroups) -> MatchGroups:
         fraction = math.ceil(float(said["least"]) * 100 + 2) / 100
     except (KeyError, ValueError):
         return {}
-    return {"enough": f"{fraction:.2f}"} if fraction <= _MOST_FRACTION else {}
+    return {"enough": f"{fraction:.2f}"} if fraction <= _MAX_FRACTION else {}
 
 
-_MEMORY = (
+_MEMORY_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Not enough memory\. Please try to increase --mem-fraction-static\."
         r"(?:.*mem_fraction_static=(?P<now>[\d.]+\d))?",
@@ -54,7 +54,7 @@ _MEMORY = (
     ),
     failure_rule(
         r"leaves no room for the full KV pool within the available (?P<free>[\d.]+ \w+)",
-        _KV,
+        _KV_CACHE_CAUSE,
         "The sliding-window pool left no room for the KV cache in {free}.",
         f"Lower args.max-running-requests or raise {MEMORY_FRACTION_FIELD}.",
         needle="leaves no room",
@@ -75,7 +75,7 @@ _MEMORY = (
         rf"|{EXCEPTION_PREFIX}Capture frozen-KV MTP [\w -]*graph failed: .*out of memory",
         FailureCause.DRAFT_WORKSPACE,
         "The draft model's CUDA graphs did not fit beside the model.",
-        f"{_LOWER} Or speculate without a draft model (args.speculative-algorithm: NGRAM).",
+        f"{_LOWER_FRACTION_REMEDY} Or speculate without a draft model (args.speculative-algorithm: NGRAM).",
         needle="graph failed: ",
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
@@ -85,25 +85,25 @@ _MEMORY = (
         rf"{EXCEPTION_PREFIX}Capture [\w -]*graph failed: .*out of memory(?:\. Tried to allocate (?P<size>[\d.]+ \w+))?",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA ran out of memory while graphs were captured[: it tried to allocate {size}].",
-        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
+        f"{_LOWER_FRACTION_REMEDY} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
         needle="graph failed: ",
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
         change=ChangeDirection.LOWER,
     ),
-    *cuda_memory_rules(_LOWER, MEMORY_FRACTION_FIELD, fatal=True),
+    *cuda_memory_rules(_LOWER_FRACTION_REMEDY, MEMORY_FRACTION_FIELD, fatal=True),
     failure_rule(
         rf"{EXCEPTION_PREFIX}Capture [\w -]*graph failed: (?!.*(?:kernel image|illegal instruction))(?P<what>.*)",
         FailureCause.CRASHED,
         "Capturing CUDA graphs failed: {what}",
-        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
+        f"{_LOWER_FRACTION_REMEDY} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
         needle="graph failed: ",
         fatal=True,
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"^(?:\w+: )?(?:Prefill |Decode )?[Oo]ut of memory\. Try to lower your batch size",
-        _KV,
+        _KV_CACHE_CAUSE,
         "The KV cache ran full and the scheduler could not free any of it.",
         f"Lower args.max-running-requests, or raise {MEMORY_FRACTION_FIELD}.",
         needle="ut of memory. ",
@@ -113,7 +113,7 @@ _MEMORY = (
     ),
     failure_rule(
         r"^(?:\w+: )?alloc_req_slots runs out of memory",
-        _KV,
+        _KV_CACHE_CAUSE,
         "The scheduler ran out of request slots.",
         "Lower args.max-running-requests.",
         needle="alloc_req_slots",
@@ -122,7 +122,7 @@ _MEMORY = (
         change=ChangeDirection.LOWER,
     ),
 )
-_FLAGS = (
+_FLAG_FAILURES = (
     failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
@@ -173,13 +173,13 @@ _FLAGS = (
         to="{most}",
     ),
 )
-_LOOK_AT_KERNEL = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
-_EXIT = (
+_KERNEL_LOG_REMEDY = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
+_EXIT_FAILURES = (
     failure_rule(
         r"scheduler died during initialization \(exit code: -9\)",
         FailureCause.WORKER_LOST,
         "The scheduler was killed while it was starting.",
-        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        f"{_KERNEL_LOG_REMEDY} {_LOWER_FRACTION_REMEDY}",
         needle="scheduler died",
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
@@ -189,7 +189,7 @@ _EXIT = (
         r"^Exit code: -9\b",  # after "Rank 0 scheduler is dead", in older versions
         FailureCause.WORKER_LOST,
         "The scheduler was killed while it was starting.",
-        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        f"{_KERNEL_LOG_REMEDY} {_LOWER_FRACTION_REMEDY}",
         needle="Exit code: -9",
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
@@ -216,7 +216,7 @@ _EXIT = (
         r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -9\.",
         FailureCause.WORKER_LOST,
         "{name} was killed.",
-        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        f"{_KERNEL_LOG_REMEDY} {_LOWER_FRACTION_REMEDY}",
         needle="exit code -9",
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
@@ -291,4 +291,4 @@ _EXIT = (
     ),
 )
 
-FAILURES = _MEMORY + _FLAGS + _EXIT + COMMON_CAUSES + CRASH_FAILURES
+FAILURES = _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + COMMON_CAUSES + CRASH_FAILURES

@@ -10,7 +10,7 @@ from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMes
 from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
-_GRAPHS = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
+_GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
 FLAG_ADVICE = FlagAdvice(
     names={
         # its own names, before 0.5.23
@@ -39,42 +39,46 @@ FLAG_ADVICE = FlagAdvice(
         "--num-speculative-tokens": "it counts the bonus token, too",
         "--master-addr": "both are one flag here: --dist-init-addr HOST:PORT",
         "--master-port": "both are one flag here: --dist-init-addr HOST:PORT",
-        "--disable-piecewise-cuda-graph": _GRAPHS,
-        "--enable-piecewise-cuda-graph": _GRAPHS,
-        "--enforce-piecewise-cuda-graph": _GRAPHS,
-        "--enable-breakable-cuda-graph": _GRAPHS,
-        "--piecewise-cuda-graph-compiler": _GRAPHS,
-        "--piecewise-cuda-graph-max-tokens": _GRAPHS,
-        "--piecewise-cuda-graph-tokens": _GRAPHS,
+        "--disable-piecewise-cuda-graph": _GRAPH_BACKEND_ADVICE,
+        "--enable-piecewise-cuda-graph": _GRAPH_BACKEND_ADVICE,
+        "--enforce-piecewise-cuda-graph": _GRAPH_BACKEND_ADVICE,
+        "--enable-breakable-cuda-graph": _GRAPH_BACKEND_ADVICE,
+        "--piecewise-cuda-graph-compiler": _GRAPH_BACKEND_ADVICE,
+        "--piecewise-cuda-graph-max-tokens": _GRAPH_BACKEND_ADVICE,
+        "--piecewise-cuda-graph-tokens": _GRAPH_BACKEND_ADVICE,
         "--enable-nsa-prefill-context-parallel": "it is --enable-prefill-cp with --cp-strategy",
         "--nsa-prefill-cp-mode": "it is --enable-prefill-cp with --cp-strategy",
         "--prefill-cp-mode": "it is --enable-prefill-cp with --cp-strategy",
     },
     not_alike=frozenset({"--gpu-memory-utilization", "--num-speculative-tokens", "--enable-prefill-context-parallel"}),
 )
-_METRICS = ("args", "enable-metrics")
+_METRICS_FIELD = ("args", "enable-metrics")
 _HIDDEN_STATE_METHODS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's own layers
-_ALGORITHM, _DRAFT = "--speculative-algorithm", "--speculative-draft-model-path"
-_STEPS, _TOPK, _TOKENS = "--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"
+_ALGORITHM_FLAG, _DRAFT_MODEL_FLAG = "--speculative-algorithm", "--speculative-draft-model-path"
+_STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
+    "--speculative-num-steps",
+    "--speculative-eagle-topk",
+    "--speculative-num-draft-tokens",
+)
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of SGLang say together."""
-    algorithm = (settings.value(_ALGORITHM) or "").upper()
-    if settings.get("--enable-metrics") is None:
+    algorithm = (settings.get_value(_ALGORITHM_FLAG) or "").upper()
+    if settings.get_setting("--enable-metrics") is None:
         message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
         yield LintMessage(
             LintRule.NO_METRICS,
             LintSeverity.INFO,
             ("args",),
             message,
-            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+            change=LintFix(LintFixKind.ADD, _METRICS_FIELD, "true"),
         )
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
     yield from flag_combinations.check_long_context(
         profile,
-        settings.get("--context-length"),
+        settings.get_setting("--context-length"),
         "--context-length",
         "each of max-running-requests gets a table for all of it, and one request may take that much of the KV cache",
     )
@@ -82,7 +86,11 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
 
 def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
     """SGLang 0.5.12 as published: with steps it wants top-k, and with a top-k other than 1 the number of drafts, too."""
-    steps, topk, tokens = settings.get(_STEPS), settings.get(_TOPK), settings.get(_TOKENS)
+    steps, topk, tokens = (
+        settings.get_setting(_STEPS_FLAG),
+        settings.get_setting(_TOPK_FLAG),
+        settings.get_setting(_DRAFT_TOKENS_FLAG),
+    )
     if algorithm in ("NGRAM", "DFLASH") or steps is None or tokens is not None:
         return
     if topk is not None and topk.value == "1":
@@ -104,13 +112,13 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
 
 
 def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
-    chosen, draft = settings.get(_ALGORITHM), settings.get(_DRAFT)
+    chosen, draft = settings.get_setting(_ALGORITHM_FLAG), settings.get_setting(_DRAFT_MODEL_FLAG)
     where: FieldPath = chosen.where if chosen is not None else ("args",)
     if algorithm == "DFLASH":
         if draft is None:
-            message = f"DFLASH needs a draft model: {_DRAFT}"
+            message = f"DFLASH needs a draft model: {_DRAFT_MODEL_FLAG}"
             yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, where, message, on_key=False)
-        if settings.get("--enable-dp-attention") is not None or (settings.number("--pp-size") or 1) > 1:
+        if settings.get_setting("--enable-dp-attention") is not None or (settings.get_number("--pp-size") or 1) > 1:
             message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
             yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, where, message, on_key=False)
     if algorithm == "EAGLE3":

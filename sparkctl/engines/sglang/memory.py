@@ -16,14 +16,14 @@ from sparkctl.engines.model_weights import build_weights_part
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.units import GIB, MIB, format_gib
 
-FIELD = "args.mem-fraction-static"
-_CHUNK, _BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB
-_LEAST = 10240 * MIB
-_HEADS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
-_HEAD, _STANDALONE = 4096 * MIB, 6144 * MIB
-_TAKEN_IN = (0, 5, 12)
+FRACTION_FIELD = "args.mem-fraction-static"
+_DEFAULT_CHUNK_TOKENS, _DEFAULT_GRAPH_BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB
+_MIN_RESERVE_BYTES = 10240 * MIB
+_HEAD_ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
+_HEAD_ALLOWANCE_BYTES, _STANDALONE_ALLOWANCE_BYTES = 4096 * MIB, 6144 * MIB
+_WORKSPACE_FIRST_VERSION = (0, 5, 12)
 # with all of them its owners saw the workspace come first (https://al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp.html)
-_THREE = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
+_SPECULATIVE_SIZE_FLAGS = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
 
 
 def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
@@ -33,17 +33,19 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
     share = compute_default_share(subject, total) if own is None else own
     is_own = own is None
 
-    def plain(room: AvailableMemory, at: float) -> MemoryEstimate:
-        return _plain(subject, room, at, is_own)
+    def estimate_by_fraction(room: AvailableMemory, at: float) -> MemoryEstimate:
+        return _estimate_by_fraction(subject, room, at, is_own)
 
-    def taken(room: AvailableMemory, at: float) -> MemoryEstimate:
+    def estimate_with_workspace(room: AvailableMemory, at: float) -> MemoryEstimate:
         return _estimate_with_workspace(subject, room, at)
 
     if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
-        return MemoryRule(plain, FIELD, share)
-    is_of_those = subject.version[:3] == _TAKEN_IN
-    if subject.workspace is DraftWorkspace.TAKEN or (is_of_those and all(words.has_flag(flag) for flag in _THREE)):
-        return MemoryRule(taken, FIELD, share)
+        return MemoryRule(estimate_by_fraction, FRACTION_FIELD, share)
+    is_of_those = subject.version[:3] == _WORKSPACE_FIRST_VERSION
+    if subject.workspace is DraftWorkspace.TAKEN or (
+        is_of_those and all(words.has_flag(flag) for flag in _SPECULATIVE_SIZE_FLAGS)
+    ):
+        return MemoryRule(estimate_with_workspace, FRACTION_FIELD, share)
     doubt = None
     if is_of_those:
         name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
@@ -51,21 +53,23 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
             f"owners report images of SGLang 0.5.12 that take {name}'s draft workspace, mem-fraction-static × all memory, "
             "before the weights, and others that do not"
         )
-    return MemoryRule(plain, FIELD, share, None if doubt is None else (taken, doubt))
+    return MemoryRule(
+        estimate_by_fraction, FRACTION_FIELD, share, None if doubt is None else (estimate_with_workspace, doubt)
+    )
 
 
 def drafts_with_model_head(subject: EstimateInput) -> bool:
     """Tell whether it drafts with a head of the model's own kind: the workspace is theirs."""
-    return (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper() in _HEADS
+    return (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper() in _HEAD_ALGORITHMS
 
 
 def estimate_reserve(subject: EstimateInput) -> int:
     """Return what SGLang itself would leave beyond its share, for activations, graphs and drafts."""
-    chunk = subject.words.get_count("chunked-prefill-size") or _CHUNK
-    batch = _batch(subject)
-    return max(512 * MIB + chunk * 3 * MIB // 2 + batch * 2 * MIB + 128 * MIB * subject.ranks, _LEAST) + _drafting(
-        subject
-    )
+    chunk = subject.words.get_count("chunked-prefill-size") or _DEFAULT_CHUNK_TOKENS
+    batch = _get_graph_batch(subject)
+    return max(
+        512 * MIB + chunk * 3 * MIB // 2 + batch * 2 * MIB + 128 * MIB * subject.ranks, _MIN_RESERVE_BYTES
+    ) + _get_draft_allowance(subject)
 
 
 def compute_default_share(subject: EstimateInput, total: int) -> float:
@@ -73,45 +77,51 @@ def compute_default_share(subject: EstimateInput, total: int) -> float:
     return round(max(0.1, (total - estimate_reserve(subject)) / total), 3) if total else 0.1
 
 
-def _batch(subject: EstimateInput) -> int:
+def _get_graph_batch(subject: EstimateInput) -> int:
     words = subject.words
     if words.has_flag("disable-cuda-graph"):
         return 0
-    return words.get_count("cuda-graph-max-bs", "cuda-graph-max-bs-decode") or _BATCH
+    return words.get_count("cuda-graph-max-bs", "cuda-graph-max-bs-decode") or _DEFAULT_GRAPH_BATCH
 
 
-def _drafting(subject: EstimateInput) -> int:
+def _get_draft_allowance(subject: EstimateInput) -> int:
     name = (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
-    return _HEAD if name in _HEADS else _STANDALONE if name == "STANDALONE" else 0
+    return (
+        _HEAD_ALLOWANCE_BYTES
+        if name in _HEAD_ALGORITHMS
+        else _STANDALONE_ALLOWANCE_BYTES
+        if name == "STANDALONE"
+        else 0
+    )
 
 
-def _beside(subject: EstimateInput) -> tuple[EstimatePart, ...]:
-    batch = _batch(subject)
+def _list_overhead_parts(subject: EstimateInput) -> tuple[EstimatePart, ...]:
+    batch = _get_graph_batch(subject)
     size = batch * 2 * MIB
     found = [
         EstimatePart(
             "CUDA graphs", size, EstimateSource.ESTIMATE, f"SGLang's own allowance: 2 MiB × batches up to {batch}"
         )
     ]
-    if drafting := _drafting(subject):
+    if drafting := _get_draft_allowance(subject):
         found.append(
             EstimatePart("drafting", drafting, EstimateSource.ESTIMATE, "SGLang's own allowance for a draft model")
         )
     return tuple(found)
 
 
-def _models(subject: EstimateInput, *, within: bool) -> tuple[EstimatePart, ...]:
+def _list_model_parts(subject: EstimateInput, *, within: bool) -> tuple[EstimatePart, ...]:
     found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
     if subject.draft is not None:
         found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
     return tuple(found)
 
 
-def _plain(subject: EstimateInput, room: AvailableMemory, at: float, is_own: bool) -> MemoryEstimate:
+def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: float, is_own: bool) -> MemoryEstimate:
     first = estimate_cuda_context()
     before = max(0, room.available - (first.size or 0))
     share = int(at * before)
-    models = _models(subject, within=True)
+    models = _list_model_parts(subject, within=True)
     held = sum(one.size or 0 for one in models)
     said = "SGLang's own default" if is_own else "mem-fraction-static"
     whole = EstimatePart(
@@ -127,10 +137,10 @@ def _plain(subject: EstimateInput, room: AvailableMemory, at: float, is_own: boo
         else EstimatePart("of it KV cache", None, EstimateSource.FLAGS, "", True)
     )
     lacking = max(0, held - share + 1) if is_known else 0
-    cautions = [] if is_own or lacking else _tight(subject, before - share)
-    cautions += _few_tokens(subject, share - held) if is_known and not lacking else []
+    cautions = [] if is_own or lacking else _list_reserve_cautions(subject, before - share)
+    cautions += _list_context_cautions(subject, share - held) if is_known and not lacking else []
     why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""
-    return MemoryEstimate((first, whole, *models, pool, *_beside(subject)), lacking, why, tuple(cautions))
+    return MemoryEstimate((first, whole, *models, pool, *_list_overhead_parts(subject)), lacking, why, tuple(cautions))
 
 
 def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
@@ -141,10 +151,12 @@ def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: 
         EstimateSource.FLAGS,
         f"mem-fraction-static {at:g} × {format_gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
     )
-    return MemoryEstimate((estimate_cuda_context(), *_models(subject, within=False), space, *_beside(subject)))
+    return MemoryEstimate(
+        (estimate_cuda_context(), *_list_model_parts(subject, within=False), space, *_list_overhead_parts(subject))
+    )
 
 
-def _tight(subject: EstimateInput, beyond: int) -> list[str]:
+def _list_reserve_cautions(subject: EstimateInput, beyond: int) -> list[str]:
     wanted = estimate_reserve(subject)
     if beyond >= wanted - GIB // 2:
         return []
@@ -153,11 +165,11 @@ def _tight(subject: EstimateInput, beyond: int) -> list[str]:
     ]
 
 
-def _few_tokens(subject: EstimateInput, pool: int) -> list[str]:
+def _list_context_cautions(subject: EstimateInput, pool: int) -> list[str]:
     tokens = subject.words.get_count("context-length", "context-len") or (
         subject.layout.longest if subject.layout else None
     )
-    if tokens is None or (one := subject.cache(tokens).size) is None or one <= pool:
+    if tokens is None or (one := subject.estimate_kv_cache(tokens).size) is None or one <= pool:
         return []
     return [
         f"the KV cache gets {format_gib(max(0, pool))}, one request of {tokens:,} tokens takes {format_gib(one)}: a longer one is cut short"

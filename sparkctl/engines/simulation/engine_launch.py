@@ -12,10 +12,10 @@ from enum import StrEnum
 
 SocketAddress = tuple[str, int]  # address and port
 
-RAY_PORT, STORE_PORT, SGLANG_PORT = 6379, 29501, 20000  # where nothing else is said
-RAY_FOR, STORE_FOR = 1800.0, 600.0  # seconds for which a head waits for its workers
-MPI_PORT, MPI_FOR = 2233, 600.0  # and for which mpirun's head waits for the sshds
-GCS_FOR = 30.0  # seconds for which `ray start --address` looks for a head
+RAY_PORT, TORCH_STORE_PORT, SGLANG_INIT_PORT = 6379, 29501, 20000  # where nothing else is said
+RAY_WAIT_SECONDS, TORCH_STORE_WAIT_SECONDS = 1800.0, 600.0  # seconds for which a head waits for its workers
+MPI_PORT, MPI_WAIT_SECONDS = 2233, 600.0  # and for which mpirun's head waits for the sshds
+RAY_HEAD_WAIT_SECONDS = 30.0  # seconds for which `ray start --address` looks for a head
 
 
 class RendezvousKind(StrEnum):
@@ -27,7 +27,7 @@ class RendezvousKind(StrEnum):
     MPI = "mpi"  # mpirun: the same, by SSH
 
     @property
-    def is_dialled(self) -> bool:
+    def is_dialed_by_head(self) -> bool:
         """Tell whether it is the head that looks for its workers."""
         return self in (RendezvousKind.RPC, RendezvousKind.MPI)
 
@@ -45,7 +45,7 @@ class RankRendezvous:
     count: int  # of ranks; 0 where only the head knows
 
     @property
-    def place(self) -> SocketAddress:
+    def main_address(self) -> SocketAddress:
         """The head's place; of llama.cpp the first worker's."""
         return self.places[0]
 
@@ -73,7 +73,9 @@ def parse_mpirun_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], RankRe
         return (), RankRendezvous(RendezvousKind.MPI, ((argv[4], MPI_PORT),), argv[4], None, is_head=False, count=0)
     workers = tuple((address, MPI_PORT) for address in argv[4 : argv.index("--")])
     words = argv[argv.index("trtllm-llmapi-launch") + 1 :]
-    return words, RankRendezvous(RendezvousKind.MPI, workers, None, MPI_FOR, is_head=True, count=1 + len(workers))
+    return words, RankRendezvous(
+        RendezvousKind.MPI, workers, None, MPI_WAIT_SECONDS, is_head=True, count=1 + len(workers)
+    )
 
 
 def parse_rendezvous(
@@ -81,40 +83,49 @@ def parse_rendezvous(
 ) -> RankRendezvous | None:
     """Return how a launch with these flags finds its other ranks, None for one that has none."""
     if ray is not None:
-        return _over_ray(ray, flags)
+        return _parse_ray_rendezvous(ray, flags)
     if argv[:1] and argv[0].rpartition("/")[2].endswith("rpc-server"):
         own = flags.get("host", "127.0.0.1")
         return RankRendezvous(
             RendezvousKind.RPC, ((own, int(flags.get("port") or 50052)),), own, None, is_head=False, count=0
         )
     if flags.get("rpc"):
-        places = tuple(_place(text, 50052) for text in flags["rpc"].split(","))
+        places = tuple(_parse_address(text, 50052) for text in flags["rpc"].split(","))
         return RankRendezvous(RendezvousKind.RPC, places, None, 0.0, is_head=True, count=1 + len(places))
     count = int(flags.get("nnodes") or 1)
     if count < 2:
         return None
     if "dist-init-addr" in flags:
-        place = _place(flags["dist-init-addr"], SGLANG_PORT)
+        place = _parse_address(flags["dist-init-addr"], SGLANG_INIT_PORT)
     else:
-        place = (flags.get("master-addr") or "127.0.0.1", int(flags.get("master-port") or STORE_PORT))
+        place = (flags.get("master-addr") or "127.0.0.1", int(flags.get("master-port") or TORCH_STORE_PORT))
     is_head = int(flags.get("node-rank") or 0) == 0
-    return RankRendezvous(RendezvousKind.STORE, (place,), env.get("VLLM_HOST_IP"), STORE_FOR, is_head, count)
+    return RankRendezvous(
+        RendezvousKind.STORE, (place,), env.get("VLLM_HOST_IP"), TORCH_STORE_WAIT_SECONDS, is_head, count
+    )
 
 
-def _over_ray(words: Sequence[str], flags: Mapping[str, str]) -> RankRendezvous:
-    own = _told(words, "node-ip-address")
+def _parse_ray_rendezvous(words: Sequence[str], flags: Mapping[str, str]) -> RankRendezvous:
+    own = _find_option(words, "node-ip-address")
     if "--head" in words:
         sizes = [int(flags.get(name) or flags.get(short) or 1) for name, short in (
             ("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp"),
         )]  # fmt: skip
-        place = (own or "127.0.0.1", int(_told(words, "port") or RAY_PORT))
-        return RankRendezvous(RendezvousKind.RAY, (place,), own, RAY_FOR, is_head=True, count=sizes[0] * sizes[1])
+        place = (own or "127.0.0.1", int(_find_option(words, "port") or RAY_PORT))
+        return RankRendezvous(
+            RendezvousKind.RAY, (place,), own, RAY_WAIT_SECONDS, is_head=True, count=sizes[0] * sizes[1]
+        )
     return RankRendezvous(
-        RendezvousKind.RAY, (_place(_told(words, "address") or "", RAY_PORT),), own, GCS_FOR, is_head=False, count=0
+        RendezvousKind.RAY,
+        (_parse_address(_find_option(words, "address") or "", RAY_PORT),),
+        own,
+        RAY_HEAD_WAIT_SECONDS,
+        is_head=False,
+        count=0,
     )
 
 
-def _told(words: Sequence[str], name: str) -> str | None:
+def _find_option(words: Sequence[str], name: str) -> str | None:
     for at, word in enumerate(words):
         if word.startswith(f"--{name}="):
             return word.partition("=")[2]
@@ -123,20 +134,20 @@ def _told(words: Sequence[str], name: str) -> str | None:
     return None
 
 
-def _place(text: str, port: int) -> SocketAddress:
+def _parse_address(text: str, port: int) -> SocketAddress:
     found = re.fullmatch(r"(?P<address>[^:]*)(?::(?P<port>\d+))?", text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no address with a port")
     return found["address"], int(found["port"] or port)
 
 
-MEMORY_BANDWIDTH = (
+DECODE_BYTES_PER_SECOND = (
     196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
 )
 DRAFT_HEAD_SHARE = 0.105  # bytes of a draft head (a layer, and the output over the whole vocabulary) for each of the model's parameters
-ACCEPTED = 0.81  # of the drafts of such a head at each place, if the one before was accepted
-NGRAM = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
-HEAD_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
+DRAFT_ACCEPTANCE_RATE = 0.81  # of the drafts of such a head at each place, if the one before was accepted
+NGRAM_LENGTH_AND_SWING = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
+DRAFT_LENGTH_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
 
 
 class EngineFault(StrEnum):
@@ -174,8 +185,8 @@ _KNOWN_MODEL_SIZES = (
     ("Coder-Next", 80, 49.6, 1.86),
 )
 
-_DRAFTER = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
-_DRAFTS = 10**9  # bytes of a drafter of its own, two for each parameter
+_DRAFT_MODEL_PATTERN = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
+_DRAFT_MODEL_BYTES = 10**9  # bytes of a drafter of its own, two for each parameter
 
 DEFAULT_PORTS = {
     SimEngineKind.SGLANG: 30000,
@@ -184,8 +195,8 @@ DEFAULT_PORTS = {
     SimEngineKind.TRTLLM: 8000,
     SimEngineKind.TTS: 5005,
 }
-_LAYERS = 63  # of a model of the size that takes two Sparks
-_EXCHANGE = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
+_MODEL_LAYERS = 63  # of a model of the size that takes two Sparks
+_LAYER_SYNC_SECONDS = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,19 +235,19 @@ class SimLaunch:
     def accept_length(self) -> float:
         """Tokens per decode step, the bonus token included, over a long time."""
         if self.is_ngram:
-            return NGRAM[0]
-        return 1 + sum(ACCEPTED**at for at in range(1, self.draft_tokens + 1))
+            return NGRAM_LENGTH_AND_SWING[0]
+        return 1 + sum(DRAFT_ACCEPTANCE_RATE**at for at in range(1, self.draft_tokens + 1))
 
     @property
     def accept_swing(self) -> float:
         """How far that goes up and down with what is being written."""
-        return NGRAM[1] if self.is_ngram else HEAD_SWING * min(2, self.draft_tokens) * 0.96
+        return NGRAM_LENGTH_AND_SWING[1] if self.is_ngram else DRAFT_LENGTH_SWING * min(2, self.draft_tokens) * 0.96
 
     @property
     def steps_per_second(self) -> float:
         """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
-        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * MEMORY_BANDWIDTH)
-        return 1 / (read + (_LAYERS * _EXCHANGE if self.nodes > 1 else 0.0))
+        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * DECODE_BYTES_PER_SECOND)
+        return 1 / (read + (_MODEL_LAYERS * _LAYER_SYNC_SECONDS if self.nodes > 1 else 0.0))
 
 
 def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
@@ -244,13 +255,15 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
     argv, ray = split_ray_command(tuple(command))
     spread = parse_mpirun_command(argv)
     argv = argv if spread is None else spread[0]
-    kind = _kind(image, argv)
-    flags = _flags(argv)
+    kind = _detect_engine_kind(image, argv)
+    flags = _parse_flags(argv)
     joining = parse_rendezvous(flags, argv, ray, env) if spread is None else spread[1]
     if joining is not None and not joining.is_head and joining.bond is not RendezvousKind.STORE:
         kind = SimEngineKind(joining.bond.value)
     model = (
-        _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
+        _find_first_flag(flags, "model-path", "model", "m", "hf-repo", "hf")
+        or _find_positional_model(argv)
+        or "/models/unnamed-3B"
     )
     nodes = 1 if joining is None else max(2, joining.count)
     weights, active, parameters = guess_model_size(model, kind)
@@ -260,36 +273,38 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
         kind=kind,
         argv=argv,
         model=model,
-        served=_first(flags, "served-model-name", "alias") or model,
-        host=_first(flags, "host") or "127.0.0.1",
-        port=int(_first(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS.get(kind, 0)),
+        served=_find_first_flag(flags, "served-model-name", "alias") or model,
+        host=_find_first_flag(flags, "host") or "127.0.0.1",
+        port=int(_find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS.get(kind, 0)),
         weights=weights // nodes,
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
         fraction=float(
-            _first(flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
+            _find_first_flag(
+                flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction"
+            )
             or (0.85 if kind is SimEngineKind.SGLANG else 0.9)
         ),
-        context=int(_first(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
-        draft_tokens=_draft_tokens(flags),
+        context=int(_find_first_flag(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
+        draft_tokens=_count_draft_tokens(flags),
         is_ngram=is_ngram,
         head=0 if is_ngram else int(parameters * DRAFT_HEAD_SHARE / nodes),
         nodes=nodes,
-        rank=0 if joining is None or joining.is_head else int(_first(flags, "node-rank") or 1),
+        rank=0 if joining is None or joining.is_head else int(_find_first_flag(flags, "node-rank") or 1),
         metrics=kind is SimEngineKind.VLLM or "enable-metrics" in flags or "metrics" in flags,
-        api_key=_first(flags, "api-key"),
-        fault=_fault(named) if named else fault,
+        api_key=_find_first_flag(flags, "api-key"),
+        fault=_parse_fault(named) if named else fault,
         joining=joining,
     )
 
 
-def _fault(name: str) -> EngineFault:
+def _parse_fault(name: str) -> EngineFault:
     if name not in set(EngineFault):
         raise ValueError(f"SIM_FAULT={name}: there is no such fault; there are {', '.join(EngineFault)}")
     return EngineFault(name)
 
 
-def _kind(image: str, argv: Sequence[str]) -> SimEngineKind:
+def _detect_engine_kind(image: str, argv: Sequence[str]) -> SimEngineKind:
     words = " ".join(argv)
     for mark, kind in (
         ("sglang", SimEngineKind.SGLANG),
@@ -303,7 +318,7 @@ def _kind(image: str, argv: Sequence[str]) -> SimEngineKind:
     return SimEngineKind.TTS
 
 
-def _flags(argv: Sequence[str]) -> dict[str, str]:
+def _parse_flags(argv: Sequence[str]) -> dict[str, str]:
     """Return the flags without dashes; a bare one has an empty value."""
     flags: dict[str, str] = {}
     for at, word in enumerate(argv):
@@ -315,19 +330,21 @@ def _flags(argv: Sequence[str]) -> dict[str, str]:
     return flags
 
 
-def _first(flags: Mapping[str, str], *names: str) -> str | None:
+def _find_first_flag(flags: Mapping[str, str], *names: str) -> str | None:
     return next((flags[name] for name in names if flags.get(name)), None)
 
 
-def _positional_model(argv: Sequence[str]) -> str | None:
+def _find_positional_model(argv: Sequence[str]) -> str | None:
     at = next((at + 1 for at, word in enumerate(argv) if word in ("serve", "trtllm-serve")), len(argv))
     return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
 
 
 def guess_model_size(model: str, kind: SimEngineKind) -> tuple[int, int, float]:
     """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
-    if _DRAFTER.search(model.rstrip("/").rpartition("/")[2]):  # it has its target's name in its own, not its size
-        return _DRAFTS, _DRAFTS, _DRAFTS / 2
+    if _DRAFT_MODEL_PATTERN.search(
+        model.rstrip("/").rpartition("/")[2]
+    ):  # it has its target's name in its own, not its size
+        return _DRAFT_MODEL_BYTES, _DRAFT_MODEL_BYTES, _DRAFT_MODEL_BYTES / 2
     for mark, parameters, all_of_it, active_of_it in _KNOWN_MODEL_SIZES:
         if mark.lower() in model.lower():
             return int(all_of_it * 1e9), int(active_of_it * 1e9), parameters * 1e9
@@ -344,21 +361,21 @@ def guess_model_size(model: str, kind: SimEngineKind) -> tuple[int, int, float]:
 
 
 def _is_ngram(flags: Mapping[str, str]) -> bool:
-    llama = (_first(flags, "spec-type") or "").startswith("ngram")
-    return llama or (_first(flags, "speculative-algorithm", "speculative-algo") or "").upper() == "NGRAM"
+    llama = (_find_first_flag(flags, "spec-type") or "").startswith("ngram")
+    return llama or (_find_first_flag(flags, "speculative-algorithm", "speculative-algo") or "").upper() == "NGRAM"
 
 
-def _draft_tokens(flags: Mapping[str, str]) -> int:
-    config = _first(flags, "speculative-config", "sc")
+def _count_draft_tokens(flags: Mapping[str, str]) -> int:
+    config = _find_first_flag(flags, "speculative-config", "sc")
     if config is not None:
         try:
             return int(json.loads(config).get("num_speculative_tokens", 0))
         except ValueError:
             return 0
-    if (kind := _first(flags, "spec-type")) is not None:
-        return 0 if kind == "none" else int(_first(flags, "spec-draft-n-max") or 3)
+    if (kind := _find_first_flag(flags, "spec-type")) is not None:
+        return 0 if kind == "none" else int(_find_first_flag(flags, "spec-draft-n-max") or 3)
     if _is_ngram(flags):  # the bonus token is counted among them
-        return max(1, int(_first(flags, "speculative-num-draft-tokens") or 12) - 1)
+        return max(1, int(_find_first_flag(flags, "speculative-num-draft-tokens") or 12) - 1)
     if "speculative-algorithm" in flags or "speculative-algo" in flags:
-        return int(_first(flags, "speculative-num-steps") or 3)
+        return int(_find_first_flag(flags, "speculative-num-steps") or 3)
     return 0

@@ -20,7 +20,7 @@ _KNOWN_SHAPES = (
     ("235B-A22B", 94, 64, 4, 128, 0, 40960),
 )
 _DEFAULT_SHAPE = (36, 32, 8, 128, 0, 40960)
-_SHARD = 4 * 10**9
+_MAX_SHARD_BYTES = 4 * 10**9
 
 
 def list_model_files(place: str) -> list[str]:
@@ -31,15 +31,15 @@ def list_model_files(place: str) -> list[str]:
     weights = guess_model_size(name, SimEngineKind.SGLANG)[0]
     if place.endswith(".gguf"):
         return [f"@@ model {place}", "there file", f"file {weights} {place}"]
-    shards = max(1, -(-weights // _SHARD))
-    files = [f"file {size} {place}/{shard}" for shard, size in _shards(weights, shards)]
+    shards = max(1, -(-weights // _MAX_SHARD_BYTES))
+    files = [f"file {size} {place}/{shard}" for shard, size in _split_into_shards(weights, shards)]
     return [
         f"@@ model {place}", "there dir", *files, f'total "total_size": {weights}',
         f"config {json.dumps(build_model_config(name), separators=(',', ':'))}",
     ]  # fmt: skip
 
 
-def model_architecture(model_path: str) -> str:
+def get_model_architecture(model_path: str) -> str:
     """Return the class that engines name when they have read a model's config."""
     name = model_path.lower()
     if "minimax" in name:
@@ -47,7 +47,7 @@ def model_architecture(model_path: str) -> str:
     return "Qwen3_5ForConditionalGeneration"
 
 
-def kv_bytes_per_token(model_path: str) -> int:
+def compute_kv_bytes_per_token(model_path: str) -> int:
     """Return the bytes that a token of context takes in a cache of two bytes each, on all Sparks together."""
     said = build_model_config(model_path)
     text = said.get("text_config", said)
@@ -56,7 +56,7 @@ def kv_bytes_per_token(model_path: str) -> int:
     return layers * 2 * int(text["num_key_value_heads"]) * int(text["head_dim"]) * 2
 
 
-def _shards(weights: int, shards: int) -> list[tuple[str, int]]:
+def _split_into_shards(weights: int, shards: int) -> list[tuple[str, int]]:
     if shards == 1:
         return [("model.safetensors", weights)]
     each = weights // shards

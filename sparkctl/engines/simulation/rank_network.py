@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from sparkctl.engines.simulation.engine_launch import RankRendezvous, RendezvousKind, SimLaunch, SocketAddress
 
 T = TypeVar("T")
-Reaches = Callable[[str, str], bool]  # a node's name and an address
-Sleep = Callable[[float], Awaitable[None]]
+ReachabilityCheck = Callable[[str, str], bool]  # a node's name and an address
+SleepFunction = Callable[[float], Awaitable[None]]
 
 
 class LossReason(StrEnum):
@@ -70,7 +70,7 @@ class RankGroup:
     here: set[int] = field(default_factory=set)  # ranks that have loaded
     loss: RankLoss | None = None
 
-    def add(self, member: RankMember) -> None:
+    def add_member(self, member: RankMember) -> None:
         """Let a rank in; one of Ray gets the next number."""
         if member.rank is None:
             member.rank = next(rank for rank in range(len(self.members) + 1) if rank not in self.members)
@@ -85,13 +85,13 @@ class RankGroup:
         if len(self.here) == self.count:
             self.loaded.set()
 
-    def lose(self, how: LossReason, member: RankMember, said: str = "") -> None:
+    def mark_lost(self, how: LossReason, member: RankMember, said: str = "") -> None:
         """Tell the others of a rank's end; only the first counts."""
         if self.loss is None:
             self.loss = RankLoss(how, member.address, said)
             self.lost.set()
 
-    def loss_to(self, member: RankMember) -> RankLoss:
+    def loss_seen_by(self, member: RankMember) -> RankLoss:
         """Return what a rank notices of the loss: of a cable that is gone, that it hears nothing of another."""
         assert self.loss is not None
         other = next((one.address for one in self.members.values() if one is not member), self.loss.address)
@@ -102,7 +102,7 @@ class RankNetwork:
     """One for all nodes. ``reaches`` tells whether a node has a network in common with an address, cable or not;
     ``is_cable`` whether an address is on the cable."""
 
-    def __init__(self, reaches: Reaches, is_cable: Callable[[str], bool]) -> None:
+    def __init__(self, reaches: ReachabilityCheck, is_cable: Callable[[str], bool]) -> None:
         self.is_cut = False
         self.courtesy = 3.0  # of our seconds that anybody waits at least, however fast time goes
         self._reaches = reaches
@@ -111,88 +111,88 @@ class RankNetwork:
         self._serving: dict[SocketAddress, RankMember] = {}  # where workers wait to be found
         self._news = asyncio.Event()
 
-    def reaches(self, node: str, address: str) -> bool:
+    def is_reachable(self, node: str, address: str) -> bool:
         """Tell whether a node reaches an address now."""
         return self._reaches(node, address) and not (self.is_cut and self._is_cable(address))
 
-    def cut(self) -> None:
+    def cut_cable(self) -> None:
         """Pull the cable: whoever is held together by it, is no more."""
         self.is_cut = True
         for group in {id(one): one for one in self._open.values()}.values():
-            if self._is_cable(group.head.joining.place[0]):
-                group.lose(LossReason.CUT, group.head)
-        self._tell()
+            if self._is_cable(group.head.joining.main_address[0]):
+                group.mark_lost(LossReason.CUT, group.head)
+        self._notify_waiters()
 
-    async def join(self, member: RankMember, sleep: Sleep) -> RankGroup:
+    async def join_group(self, member: RankMember, sleep: SleepFunction) -> RankGroup:
         """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
         joining = member.joining
-        if joining.bond.is_dialled:
+        if joining.bond.is_dialed_by_head:
             if not joining.is_head:
                 return await self._wait_for_head(member)
-            await self._within(self._all_there(joining), sleep(joining.patience or 0.0))
+            await self._wait_with_limit(self._wait_for_workers(joining), sleep(joining.patience or 0.0))
             return self._connect_to_workers(member)
         assert joining.patience is not None
         if joining.is_head:
-            group = member.group or self.open(member)
+            group = member.group or self.open_group(member)
         else:
-            found = await self._within(self._head_of(member), sleep(joining.patience))
+            found = await self._wait_with_limit(self._find_head_group(member), sleep(joining.patience))
             if found is None:
                 raise RendezvousTimeout(0, joining.count)
             group = found
-            group.add(member)
-            self._tell()
+            group.add_member(member)
+            self._notify_waiters()
         if joining.bond is RendezvousKind.RAY and not joining.is_head:
             await group.complete.wait()  # it is in the cluster; what it is for, it hears when all are
-        elif await self._within(group.complete.wait(), sleep(joining.patience)) is None:
+        elif await self._wait_with_limit(group.complete.wait(), sleep(joining.patience)) is None:
             raise RendezvousTimeout(len(group.members), group.count)
         return group
 
-    def open(self, head: RankMember) -> RankGroup:
+    def open_group(self, head: RankMember) -> RankGroup:
         """Let a head be found, before it waits for anybody."""
-        group = self._open[head.joining.place] = RankGroup(head, head.joining.count)
-        group.add(head)
-        self._tell()
+        group = self._open[head.joining.main_address] = RankGroup(head, head.joining.count)
+        group.add_member(head)
+        self._notify_waiters()
         return group
 
     async def _wait_for_head(self, member: RankMember) -> RankGroup:
         member.group = None
-        self._serving[member.joining.place] = member
+        self._serving[member.joining.main_address] = member
         while member.group is None:
             await self._news.wait()
         return member.group
 
-    async def _all_there(self, joining: RankRendezvous) -> None:
+    async def _wait_for_workers(self, joining: RankRendezvous) -> None:
         while joining.patience and any(place not in self._serving for place in joining.places):
             await self._news.wait()
 
-    async def _head_of(self, member: RankMember) -> RankGroup:
-        place = member.joining.place
+    async def _find_head_group(self, member: RankMember) -> RankGroup:
+        place = member.joining.main_address
         while True:
             group = self._open.get(place)
-            if group is not None and group.loss is None and self.reaches(member.node, place[0]):
+            if group is not None and group.loss is None and self.is_reachable(member.node, place[0]):
                 return group
             await self._news.wait()
 
     def _connect_to_workers(self, member: RankMember) -> RankGroup:
         places = member.joining.places
         servers = [self._serving.get(place) for place in places]
-        there = [one for one in servers if one is not None and self.reaches(member.node, one.address)]
+        there = [one for one in servers if one is not None and self.is_reachable(member.node, one.address)]
         if len(there) < len(places):
             raise RendezvousTimeout(len(there), len(places))
         group = RankGroup(member, 1 + len(there))
         member.rank = 0
-        group.add(member)
+        group.add_member(member)
         for rank, server in enumerate(there, 1):
             server.rank = rank
-            group.add(server)
+            group.add_member(server)
         self._open[places[0]] = group
-        self._tell()
+        self._notify_waiters()
         return group
 
-    def leave(self, member: RankMember) -> None:
+    def leave_group(self, member: RankMember) -> None:
         """A rank has ended, or lets go of the others."""
         if (group := member.group) is not None:
-            group.lose(LossReason.DIED, member)
+            group.mark_lost(LossReason.DIED, member)
             if group.head is member:
                 group.headless.set()
         for place, there in list(self._open.items()):
@@ -201,13 +201,13 @@ class RankNetwork:
         for place, server in list(self._serving.items()):
             if server is member:
                 del self._serving[place]
-        self._tell()
+        self._notify_waiters()
 
-    def _tell(self) -> None:
+    def _notify_waiters(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _within(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
+    async def _wait_with_limit(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
         """Return what comes before the limit is over, else None."""
         task = asyncio.ensure_future(coming)
         waiting = asyncio.gather(limit, asyncio.sleep(self.courtesy))

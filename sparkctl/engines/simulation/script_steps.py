@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Replaced in every text by the engine's own spelling of the time at which the line is written.
-NOW = "\x01"
-STAMP = "\x02"  # with the year, as Ray writes it, whatever the engine's own spelling
+LOG_TIME = "\x01"
+LOG_DATETIME = "\x02"  # with the year, as Ray writes it, whatever the engine's own spelling
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class LogStep:
     """Write to the log. A progress bar has ``end=""``: Docker keeps it back until a newline comes."""
 
     after: float
@@ -21,7 +21,7 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadWeightsStep:
     """Weights ``done`` of ``total`` are on the GPU now; ``size`` bytes came with this step."""
 
     after: float
@@ -31,7 +31,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Grow:
+class AllocateMemoryStep:
     """Memory is taken: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes; ``kv_tokens`` fit into a cache."""
 
     after: float
@@ -41,7 +41,7 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
-class Leak:
+class LeakMemoryStep:
     """The processes take memory that nobody asked them to take, ``size`` bytes, until there is none."""
 
     after: float
@@ -49,63 +49,63 @@ class Leak:
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ListenStep:
     """The port is bound; ``ready``: requests are served, else /health says 503."""
 
     ready: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenGroupStep:
     """The others find this head from here on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinRanksStep:
     """The other ranks are waited for; ``meanwhile`` is said until they are there."""
 
-    meanwhile: tuple[Say, ...] = ()
+    meanwhile: tuple[LogStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Depend:
+class WatchPeersStep:
     """From here on the end of another rank is felt at once; before, it is not noticed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class RankBarrierStep:
     """Its weights are there: it waits until those of all ranks are, and feels from here on when one is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Raise:
+class RankErrorStep:
     """Its process of the engine ended with an error, of which the head is told; its container goes on."""
 
     said: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutCableStep:
     """Somebody pulls the cable between the Sparks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
+class FollowHeadStep:
     """A rank that knows nothing of the model does as the head does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class FreeMemoryStep:
     """All memory that it holds is given back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hang:
+class HangStep:
     """Nothing more happens, and SIGTERM is not heard."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ExitStep:
     """The container ends."""
 
     code: int
@@ -113,16 +113,42 @@ class Exit:
 
 
 ScriptStep = (
-    Say | Load | Grow | Leak | Listen | Open | Join | Depend | Gather | Raise | Cut | Follow | Free | Hang | Exit
+    LogStep
+    | LoadWeightsStep
+    | AllocateMemoryStep
+    | LeakMemoryStep
+    | ListenStep
+    | OpenGroupStep
+    | JoinRanksStep
+    | WatchPeersStep
+    | RankBarrierStep
+    | RankErrorStep
+    | CutCableStep
+    | FollowHeadStep
+    | FreeMemoryStep
+    | HangStep
+    | ExitStep
 )
-AT_ONCE = (Listen, Open, Join, Depend, Gather, Raise, Cut, Follow, Free, Hang, Exit)
+IMMEDIATE_STEPS = (
+    ListenStep,
+    OpenGroupStep,
+    JoinRanksStep,
+    WatchPeersStep,
+    RankBarrierStep,
+    RankErrorStep,
+    CutCableStep,
+    FollowHeadStep,
+    FreeMemoryStep,
+    HangStep,
+    ExitStep,
+)
 Script = Iterator[ScriptStep]
 
 
 def write_lines(after: float, lines: list[str], stream: str = "stderr") -> Script:
     """Yield several lines, the pause spread over them."""
     for line in lines:
-        yield Say(after / len(lines), line, stream)
+        yield LogStep(after / len(lines), line, stream)
 
 
 def format_bar_times(done: int, total: int, seconds: float) -> str:
@@ -131,10 +157,10 @@ def format_bar_times(done: int, total: int, seconds: float) -> str:
         return "[00:00<?, ?it/s]"
     spent, left = done * seconds, (total - done) * seconds
     pace = f"{seconds:5.2f}s/it" if seconds >= 1 else f"{1 / seconds:5.2f}it/s"
-    return f"[{_clock(spent)}<{_clock(left)}, {pace}]"
+    return f"[{_format_clock(spent)}<{_format_clock(left)}, {pace}]"
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes:02d}:{rest:02d}"
 

@@ -6,9 +6,9 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-MIN_SLEEP = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
-MAX_SLEEP = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate
-_ENOUGH = 1e-6
+MIN_SLEEP_SECONDS = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
+MAX_SLEEP_SECONDS = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate
+_SLEEP_TOLERANCE_SECONDS = 1e-6
 
 
 class SimClock:
@@ -32,7 +32,7 @@ class SimClock:
     def set_rate(self, rate: float) -> None:
         """Go on at another rate."""
         real = time.monotonic()
-        self._mark = (real, self._passed(real), rate)
+        self._mark = (real, self._simulated_seconds_at(real), rate)
 
     def unix_time(self) -> float:
         """Return unix seconds."""
@@ -40,24 +40,24 @@ class SimClock:
 
     def now_ns(self) -> int:
         """Return unix nanoseconds."""
-        return self._begin_ns + int(self._passed(time.monotonic()) * 1e9)
+        return self._begin_ns + int(self._simulated_seconds_at(time.monotonic()) * 1e9)
 
     def monotonic(self) -> float:
         """Return steady seconds."""
-        return self._began + self._passed(time.monotonic())
+        return self._began + self._simulated_seconds_at(time.monotonic())
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many of its seconds."""
         due = self.monotonic() + seconds
-        await asyncio.sleep(self._at_most(seconds))
-        while self.is_elastic and (left := due - self.monotonic()) > _ENOUGH:  # noqa: ASYNC110  nobody tells of a rate
-            await asyncio.sleep(self._at_most(left))
+        await asyncio.sleep(self._limit_real_sleep(seconds))
+        while self.is_elastic and (left := due - self.monotonic()) > _SLEEP_TOLERANCE_SECONDS:  # noqa: ASYNC110  nobody tells of a rate
+            await asyncio.sleep(self._limit_real_sleep(left))
 
-    def _at_most(self, seconds: float) -> float:
+    def _limit_real_sleep(self, seconds: float) -> float:
         real = max(0.0, seconds) / self.rate
-        return min(real, MAX_SLEEP) if self.is_elastic else real
+        return min(real, MAX_SLEEP_SECONDS) if self.is_elastic else real
 
-    def _passed(self, real: float) -> float:
+    def _simulated_seconds_at(self, real: float) -> float:
         since, passed, rate = self._mark
         return passed + (real - since) * rate
 
@@ -94,7 +94,7 @@ class DriftFreeTimer:
         clock = self._pace.clock
         self._due += seconds / self._pace.speed
         left = self._due - clock.monotonic()
-        if left / clock.rate > MIN_SLEEP:
+        if left / clock.rate > MIN_SLEEP_SECONDS:
             await clock.sleep(left)
 
 

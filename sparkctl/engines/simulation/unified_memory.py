@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 KIB, GIB = 1 << 10, 1 << 30
-TOTAL = 127_600_592 * KIB
-SWAP_TOTAL = 16_777_212 * KIB
-KERNEL_RESERVE = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
-LOW_WATERMARK = 112_640 * KIB
-MAPPED_FILES = 412_000 * KIB  # in use, so no drop gets them
+TOTAL_BYTES = 127_600_592 * KIB
+SWAP_TOTAL_BYTES = 16_777_212 * KIB
+KERNEL_RESERVE_BYTES = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
+LOW_WATERMARK_BYTES = 112_640 * KIB
+MAPPED_FILE_BYTES = 412_000 * KIB  # in use, so no drop gets them
 
 
 class UnifiedMemory:
@@ -31,60 +31,60 @@ class UnifiedMemory:
         self.on_change: Callable[[], None] | None = None
 
     @property
-    def file_cache(self) -> int:
+    def file_cache_bytes(self) -> int:
         """Page cache of files, without shared memory."""
-        return sum(self.files.values()) + MAPPED_FILES
+        return sum(self.files.values()) + MAPPED_FILE_BYTES
 
     @property
-    def used_by_engines(self) -> int:
+    def engine_bytes(self) -> int:
         """What the engines hold, on either side of the one memory."""
         return sum(self.gpu.values()) + sum(self.anonymous.values())
 
     @property
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """MemFree."""
         fixed = self.system + self.slab_fixed + self.driver + self.page_tables + self.kernel_stack
-        cache = self.file_cache + self.buffers + self.slab_reclaimable + self.shmem
-        return TOTAL - fixed - cache - self.used_by_engines
+        cache = self.file_cache_bytes + self.buffers + self.slab_reclaimable + self.shmem
+        return TOTAL_BYTES - fixed - cache - self.engine_bytes
 
     @property
-    def available(self) -> int:
+    def available_bytes(self) -> int:
         """MemAvailable, by the kernel's rule: half of the reclaimable, at most a watermark of it, is not counted."""
-        total = self.free - LOW_WATERMARK
-        for part in (self.file_cache + self.buffers, self.slab_reclaimable):
-            total += part - min(part // 2, LOW_WATERMARK)
+        total = self.free_bytes - LOW_WATERMARK_BYTES
+        for part in (self.file_cache_bytes + self.buffers, self.slab_reclaimable):
+            total += part - min(part // 2, LOW_WATERMARK_BYTES)
         return max(0, total)
 
     @property
-    def available_to_cuda(self) -> int:
+    def cuda_available_bytes(self) -> int:
         """What CUDA can still get, and says is free: the kernel keeps some."""
-        return max(0, min(self.free, self.available - KERNEL_RESERVE))
+        return max(0, min(self.free_bytes, self.available_bytes - KERNEL_RESERVE_BYTES))
 
     def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
         """Give memory to a process; page cache makes room. Raises MemoryError, with nothing given, where it cannot."""
         need = gpu + anonymous
-        if need > self.available - KERNEL_RESERVE:
+        if need > self.available_bytes - KERNEL_RESERVE_BYTES:
             raise MemoryError(need)
-        self._evict(need - (self.free - KERNEL_RESERVE))
+        self._evict_page_cache(need - (self.free_bytes - KERNEL_RESERVE_BYTES))
         self.gpu[pid] = self.gpu.get(pid, 0) + gpu
         self.anonymous[pid] = self.anonymous.get(pid, 0) + anonymous
-        self._notify()
+        self._notify_change()
 
     def allocate_until_full(self, pid: int, size: int) -> int:
         """Let a process take anonymous memory as the kernel lets one: to the last byte. Returns what it got."""
-        got = min(size, self.available)
-        self._evict(got - self.free)
+        got = min(size, self.available_bytes)
+        self._evict_page_cache(got - self.free_bytes)
         self.anonymous[pid] = self.anonymous.get(pid, 0) + got
-        self._notify()
+        self._notify_change()
         return got
 
     def read_file(self, path: str, size: int) -> None:
         """Leave ``size`` more bytes of a file in the page cache, as far as there is room for them."""
-        room = self.free - KERNEL_RESERVE
+        room = self.free_bytes - KERNEL_RESERVE_BYTES
         if size > room:
-            self._evict(size - room, spare=path)
-        self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free - KERNEL_RESERVE))
-        self._notify()
+            self._evict_page_cache(size - room, spare=path)
+        self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free_bytes - KERNEL_RESERVE_BYTES))
+        self._notify_change()
 
     def release(self, pid: int, share: float = 1.0) -> None:
         """Take back a share (0..1) of what a process still holds."""
@@ -94,7 +94,7 @@ class UnifiedMemory:
                 holding[pid] = left
             else:
                 holding.pop(pid, None)
-        self._notify()
+        self._notify_change()
 
     def drop_caches(self, what: int) -> None:
         """Do what a write to /proc/sys/vm/drop_caches does: bit 1 page cache, bit 2 slab; the counters rise."""
@@ -105,13 +105,13 @@ class UnifiedMemory:
         if what & 2:
             self.slab_reclaimable = 141_000 * KIB
             self.drops["slab"] += 1
-        self._notify()
+        self._notify_change()
 
-    def _notify(self) -> None:
+    def _notify_change(self) -> None:
         if self.on_change is not None:
             self.on_change()
 
-    def _evict(self, size: int, spare: str | None = None) -> None:
+    def _evict_page_cache(self, size: int, spare: str | None = None) -> None:
         for path in sorted(self.files, key=lambda name: (name == spare, name)):
             if size <= 0:
                 return
@@ -119,27 +119,27 @@ class UnifiedMemory:
             self.files[path] -= taken
             size -= taken
 
-    def meminfo(self) -> str:
+    def format_meminfo(self) -> str:
         """Return /proc/meminfo."""
         anonymous = self.system + sum(self.anonymous.values())
         slab = self.slab_reclaimable + self.slab_fixed
         rows: dict[str, int] = {
-            "MemTotal": TOTAL,
-            "MemFree": self.free,
-            "MemAvailable": self.available,
+            "MemTotal": TOTAL_BYTES,
+            "MemFree": self.free_bytes,
+            "MemAvailable": self.available_bytes,
             "Buffers": self.buffers,
-            "Cached": self.file_cache + self.shmem,
+            "Cached": self.file_cache_bytes + self.shmem,
             "SwapCached": 0,
-            "Active": anonymous // 3 + self.file_cache // 4,
-            "Inactive": anonymous * 2 // 3 + self.file_cache * 3 // 4,
+            "Active": anonymous // 3 + self.file_cache_bytes // 4,
+            "Inactive": anonymous * 2 // 3 + self.file_cache_bytes * 3 // 4,
             "Unevictable": 30_180 * KIB,
             "Mlocked": 30_180 * KIB,
-            "SwapTotal": SWAP_TOTAL,
-            "SwapFree": SWAP_TOTAL,
+            "SwapTotal": SWAP_TOTAL_BYTES,
+            "SwapFree": SWAP_TOTAL_BYTES,
             "Dirty": 312 * KIB,
             "Writeback": 0,
             "AnonPages": anonymous,
-            "Mapped": MAPPED_FILES,
+            "Mapped": MAPPED_FILE_BYTES,
             "Shmem": self.shmem,
             "KReclaimable": self.slab_reclaimable,
             "Slab": slab,
@@ -147,7 +147,7 @@ class UnifiedMemory:
             "SUnreclaim": self.slab_fixed,
             "KernelStack": self.kernel_stack,
             "PageTables": self.page_tables,
-            "CommitLimit": SWAP_TOTAL + TOTAL // 2,
+            "CommitLimit": SWAP_TOTAL_BYTES + TOTAL_BYTES // 2,
             "Committed_AS": anonymous * 2,
             "VmallocTotal": 135_288_315_904 * KIB,
             "VmallocUsed": 212_000 * KIB,

@@ -15,11 +15,11 @@ from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.base import (
     DecodingSettings,
     EngineDefaults,
+    EngineRank,
     Failure,
     FailureWeight,
     LineSignal,
     LogSignature,
-    Rank,
 )
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
@@ -29,12 +29,12 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FailureCause
 
-_READY = r"^INFO:\s+Application startup complete\."
-_FRACTION = "args.kv_cache_free_gpu_memory_fraction"
-_TOKENS = "args.max_num_tokens"
-_LOWER = f"Lower {_FRACTION} (it is a share of the memory that is free once the weights are there) or {_TOKENS}."
+_READY_PATTERN = r"^INFO:\s+Application startup complete\."
+_FRACTION_FIELD = "args.kv_cache_free_gpu_memory_fraction"
+_MAX_TOKENS_FIELD = "args.max_num_tokens"
+_LOWER_MEMORY_REMEDY = f"Lower {_FRACTION_FIELD} (it is a share of the memory that is free once the weights are there) or {_MAX_TOKENS_FIELD}."
 
-_QUIET = (
+_QUIET_STARTS = (
     "PyTorchConfig(",
     "TorchLlmArgs(",
     "LLM Args:",
@@ -42,44 +42,52 @@ _QUIET = (
     "Set PluginConfig",
     "insufficient GPU memory for CUDA graphs",
 )
-_NO_ROOM = "The following component could not be created: "
+_COMPONENT_FAILED_TEXT = "The following component could not be created: "
 
 
-def component_failure(
+def build_component_failure(
     component: str, cause: FailureCause, what: str, remedy: str, field: str | None
 ) -> tuple[str, LineSignal]:
-    return _NO_ROOM + component, LineSignal(
+    return _COMPONENT_FAILED_TEXT + component, LineSignal(
         failure=Failure(cause, f"There was no memory left for {what}.", remedy, field)
     )
 
 
-_PHASES = (
+_PHASE_SIGNALS = (
     # Its explanation of a failure: these lines hold no word by which a failure is otherwise known.
-    component_failure(
+    build_component_failure(
         "Initial KV cache",
         FailureCause.KV_CACHE_TOO_SMALL,
         "the KV cache it measures with",
-        f"Lower {_TOKENS}.",
-        _TOKENS,
+        f"Lower {_MAX_TOKENS_FIELD}.",
+        _MAX_TOKENS_FIELD,
     ),
-    component_failure("KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER, _FRACTION),
-    component_failure("Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER, _FRACTION),
-    component_failure(
+    build_component_failure(
+        "KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER_MEMORY_REMEDY, _FRACTION_FIELD
+    ),
+    build_component_failure(
+        "Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER_MEMORY_REMEDY, _FRACTION_FIELD
+    ),
+    build_component_failure(
         "Model resources",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "what the model needs while it runs",
-        f"Lower {_TOKENS}.",
-        _TOKENS,
+        f"Lower {_MAX_TOKENS_FIELD}.",
+        _MAX_TOKENS_FIELD,
     ),
-    component_failure(
+    build_component_failure(
         "Model",
         FailureCause.WEIGHTS_DO_NOT_FIT,
         "the model",
-        f"Drop the page caches and stop what else holds memory on the node, lower {_TOKENS}, or take a smaller model.",
+        f"Drop the page caches and stop what else holds memory on the node, lower {_MAX_TOKENS_FIELD}, or take a smaller model.",
         None,
     ),
-    component_failure(
-        "", FailureCause.CUDA_OUT_OF_MEMORY, "a part of the engine", f"Lower {_TOKENS}. {_LOWER}", _TOKENS
+    build_component_failure(
+        "",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "a part of the engine",
+        f"Lower {_MAX_TOKENS_FIELD}. {_LOWER_MEMORY_REMEDY}",
+        _MAX_TOKENS_FIELD,
     ),
     (
         "!!!!!!! Segfault encountered",
@@ -104,17 +112,17 @@ _PHASES = (
     ("Run generation-only CUDA graph warmup", loading_signal("graphs")),
     *MPIRUN_SIGNALS,
 )
-_BARS = (
+_PROGRESS_BAR_STEPS = (
     ("safetensors", "weights"),
     ("Loading weights", "weights"),
     ("Fetching", "download"),
     ("Downloading", "download"),
 )
 # torch says what did not fit, and then the engine what for: that is nearer to what has to change.
-_MEMORY = (
+_MEMORY_FAILURES = (
     *cuda_memory_rules(
-        _LOWER,
-        _FRACTION,
+        _LOWER_MEMORY_REMEDY,
+        _FRACTION_FIELD,
         fatal=True,
         begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
         weight=FailureWeight.DEATH,
@@ -123,14 +131,14 @@ _MEMORY = (
         r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "The engine could not be created: the memory ran out.",
-        f"{_LOWER} Drop the page caches before the start.",
+        f"{_LOWER_MEMORY_REMEDY} Drop the page caches before the start.",
         needle="Executor creation failed",
-        on=_FRACTION,
+        on=_FRACTION_FIELD,
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
 )
-_FLAGS = (
+_FLAG_FAILURES = (
     failure_rule(
         r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
         FailureCause.UNKNOWN_FLAG,
@@ -176,7 +184,7 @@ _FLAGS = (
         on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
 )
-_ENDS = (
+_EXIT_FAILURES = (
     failure_rule(
         r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
         FailureCause.CRASHED,
@@ -187,16 +195,23 @@ _ENDS = (
         weight=FailureWeight.AFTERMATH,
     ),
 )
-_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + MPIRUN_FAILURES + COMMON_FAILURES)
+_LOG_RULES = LogRules(
+    _QUIET_STARTS,
+    _PHASE_SIGNALS,
+    _PROGRESS_BAR_STEPS,
+    _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + MPIRUN_FAILURES + COMMON_FAILURES,
+)
 
-_KV = re.compile(r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)")
-_SIZES = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
-_VERSION = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.+-]+)")
-_BACKENDS = re.compile(r"attn_backend='(?P<attention>\w+)'")
+_KV_CACHE_LINE = re.compile(
+    r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)"
+)
+_SIZES_LINE = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
+_VERSION_LINE = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.+-]+)")
+_ATTENTION_BACKEND = re.compile(r"attn_backend='(?P<attention>\w+)'")
 _KV_STEP = Step("kv-cache")
 
 METRIC_PREFIX = "trtllm_"
-_SERIES = (
+_METRIC_NAMES = (
     f"{METRIC_PREFIX}generation_tokens_total",
     f"{METRIC_PREFIX}prompt_tokens_total",
     f"{METRIC_PREFIX}prompt_cached_tokens_total",
@@ -215,12 +230,12 @@ _SERIES = (
 def parse_fact_line(line: str) -> LineSignal | None:
     """Return what a line tells of how the engine runs; None for nothing."""
     if line.startswith("[MemUsageChange]"):
-        kv = _KV.match(line)
+        kv = _KV_CACHE_LINE.match(line)
         return kv and LineSignal(
             Phase.LOADING, _KV_STEP, facts=(EngineFact(EngineFactName.KV_CACHE_TOKENS, kv["tokens"]),)
         )
     if line.startswith("max_seq_len="):
-        sizes = _SIZES.match(line)
+        sizes = _SIZES_LINE.match(line)
         return sizes and LineSignal(
             facts=(
                 EngineFact(EngineFactName.CONTEXT_LENGTH, sizes["context"]),
@@ -228,10 +243,10 @@ def parse_fact_line(line: str) -> LineSignal | None:
             )
         )
     if line.startswith("[TensorRT-LLM] TensorRT-LLM version"):
-        version = _VERSION.match(line)
+        version = _VERSION_LINE.match(line)
         return version and LineSignal(facts=(EngineFact(EngineFactName.ENGINE_VERSION, version["version"]),))
     if line.startswith("PyTorchConfig("):
-        backend = _BACKENDS.search(line)
+        backend = _ATTENTION_BACKEND.search(line)
         return backend and LineSignal(facts=(EngineFact(EngineFactName.ATTENTION_BACKEND, backend["attention"]),))
     return None
 
@@ -241,7 +256,7 @@ class TensorRtLlmEngine:
 
     name = "trtllm"
     title = "TensorRT-LLM"
-    memory_setting = _FRACTION
+    memory_setting = _FRACTION_FIELD
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
     signs = LogSignature(
         marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
@@ -253,7 +268,7 @@ class TensorRtLlmEngine:
     defaults = EngineDefaults(
         command=("trtllm-serve",),
         port=8000,
-        ready_line=_READY,
+        ready_line=_READY_PATTERN,
         health="/health",
         probe="completions",
         gpus="all",
@@ -266,14 +281,14 @@ class TensorRtLlmEngine:
         """
         return command_builder.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``trtllm-llmapi-launch``, by mpirun on the head; a worker is an sshd that mpirun logs in at."""
         command_builder.reject_shell_script(words)
         return mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return the head's ``~/.ssh``, and a worker's list of who may log in."""
-        return mpirun.ssh_key_mounts(rank)
+        return mpirun.list_ssh_key_mounts(rank)
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Return False: the head waits for every worker's sshd."""
@@ -281,21 +296,23 @@ class TensorRtLlmEngine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        return parse_fact_line(line) or _VOCABULARY.classify_line(line)
+        return parse_fact_line(line) or _LOG_RULES.classify_line(line)
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
-        return command_builder.api_key(profile)
+        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Its drafts are set in the file of ``--config``, which is not read."""
         return DecodingSettings(
-            ranks=command_builder.rank_count(words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size")
+            ranks=command_builder.multiply_parallel_sizes(
+                words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size"
+            )
         )
 
     def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /prometheus/metrics."""
-        read = metrics_parser.parse_metrics_page(page, _SERIES)
+        read = metrics_parser.parse_metrics_page(page, _METRIC_NAMES)
         prompts, cached = (
             read.sum_of(f"{METRIC_PREFIX}prompt_tokens_total"),
             read.sum_of(f"{METRIC_PREFIX}prompt_cached_tokens_total"),
@@ -316,8 +333,8 @@ class TensorRtLlmEngine:
             waiting=read.sum_of(f"{METRIC_PREFIX}num_requests_waiting"),
             kv_usage=read.max_of(f"{METRIC_PREFIX}kv_cache_utilization"),
             kv_tokens=None if used is None or size is None else used * size,
-            ttft=read.histogram(f"{METRIC_PREFIX}time_to_first_token_seconds"),
-            inter_token=read.histogram(f"{METRIC_PREFIX}time_per_output_token_seconds"),
+            ttft=read.sum_histogram(f"{METRIC_PREFIX}time_to_first_token_seconds"),
+            inter_token=read.sum_histogram(f"{METRIC_PREFIX}time_per_output_token_seconds"),
             at_request_end=True,
         )
 

@@ -10,7 +10,7 @@ from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
 from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
-_IN_FILE = "it is set in the YAML file that --config names"
+_CONFIG_FILE_ADVICE = "it is set in the YAML file that --config names"
 FLAG_ADVICE = FlagAdvice(
     names={
         "--max-model-len": "--max_seq_len",
@@ -29,28 +29,28 @@ FLAG_ADVICE = FlagAdvice(
         "--gpu-memory-utilization": "it is a share of what is free once the weights are there, not of all memory",
         "--mem-fraction-static": "it is a share of what is free once the weights are there",
         "--served-model-name": "clients ask for the model by its own name, or its directory's last part",
-        "--kv-cache-dtype": f"{_IN_FILE} (kv_cache_config: dtype)",
-        "--speculative-config": f"{_IN_FILE} (speculative_config)",
-        "--enable-metrics": f"{_IN_FILE} (return_perf_metrics)",
+        "--kv-cache-dtype": f"{_CONFIG_FILE_ADVICE} (kv_cache_config: dtype)",
+        "--speculative-config": f"{_CONFIG_FILE_ADVICE} (speculative_config)",
+        "--enable-metrics": f"{_CONFIG_FILE_ADVICE} (return_perf_metrics)",
     },
     not_alike=frozenset({"--gpu-memory-utilization", "--mem-fraction-static"}),
 )
-_FRACTION = "--free_gpu_memory_fraction"
-_BY_DEFAULT = 0.9
+_FRACTION_FLAG = "--free_gpu_memory_fraction"
+_DEFAULT_FRACTION = 0.9
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of trtllm-serve say together."""
-    has_file = settings.get("--config") is not None
+    has_file = settings.get_setting("--config") is not None
     if not has_file:
         message = "without return_perf_metrics: true, in a YAML file that --config names, TensorRT-LLM has no figures for the panel"
         yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, ("args",), message)
-    share = settings.get(_FRACTION)
-    value = parse_size_number(share.value) if share is not None else None if has_file else _BY_DEFAULT
+    share = settings.get_setting(_FRACTION_FLAG)
+    value = parse_size_number(share.value) if share is not None else None if has_file else _DEFAULT_FRACTION
     if value is not None and value > MAX_MEMORY_SHARE:
         by = "" if share is not None else ", its default"
         message = (
-            f"{_FRACTION} {value:g}{by}: the KV cache takes that share of all memory that is free once the weights are there, and "
+            f"{_FRACTION_FLAG} {value:g}{by}: the KV cache takes that share of all memory that is free once the weights are there, and "
             "on a Spark the rest is also the system's"
         )
         where = share.where if share is not None else ("args",)
@@ -58,8 +58,10 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         yield LintMessage(
             LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=share is None, setting=setting
         )
-    size = settings.get("--tensor_parallel_size") or settings.get("--pipeline_parallel_size")
-    ranks = (settings.number("--tensor_parallel_size") or 1) * (settings.number("--pipeline_parallel_size") or 1)
+    size = settings.get_setting("--tensor_parallel_size") or settings.get_setting("--pipeline_parallel_size")
+    ranks = (settings.get_number("--tensor_parallel_size") or 1) * (
+        settings.get_number("--pipeline_parallel_size") or 1
+    )
     if size is not None:
         yield from flag_combinations.check_rank_count(profile, int(ranks), size.where)
     if ranks < profile.nodes and (size is not None or not has_file):

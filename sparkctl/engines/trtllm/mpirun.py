@@ -11,13 +11,13 @@ read, and every session begins with it: what differs from Spark to Spark stays r
 
 from __future__ import annotations
 
-from sparkctl.engines.base import Failure, FailureWeight, LineSignal, Rank
+from sparkctl.engines.base import EngineRank, Failure, FailureWeight, LineSignal
 from sparkctl.engines.log_rules import failure_rule, loading_signal
 from sparkctl.model.verdict import FailureCause
 
 SSHD_PORT = 2233  # as in NVIDIA's playbook
-_KEYS = "/tmp/.ssh"  # noqa: S108  where the mounts are
-_HERE = "/run/sparkctl-ranks"
+_KEYS_MOUNT = "/tmp/.ssh"  # noqa: S108  where the mounts are
+_RANK_DIRECTORY = "/run/sparkctl-ranks"
 
 # What `_failures_mpirun` reads.
 SSHD_WAIT_TEXT = "Waiting for sshd on "
@@ -25,14 +25,14 @@ LOGIN_FAILED_TEXT = "Error: cannot log in at the worker "
 PROGRAM_MISSING_TEXT = "Error: the image lacks "
 RANK_ENDED_TEXT = "This rank is over: "
 
-_INSTALL = f"""\
-mkdir -p {_HERE}
+_INSTALL_SCRIPT = f"""\
+mkdir -p {_RANK_DIRECTORY}
 has() {{
   command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] && return
   echo "Installing $2, which the image lacks"
   export DEBIAN_FRONTEND=noninteractive
-  {{ apt-get update && apt-get install -y --no-install-recommends "$2"; }} >{_HERE}/apt 2>&1 && return
-  tail -n 3 {_HERE}/apt
+  {{ apt-get update && apt-get install -y --no-install-recommends "$2"; }} >{_RANK_DIRECTORY}/apt 2>&1 && return
+  tail -n 3 {_RANK_DIRECTORY}/apt
   echo "{PROGRAM_MISSING_TEXT}$2, and it could not be installed"
   exit 1
 }}
@@ -42,26 +42,26 @@ _WORKER_SCRIPT = f"""\
 has sshd openssh-server
 mkdir -p /run/sshd
 umask 077
-cp {_KEYS}/authorized_keys {_HERE}/keys
-export -p >{_HERE}/env
-printf '%s\\n' "$2" >{_HERE}/session
-[ -f {_HERE}/host ] || ssh-keygen -q -t ed25519 -N '' -f {_HERE}/host
-"$(command -v sshd || echo /usr/sbin/sshd)" -D -e -f /dev/null -o Port={SSHD_PORT} -o "ListenAddress=$1" -o HostKey={_HERE}/host \\
-  -o AuthorizedKeysFile={_HERE}/keys -o AuthenticationMethods=publickey -o PermitRootLogin=prohibit-password \\
-  -o DisableForwarding=yes -o PidFile=none -o "ForceCommand=sh {_HERE}/session" &
-echo $! >{_HERE}/sshd
+cp {_KEYS_MOUNT}/authorized_keys {_RANK_DIRECTORY}/keys
+export -p >{_RANK_DIRECTORY}/env
+printf '%s\\n' "$2" >{_RANK_DIRECTORY}/session
+[ -f {_RANK_DIRECTORY}/host ] || ssh-keygen -q -t ed25519 -N '' -f {_RANK_DIRECTORY}/host
+"$(command -v sshd || echo /usr/sbin/sshd)" -D -e -f /dev/null -o Port={SSHD_PORT} -o "ListenAddress=$1" -o HostKey={_RANK_DIRECTORY}/host \\
+  -o AuthorizedKeysFile={_RANK_DIRECTORY}/keys -o AuthenticationMethods=publickey -o PermitRootLogin=prohibit-password \\
+  -o DisableForwarding=yes -o PidFile=none -o "ForceCommand=sh {_RANK_DIRECTORY}/session" &
+echo $! >{_RANK_DIRECTORY}/sshd
 trap 'kill $!; exit 143' TERM INT
 wait $!
 exit 1"""
-_SESSION = f"""\
+_SESSION_SCRIPT = f"""\
 [ "$SSH_ORIGINAL_COMMAND" = true ] && exit
-. {_HERE}/env
+. {_RANK_DIRECTORY}/env
 sh -c "$SSH_ORIGINAL_COMMAND"
 echo "{RANK_ENDED_TEXT}mpirun's daemon ended with $?" >/proc/1/fd/2
-kill "$(cat {_HERE}/sshd)\""""
+kill "$(cat {_RANK_DIRECTORY}/sshd)\""""
 
 # The first value that ssh reads of an option is the one that counts: ours stand before those of the node's user.
-_CONFIG = (
+_SSH_CONFIG_LINES = (
     "Host *",
     f"Port {SSHD_PORT}",
     "User root",
@@ -75,16 +75,16 @@ _CONFIG = (
     "ForwardAgent no",
     "ForwardX11 no",
 )
-_TRIES = 300  # two seconds apart: a worker's container may have to install its sshd
+_LOGIN_ATTEMPTS = 300  # two seconds apart: a worker's container may have to install its sshd
 _HEAD_SCRIPT = f"""\
 has ssh openssh-client
 umask 077
 mkdir -p /root/.ssh
-cp -R {_KEYS}/. /root/.ssh/ 2>/dev/null
-{{ printf '%s\\n' {" ".join(f"'{line}'" for line in _CONFIG)}; cat {_KEYS}/config 2>/dev/null; }} >/root/.ssh/config
+cp -R {_KEYS_MOUNT}/. /root/.ssh/ 2>/dev/null
+{{ printf '%s\\n' {" ".join(f"'{line}'" for line in _SSH_CONFIG_LINES)}; cat {_KEYS_MOUNT}/config 2>/dev/null; }} >/root/.ssh/config
 while [ "$1" != -- ]; do
   echo "{SSHD_WAIT_TEXT}$1 port {SSHD_PORT}"
-  left={_TRIES}
+  left={_LOGIN_ATTEMPTS}
   until why=$(ssh -n "$1" true 2>&1); do
     left=$((left - 1))
     case $why in *'Permission denied'*) left=0 ;; esac
@@ -96,27 +96,27 @@ done
 shift
 exec "$@\""""
 # Each rank writes to its own container's log: mpirun would bring the words of all into the head's.
-_RANK = 'exec "$@" >/proc/1/fd/1 2>/proc/1/fd/2'
+_RANK_SCRIPT = 'exec "$@" >/proc/1/fd/1 2>/proc/1/fd/2'
 
 
-def build_rank_command(words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+def build_rank_command(words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
     """Return a worker's sshd; of the head the mpirun that starts ``words`` on every Spark once all the others can be reached."""
     if not rank.is_head:
-        return ("sh", "-c", _INSTALL + _WORKER_SCRIPT, "sh", rank.own_address, _SESSION)
+        return ("sh", "-c", _INSTALL_SCRIPT + _WORKER_SCRIPT, "sh", rank.own_address, _SESSION_SCRIPT)
     # orted would leave its SSH session at once, and a worker that ends with it; and with two ranks each is bound to one core.
     mpirun = ("mpirun", "--allow-run-as-root", "--leave-session-attached", "--bind-to", "none", "-np", str(rank.count))
     hosts = ("--host", ",".join(f"{address}:1" for address in rank.addresses))
-    start = (*mpirun, *hosts, "sh", "-c", _RANK, "sh", *words)
-    return ("sh", "-c", _INSTALL + _HEAD_SCRIPT, "sh", *rank.addresses[1:], "--", *start)
+    start = (*mpirun, *hosts, "sh", "-c", _RANK_SCRIPT, "sh", *words)
+    return ("sh", "-c", _INSTALL_SCRIPT + _HEAD_SCRIPT, "sh", *rank.addresses[1:], "--", *start)
 
 
-def ssh_key_mounts(rank: Rank) -> tuple[str, ...]:
+def list_ssh_key_mounts(rank: EngineRank) -> tuple[str, ...]:
     """Return what the container needs of its node's user, as a profile writes mounts."""
     own = "" if rank.is_head else "/authorized_keys"
-    return (f"~/.ssh{own}:{_KEYS}{own}:ro",)
+    return (f"~/.ssh{own}:{_KEYS_MOUNT}{own}:ro",)
 
 
-_LOOK = "Look at the log of the other node and at the link between the two."
+_CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
 _KEY_REMEDY = (
     "The head's container has the keys of its node's user: ssh from there to the worker's address on the link has to work "
     "without a password (ssh-copy-id), by keys in ~/.ssh without a passphrase that ~/.ssh/config names as ~/.ssh/NAME."
@@ -135,7 +135,7 @@ MPIRUN_FAILURES = (
         rf"{LOGIN_FAILED_TEXT}(?P<ip>\S+): (?P<why>.*)",
         FailureCause.WORKER_LOST,
         "The head's container could not reach the sshd of the worker's ({ip}): {why}",
-        _LOOK,
+        _CHECK_OTHER_NODE,
         needle=LOGIN_FAILED_TEXT,
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -169,7 +169,7 @@ MPIRUN_FAILURES = (
         r"^(?:mpirun|prterun) noticed that process rank (?P<rank>\d+) .* exited on signal (?P<signal>\d+)",
         FailureCause.WORKER_LOST,
         "mpirun lost rank {rank}: signal {signal} ended it.",
-        f"{_LOOK} Signal 9 is mostly memory that ran out: sudo dmesg says who was killed.",
+        f"{_CHECK_OTHER_NODE} Signal 9 is mostly memory that ran out: sudo dmesg says who was killed.",
         needle=" noticed that process rank ",
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -177,17 +177,19 @@ MPIRUN_FAILURES = (
 )
 
 
-def _worker_lost(summary: str, remedy: str, weight: FailureWeight) -> LineSignal:
+def _build_worker_lost_signal(summary: str, remedy: str, weight: FailureWeight) -> LineSignal:
     return LineSignal(failure=Failure(FailureCause.WORKER_LOST, summary, remedy, weight=weight))
 
 
-_NOT_STARTED = _worker_lost(
+_DAEMON_NOT_STARTED = _build_worker_lost_signal(
     "mpirun could not start its daemon on the other Spark, or heard nothing of it.",
-    f"orted has to be in the PATH of the image on both, and the Sparks have to reach each other on the link. {_LOOK}",
+    f"orted has to be in the PATH of the image on both, and the Sparks have to reach each other on the link. {_CHECK_OTHER_NODE}",
     FailureWeight.DEATH,
 )
-_LOST = _worker_lost("mpirun lost its daemon on the other Spark.", _LOOK, FailureWeight.DEATH)
-_NO_COMMAND = LineSignal(
+_DAEMON_LOST = _build_worker_lost_signal(
+    "mpirun lost its daemon on the other Spark.", _CHECK_OTHER_NODE, FailureWeight.DEATH
+)
+_COMMAND_NOT_STARTED = LineSignal(
     failure=Failure(
         FailureCause.BAD_VALUE,
         "mpirun could not start the ranks' command.",
@@ -196,7 +198,7 @@ _NO_COMMAND = LineSignal(
         weight=FailureWeight.LIKELY,
     )
 )
-_ABORTED = LineSignal(
+_RANK_ABORTED = LineSignal(
     failure=Failure(
         FailureCause.CRASHED,
         "A rank of the engine ended itself, and all the others with it.",
@@ -204,21 +206,25 @@ _ABORTED = LineSignal(
         weight=FailureWeight.AFTERMATH,
     )
 )
-_ONE_ENDED = _worker_lost("A rank ended, and mpirun ended the others.", _LOOK, FailureWeight.AFTERMATH)
+_RANK_ENDED = _build_worker_lost_signal(
+    "A rank ended, and mpirun ended the others.", _CHECK_OTHER_NODE, FailureWeight.AFTERMATH
+)
 
 # By their beginnings: these lines hold no word by which a failure is otherwise known.
 MPIRUN_SIGNALS = (
     (SSHD_WAIT_TEXT, loading_signal("join")),
     (
         RANK_ENDED_TEXT,
-        _worker_lost(
-            "mpirun's part on this Spark is over: a rank ended, or the head did.", _LOOK, FailureWeight.AFTERMATH
+        _build_worker_lost_signal(
+            "mpirun's part on this Spark is over: a rank ended, or the head did.",
+            _CHECK_OTHER_NODE,
+            FailureWeight.AFTERMATH,
         ),
     ),
-    *((f"{name} was unable to reliably start", _NOT_STARTED) for name in ("ORTE", "PRTE")),
-    *((f"{name} has lost communication with a remote daemon", _LOST) for name in ("ORTE", "PRTE")),
-    *((f"{name} was unable to", _NO_COMMAND) for name in ("mpirun", "prterun")),
-    *((f"{name} detected that one or more processes exited", _ONE_ENDED) for name in ("mpirun", "prterun")),
-    ("Primary job  terminated normally, but", _ONE_ENDED),
-    ("MPI_ABORT was invoked", _ABORTED),
+    *((f"{name} was unable to reliably start", _DAEMON_NOT_STARTED) for name in ("ORTE", "PRTE")),
+    *((f"{name} has lost communication with a remote daemon", _DAEMON_LOST) for name in ("ORTE", "PRTE")),
+    *((f"{name} was unable to", _COMMAND_NOT_STARTED) for name in ("mpirun", "prterun")),
+    *((f"{name} detected that one or more processes exited", _RANK_ENDED) for name in ("mpirun", "prterun")),
+    ("Primary job  terminated normally, but", _RANK_ENDED),
+    ("MPI_ABORT was invoked", _RANK_ABORTED),
 )

@@ -7,7 +7,7 @@ import json
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
 from sparkctl.engines.vllm.facts import FACTS
@@ -16,7 +16,7 @@ from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKin
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
-_QUIET = (
+_QUIET_STARTS = (
     "Engine 0",
     "SpecDecoding metrics",
     "Added request ",
@@ -30,8 +30,8 @@ _QUIET = (
     "fastapi.exceptions.",
     "kill_process_tree",
 )
-_WARMING = LineSignal(Phase.WARMING, Step("http"))
-_PHASES = (
+_HTTP_SIGNAL = LineSignal(Phase.WARMING, Step("http"))
+_PHASE_SIGNALS = (
     ("INFO:     Application startup complete.", LineSignal(Phase.READY)),
     ("Application startup complete.", LineSignal(Phase.READY)),
     ("Initializing model took", loading_signal("weights")),
@@ -51,34 +51,34 @@ _PHASES = (
     ("JIT kernel warmup starting", loading_signal("autotune")),
     ("Running FlashInfer autotune", loading_signal("autotune")),
     ("Warming up model for the compilation", loading_signal("compile")),
-    ("init engine (profile, create kv cache", _WARMING),
-    ("Starting vLLM server on ", _WARMING),
-    ("Starting vLLM API server", _WARMING),
-    ("INFO:     Started server process", _WARMING),
+    ("init engine (profile, create kv cache", _HTTP_SIGNAL),
+    ("Starting vLLM server on ", _HTTP_SIGNAL),
+    ("Starting vLLM API server", _HTTP_SIGNAL),
+    ("INFO:     Started server process", _HTTP_SIGNAL),
 )
-_BARS = (
+_PROGRESS_BAR_STEPS = (
     ("shards", "weights"),
     ("Loading safetensors", "weights"),
     ("Capturing", "graphs"),
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
-_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, FAILURES, FACTS, QUOTED_WORKER_ERROR)
+_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, FAILURES, FACTS, QUOTED_WORKER_ERROR)
 
-_LOG_SECONDS = 10.0
-_ENGINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
-_SPECULATION = "SpecDecoding metrics: "
-_SPEC = "vllm:spec_decode_num_"
-_SERIES = (
+_LOG_INTERVAL_SECONDS = 10.0
+_ENGINE_LINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
+_SPECULATION_LINE = "SpecDecoding metrics: "
+_SPECULATION_PREFIX = "vllm:spec_decode_num_"
+_METRIC_NAMES = (
     "vllm:generation_tokens_total",
     "vllm:prompt_tokens_total",
     "vllm:prompt_tokens_by_source_total",
     "vllm:prefix_cache_queries_total",
     "vllm:prefix_cache_hits_total",
-    f"{_SPEC}drafts_total",
-    f"{_SPEC}draft_tokens_total",
-    f"{_SPEC}accepted_tokens_total",
-    f"{_SPEC}accepted_tokens_per_pos_total",
+    f"{_SPECULATION_PREFIX}drafts_total",
+    f"{_SPECULATION_PREFIX}draft_tokens_total",
+    f"{_SPECULATION_PREFIX}accepted_tokens_total",
+    f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total",
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
     "vllm:kv_cache_usage_perc",
@@ -102,33 +102,33 @@ DRAFT_PASSES = {
 def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
     """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
     try:
-        said = json.loads(command_builder.flag_value(words, "speculative-config", "sc") or "{}")
+        said = json.loads(command_builder.find_flag_value(words, "speculative-config", "sc") or "{}")
     except (ValueError, RecursionError):
         said = {}
     short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
     found = {key: str(said[key]) for key in short if isinstance(said, dict) and key in said}
     for key, flag in short.items():
         dotted = f"speculative-config.{key.replace('_', '-')}"
-        given = command_builder.flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
+        given = command_builder.find_flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
         if given is not None:
             found[key] = given
     return found
 
 
-def kv_cache_tokens(page: metrics_parser.MetricsPage) -> float | None:
+def count_kv_cache_tokens(page: metrics_parser.MetricsPage) -> float | None:
     """Return the tokens the KV cache holds: its share in use of blocks times block size. One engine only."""
-    usage = page.values("vllm:kv_cache_usage_perc")
+    usage = page.list_values("vllm:kv_cache_usage_perc")
     sizes = [
         parse_leading_number(text)
         for key in ("num_gpu_blocks", "block_size")
-        for text in page.label("vllm:cache_config_info", key)
+        for text in page.list_label_values("vllm:cache_config_info", key)
     ]
     if len(usage) != 1 or len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
         return None
     return usage[0] * sizes[0] * sizes[1]
 
 
-def computed_prompt_tokens(page: metrics_parser.MetricsPage) -> float | None:
+def count_computed_prompt_tokens(page: metrics_parser.MetricsPage) -> float | None:
     computed = page.sum_of("vllm:prompt_tokens_by_source_total", source="local_compute")
     return page.sum_of("vllm:prompt_tokens_total") if computed is None else computed
 
@@ -145,7 +145,7 @@ def parse_throughput_line(text: str, source: str) -> StatsLine:
         waiting=parse_leading_number(said.get("Waiting")),
         kv_usage=parse_percent(usage),
         prefix_hit_rate=parse_percent(said.get("Prefix cache hit rate")),
-        every=_LOG_SECONDS,
+        every=_LOG_INTERVAL_SECONDS,
     )
 
 
@@ -159,14 +159,14 @@ def parse_speculation_line(text: str) -> StatsLine:
         accepted=parse_leading_number(said.get("Accepted")),
         drafted=parse_leading_number(said.get("Drafted")),
         per_position=parse_number_list(said.get("Per-position acceptance rate")),
-        every=_LOG_SECONDS,
+        every=_LOG_INTERVAL_SECONDS,
     )
 
 
 RAY_PORT = 46379  # not Redis' own port, which is often taken
 
 
-def model_flags(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
+def build_model_flags(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words for the model: `vllm serve` takes it as a word, the older api_server module only as a flag. An image
     that starts the server itself may do it either way: both take the flag."""
     by_flag = not command or any("api_server" in word for word in command)
@@ -200,9 +200,9 @@ class VllmEngine:
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, served name, then ``args`` in their order."""
-        return command_builder.build_server_command(profile, self.defaults, model_flags, {"model"})
+        return command_builder.build_server_command(profile, self.defaults, build_model_flags, {"model"})
 
-    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``; through Ray where the profile says so.
 
         With ``--distributed-executor-backend ray`` the head begins a Ray cluster and serves in it, the others join it.
@@ -220,25 +220,25 @@ class VllmEngine:
         join = f"ray start --address={rank.head_address}:{RAY_PORT} {here} --block"
         return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
 
-    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
         """Return nothing: no rank logs in at another."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""
-        return command_builder.flag_value(words, "distributed-executor-backend") == "ray"
+        return command_builder.find_flag_value(words, "distributed-executor-backend") == "ray"
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        return _VOCABULARY.classify_line(line)
+        return _LOG_RULES.classify_line(line)
 
-    def api_key(self, profile: Profile) -> str | None:
+    def find_api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
-        return command_builder.api_key(profile)
+        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
-        ranks = command_builder.rank_count(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
+        ranks = command_builder.multiply_parallel_sizes(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
         config = read_speculative_config(words)
         tokens = command_builder.parse_count(config.get("num_speculative_tokens"))
         method = config.get("method", "")
@@ -249,30 +249,30 @@ class VllmEngine:
 
     def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which is always on here."""
-        read = metrics_parser.parse_metrics_page(page, _SERIES)
+        read = metrics_parser.parse_metrics_page(page, _METRIC_NAMES)
         return EngineMetrics(
             generation_tokens=read.sum_of("vllm:generation_tokens_total"),
-            prompt_tokens=computed_prompt_tokens(read),
+            prompt_tokens=count_computed_prompt_tokens(read),
             prefix_queries=read.sum_of("vllm:prefix_cache_queries_total"),
             prefix_hits=read.sum_of("vllm:prefix_cache_hits_total"),
-            drafts=read.sum_of(f"{_SPEC}drafts_total"),
-            draft_tokens=read.sum_of(f"{_SPEC}draft_tokens_total"),
-            accepted_tokens=read.sum_of(f"{_SPEC}accepted_tokens_total"),
-            accepted_per_position=read.sums_by_position(f"{_SPEC}accepted_tokens_per_pos_total"),
+            drafts=read.sum_of(f"{_SPECULATION_PREFIX}drafts_total"),
+            draft_tokens=read.sum_of(f"{_SPECULATION_PREFIX}draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{_SPECULATION_PREFIX}accepted_tokens_total"),
+            accepted_per_position=read.sums_by_position(f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total"),
             running=read.sum_of("vllm:num_requests_running"),
             waiting=read.sum_of("vllm:num_requests_waiting"),
             kv_usage=read.max_of("vllm:kv_cache_usage_perc"),  # 0..1, whatever its name says
-            kv_tokens=kv_cache_tokens(read),
-            ttft=read.histogram("vllm:time_to_first_token_seconds"),
-            inter_token=read.histogram("vllm:inter_token_latency_seconds"),
+            kv_tokens=count_kv_cache_tokens(read),
+            ttft=read.sum_histogram("vllm:time_to_first_token_seconds"),
+            inter_token=read.sum_histogram("vllm:inter_token_latency_seconds"),
             started=read.max_of(metrics_parser.PROCESS_START_SERIES),
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return what an ``Engine 000`` or ``SpecDecoding metrics`` line says, None for any other."""
-        if line.startswith(_SPECULATION):
-            return parse_speculation_line(line.removeprefix(_SPECULATION))
-        if "throughput" not in line or (head := _ENGINE.match(line)) is None:
+        if line.startswith(_SPECULATION_LINE):
+            return parse_speculation_line(line.removeprefix(_SPECULATION_LINE))
+        if "throughput" not in line or (head := _ENGINE_LINE.match(line)) is None:
             return None
         return parse_throughput_line(line[head.end() :], head["number"] or "")
 

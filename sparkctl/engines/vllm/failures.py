@@ -11,10 +11,10 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_ru
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
-_LENGTH = "args.max-model-len"
-_SPECULATION = "args.speculative-config"
-_LOWER = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all of the node's memory)."
-_LEAST_SHARE = 0.3  # under it there is no use in less: the memory is somebody else's
+_CONTEXT_LENGTH_FIELD = "args.max-model-len"
+_SPECULATION_FIELD = "args.speculative-config"
+_LOWER_SHARE_REMEDY = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all of the node's memory)."
+_MIN_SHARE = 0.3  # under it there is no use in less: the memory is somebody else's
 
 
 def _suggest_utilization(said: MatchGroups) -> MatchGroups:
@@ -23,10 +23,10 @@ def _suggest_utilization(said: MatchGroups) -> MatchGroups:
         share = int((float(said["free"]) - 0.1) / float(said["total"]) * 100) / 100
     except (ValueError, ZeroDivisionError):
         return {}
-    return {"fits": f"{share:.2f}"} if _LEAST_SHARE <= share < 1 else {}
+    return {"fits": f"{share:.2f}"} if _MIN_SHARE <= share < 1 else {}
 
 
-MEMORY = (
+MEMORY_FAILURES = (
     failure_rule(
         r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
         r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
@@ -66,9 +66,9 @@ MEMORY = (
         r"available KV cache memory \((?P<have>[\d.]+ GiB)\)(?:.*?maximum model length is (?P<most>\d+))?",
         FailureCause.KV_CACHE_TOO_SMALL,
         "A context of {asked} needs {need} of KV cache, and {have} is available.",
-        f"Lower {_LENGTH}[ to {{most}} or less], or raise {MEMORY_UTILIZATION_FIELD}.",
+        f"Lower {_CONTEXT_LENGTH_FIELD}[ to {{most}} or less], or raise {MEMORY_UTILIZATION_FIELD}.",
         needle="To serve at least one request",
-        on=_LENGTH,
+        on=_CONTEXT_LENGTH_FIELD,
         fatal=True,
         to="{most}",
         change=ChangeDirection.LOWER,
@@ -77,9 +77,9 @@ MEMORY = (
         rf"{EXCEPTION_PREFIX}.*(?:To serve at least one request with the model|Cannot auto-fit max_model_len)",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The KV cache does not hold one request of the full context.",
-        f"Lower {_LENGTH}, or raise {MEMORY_UTILIZATION_FIELD}.",
+        f"Lower {_CONTEXT_LENGTH_FIELD}, or raise {MEMORY_UTILIZATION_FIELD}.",
         needle=None,
-        on=_LENGTH,
+        on=_CONTEXT_LENGTH_FIELD,
         fatal=True,
         change=ChangeDirection.LOWER,
     ),
@@ -111,26 +111,26 @@ MEMORY = (
         fatal=True,
         change=ChangeDirection.LOWER,
     ),
-    *cuda_memory_rules(_LOWER, MEMORY_UTILIZATION_FIELD, fatal=True),
+    *cuda_memory_rules(_LOWER_SHARE_REMEDY, MEMORY_UTILIZATION_FIELD, fatal=True),
 )
-_ARGUMENTS = (
+_ARGUMENT_FAILURES = (
     failure_rule(  # the same words as of the model itself
         r"validation errors? for SpeculativeConfig: .{0,200}?(?:Invalid repository ID or local directory specified|Repo id must"
         r" (?:be in the form|use alphanumeric)[^']{0,200}(?:'[^']{0,200}' or '[^']{0,200}')?)[^']{0,200}'(?P<path>[^']{0,4096}+)'",
         FailureCause.MODEL_FILES,
         "The draft model {path} is no model: it has no config.json that the engine can read.",
-        f"Correct the model in {_SPECULATION}, or finish its download.",
+        f"Correct the model in {_SPECULATION_FIELD}, or finish its download.",
         needle="for SpeculativeConfig: ",
-        on=_SPECULATION,
+        on=_SPECULATION_FIELD,
         fatal=True,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}Unsupported speculative method: '(?P<method>[^']*)'",
         FailureCause.BAD_VALUE,
         "This model cannot be run with the speculative method {method}.",
-        f"Correct or remove {_SPECULATION}.",
+        f"Correct or remove {_SPECULATION_FIELD}.",
         needle="Unsupported speculative method",
-        on=_SPECULATION,
+        on=_SPECULATION_FIELD,
         fatal=True,
         change=ChangeDirection.REMOVE,
     ),
@@ -138,9 +138,9 @@ _ARGUMENTS = (
         rf"{EXCEPTION_PREFIX}[Ss]pec(?:ulative)? decod(?:e|ing) is not supported",
         FailureCause.BAD_VALUE,
         "This model or this backend cannot be run with speculative decoding.",
-        f"Remove {_SPECULATION}.",
+        f"Remove {_SPECULATION_FIELD}.",
         needle=" is not supported",
-        on=_SPECULATION,
+        on=_SPECULATION_FIELD,
         fatal=True,
         change=ChangeDirection.REMOVE,
     ),
@@ -167,9 +167,9 @@ _ARGUMENTS = (
         r"derived max_model_len \(max_position_embeddings=(?P<most>\d+)",
         FailureCause.BAD_VALUE,
         "A context of {asked} is longer than the model's {most}.",
-        f"Lower {_LENGTH} to {{most}} or less.",
+        f"Lower {_CONTEXT_LENGTH_FIELD} to {{most}} or less.",
         needle="User-specified max_model_len",
-        on=_LENGTH,
+        on=_CONTEXT_LENGTH_FIELD,
         fatal=True,
         to="{most}",
     ),
@@ -205,14 +205,14 @@ _ARGUMENTS = (
     ),
 )
 # The one-line form of pydantic's error (see engines.lines). Found after the common rules: those know more.
-_VALIDATION = (
+_VALIDATION_FAILURES = (
     failure_rule(
         r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
         FailureCause.BAD_VALUE,
         "The speculative configuration is refused: {what}[ (given: {given})]",
-        f"Correct {_SPECULATION}.",
+        f"Correct {_SPECULATION_FIELD}.",
         needle="for SpeculativeConfig: ",
-        on=_SPECULATION,
+        on=_SPECULATION_FIELD,
         fatal=True,
     ),
     failure_rule(
@@ -242,14 +242,16 @@ _VALIDATION = (
         weight=FailureWeight.DYING,
     ),
 )
-_KERNEL = f"Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node. {_LOWER}"
-_ENDS = (
+_KERNEL_LOG_REMEDY = (
+    f"Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node. {_LOWER_SHARE_REMEDY}"
+)
+_EXIT_FAILURES = (
     failure_rule(
         r"^(?:Engine core proc (?P<name>\S+) died unexpectedly|MPClient: engine core exited unexpectedly"
         r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)",
         FailureCause.WORKER_LOST,
         "The engine core[ {name}][ ({worker})] died without a word[ (exit code {code})], as a process does that is killed.",
-        _KERNEL,
+        _KERNEL_LOG_REMEDY,
         needle="unexpectedly",
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
@@ -260,7 +262,7 @@ _ENDS = (
         rf"{EXCEPTION_PREFIX}.*RPC call to (?P<call>\w+) timed out|^RPC call to (?P<other>\w+) timed out",
         FailureCause.WEDGED,
         "The engine's worker did not answer[ ({call})][ ({other})].",
-        f"On a node short of memory it stands still: {_LOWER}",
+        f"On a node short of memory it stands still: {_LOWER_SHARE_REMEDY}",
         needle="RPC call to",
         on=MEMORY_UTILIZATION_FIELD,
         weight=FailureWeight.DEATH,
@@ -288,7 +290,7 @@ _ENDS = (
         rf"{EXCEPTION_PREFIX}.*WorkerProc initialization failed",
         FailureCause.WORKER_LOST,
         "A worker of the engine ended while it started, and no line says why, as a process does that is killed.",
-        _KERNEL,
+        _KERNEL_LOG_REMEDY,
         needle="WorkerProc initialization failed",
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
@@ -301,7 +303,7 @@ _ENDS = (
         r"|^AsyncLLM output_handler failed",
         FailureCause.WORKER_LOST,  # outweighed by any line that names a reason
         "The engine core ended, and no line says why.",
-        f"A process that is killed leaves no word. {_KERNEL}",
+        f"A process that is killed leaves no word. {_KERNEL_LOG_REMEDY}",
         needle=None,
         fatal=True,
         weight=FailureWeight.AFTERMATH,
@@ -309,11 +311,13 @@ _ENDS = (
 )
 # In 0.19.1 a worker's own error comes to the core as text: the same cause, told once more. CUDA's errors have several
 # lines, and only the first is here.
-_QUOTED = rf"{EXCEPTION_PREFIX}Worker failed with error '(?P<what>.*?)(?:', please check the stack trace above.*|'?$)"
-QUOTED_WORKER_ERROR = re.compile(_QUOTED)
-_RETOLD = (
+_WORKER_ERROR_PATTERN = (
+    rf"{EXCEPTION_PREFIX}Worker failed with error '(?P<what>.*?)(?:', please check the stack trace above.*|'?$)"
+)
+QUOTED_WORKER_ERROR = re.compile(_WORKER_ERROR_PATTERN)
+_WORKER_ERROR_FAILURES = (
     failure_rule(
-        _QUOTED,
+        _WORKER_ERROR_PATTERN,
         FailureCause.CRASHED,
         "A worker of the engine failed: {what}",
         "The lines before this one say where.",
@@ -323,4 +327,12 @@ _RETOLD = (
     ),
 )
 
-FAILURES = MEMORY + _ARGUMENTS + _ENDS + _RETOLD + COMMON_CAUSES + _VALIDATION + CRASH_FAILURES
+FAILURES = (
+    MEMORY_FAILURES
+    + _ARGUMENT_FAILURES
+    + _EXIT_FAILURES
+    + _WORKER_ERROR_FAILURES
+    + COMMON_CAUSES
+    + _VALIDATION_FAILURES
+    + CRASH_FAILURES
+)

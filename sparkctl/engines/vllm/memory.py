@@ -16,9 +16,9 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.units import GIB, format_gib, parse_size
 
 SHARE_FIELD = "args.gpu-memory-utilization"
-_GRAPHS = int(0.7 * GIB)
-_DFLASH = 16 * GIB
-_GRAPHS_WITHIN = (0, 21)
+_CUDA_GRAPH_BYTES = int(0.7 * GIB)
+_DFLASH_MARGIN_BYTES = 16 * GIB
+_GRAPHS_IN_SHARE_VERSION = (0, 21)
 
 
 def build_memory_rule(subject: EstimateInput) -> MemoryRule:
@@ -41,9 +41,9 @@ def build_memory_rule(subject: EstimateInput) -> MemoryRule:
 
 def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
     share = int(at * room.total)
-    inside = [*_models(subject), _within(estimate_cuda_context())]
-    if (one := _one_request(subject)) is not None:
-        inside.append(_within(one))
+    inside = [*_list_model_parts(subject), _mark_within(estimate_cuda_context())]
+    if (one := _estimate_one_request(subject)) is not None:
+        inside.append(_mark_within(one))
     is_known = all(each.size is not None for each in inside)
     held = sum(each.size or 0 for each in inside)
     if is_known:
@@ -61,7 +61,7 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if share - room.available > lacking:
         lacking = share - room.available
         why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
-    return MemoryEstimate((whole, *inside, *_beyond(subject)), lacking, why)
+    return MemoryEstimate((whole, *inside, *_list_overhead_parts(subject)), lacking, why)
 
 
 def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> MemoryEstimate:
@@ -73,17 +73,17 @@ def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> Memo
     models = [build_weights_part("weights", subject.weights, subject.ranks)]
     if subject.draft is not None:
         models.append(build_weights_part("draft model", subject.draft, subject.ranks))
-    return MemoryEstimate((estimate_cuda_context(), *models, pool, *_beyond(subject)))
+    return MemoryEstimate((estimate_cuda_context(), *models, pool, *_list_overhead_parts(subject)))
 
 
-def _models(subject: EstimateInput) -> list[EstimatePart]:
+def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
     found = [build_weights_part("weights", subject.weights, subject.ranks, within=True)]
     if subject.draft is not None:
         found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=True))
     return found
 
 
-def _one_request(subject: EstimateInput) -> EstimatePart | None:
+def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:
     """Return the KV cache for the longest request: vLLM does not start where one does not fit."""
     said = subject.words.get_value("max-model-len")
     tokens = subject.words.get_count("max-model-len")
@@ -97,23 +97,23 @@ def _one_request(subject: EstimateInput) -> EstimatePart | None:
             EstimateSource.CONFIG,
             "neither max-model-len nor its config.json is known",
         )
-    return subject.cache(tokens)
+    return subject.estimate_kv_cache(tokens)
 
 
-def _beyond(subject: EstimateInput) -> list[EstimatePart]:
+def _list_overhead_parts(subject: EstimateInput) -> list[EstimatePart]:
     found = []
-    if subject.version and subject.version < _GRAPHS_WITHIN and not subject.words.has_flag("enforce-eager"):
+    if subject.version and subject.version < _GRAPHS_IN_SHARE_VERSION and not subject.words.has_flag("enforce-eager"):
         words = "beyond the share before vLLM 0.21; such a start told 0.62 GiB"
-        found.append(EstimatePart("CUDA graphs", _GRAPHS, EstimateSource.ESTIMATE, words))
-    if _method(subject) == "dflash":
+        found.append(EstimatePart("CUDA graphs", _CUDA_GRAPH_BYTES, EstimateSource.ESTIMATE, words))
+    if _read_speculative_method(subject) == "dflash":
         words = (
             "kept free: 0.85 was reported unsafe with DFlash, 0.80 is published as running; what it takes is not known"
         )
-        found.append(EstimatePart("margin for DFlash", _DFLASH, EstimateSource.ESTIMATE, words))
+        found.append(EstimatePart("margin for DFlash", _DFLASH_MARGIN_BYTES, EstimateSource.ESTIMATE, words))
     return found
 
 
-def _method(subject: EstimateInput) -> str:
+def _read_speculative_method(subject: EstimateInput) -> str:
     words = subject.words
     said = words.get_json("speculative-config", "sc").get("method") or words.get_value(
         "spec-method", "speculative-config.method"
@@ -121,5 +121,5 @@ def _method(subject: EstimateInput) -> str:
     return str(said or "").lower()
 
 
-def _within(one: EstimatePart) -> EstimatePart:
+def _mark_within(one: EstimatePart) -> EstimatePart:
     return EstimatePart(one.name, one.size, one.obtained, one.words, within=True)

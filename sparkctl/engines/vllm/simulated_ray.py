@@ -7,23 +7,23 @@ from collections.abc import Callable
 from sparkctl.engines.simulation.engine_launch import SimLaunch
 from sparkctl.engines.simulation.rank_network import RankLoss
 from sparkctl.engines.simulation.script_steps import (
-    NOW,
-    STAMP,
-    Depend,
-    Exit,
-    Follow,
-    Free,
-    Gather,
-    Grow,
-    Join,
-    Load,
-    Open,
-    Raise,
-    Say,
+    LOG_DATETIME,
+    LOG_TIME,
+    AllocateMemoryStep,
+    ExitStep,
+    FollowHeadStep,
+    FreeMemoryStep,
+    JoinRanksStep,
+    LoadWeightsStep,
+    LogStep,
+    OpenGroupStep,
+    RankBarrierStep,
+    RankErrorStep,
     Script,
+    WatchPeersStep,
 )
 from sparkctl.engines.simulation.torch_messages import cuda_oom_message, format_address
-from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
+from sparkctl.engines.simulation.unified_memory import GIB, TOTAL_BYTES
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0
@@ -38,26 +38,26 @@ def start_ray(launch: SimLaunch) -> Script:
     """Yield `ray start` of either side."""
     joining = launch.joining
     assert joining is not None
-    yield Grow(0, anonymous=HELD)
+    yield AllocateMemoryStep(0, anonymous=HELD)
     yield _ray(4, "INFO usage_lib.py:447 -- Usage stats collection is disabled.")
     yield _ray(0, f"INFO scripts.py:914 -- Local node IP: {joining.own}")
     yield _ray(3, "SUCC scripts.py:950 -- --------------------")
     yield _ray(0, "SUCC scripts.py:951 -- Ray runtime started.")
     yield _ray(0, "SUCC scripts.py:952 -- --------------------")
     if joining.is_head:
-        yield Open()
+        yield OpenGroupStep()
         yield _ray(0, "INFO scripts.py:954 -- Next steps")
         yield _ray(0, "INFO scripts.py:957 -- To add another node to this Ray cluster, run")
-        yield _ray(0, f"INFO scripts.py:960 --   ray start --address='{format_address(joining.place)}'")
+        yield _ray(0, f"INFO scripts.py:960 --   ray start --address='{format_address(joining.main_address)}'")
 
 
 def start_worker(launch: SimLaunch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
     """Yield a worker's start: its own log says no word of the model, whose lines come out of the head's."""
     joining = launch.joining
     assert joining is not None
-    waits = f"Failed to connect to GCS at address {format_address(joining.place)} within 5 seconds."
-    yield Join(tuple(Say(5, f"[{STAMP},114 E 1 1] gcs_client.cc:172: {waits}") for _ in range(5)))
-    yield Depend()
+    waits = f"Failed to connect to GCS at address {format_address(joining.main_address)} within 5 seconds."
+    yield JoinRanksStep(tuple(LogStep(5, f"[{LOG_DATETIME},114 E 1 1] gcs_client.cc:172: {waits}") for _ in range(5)))
+    yield WatchPeersStep()
     yield from start_ray(launch)
     yield _ray(1, "INFO scripts.py:1103 -- --block")
     yield _ray(0, "INFO scripts.py:1104 -- This command will now block forever until terminated by a signal.")
@@ -65,16 +65,16 @@ def start_worker(launch: SimLaunch, _available: Callable[[], int], _port_taken: 
         0, "INFO scripts.py:1107 -- Running subprocesses are monitored and a message will be printed if any of them "
         "terminate unexpectedly. Subprocesses exit with SIGTERM will be treated as graceful, thus NOT reported."
     )  # fmt: skip
-    yield Follow()
+    yield FollowHeadStep()
 
 
 def follow(launch: SimLaunch) -> Script:
     """Yield what a worker's process does for the head: as the head does, and without a word."""
-    yield Grow(40, anonymous=int(2.1 * GIB))
+    yield AllocateMemoryStep(40, anonymous=int(2.1 * GIB))
     for done in range(1, launch.shards + 1):
-        yield Load(SHARD_SECONDS, done, launch.shards, launch.weights // launch.shards)
-    yield Gather()
-    yield Grow(54, gpu=max(0, int(TOTAL * launch.fraction) - launch.weights - int(1.6 * GIB)))
+        yield LoadWeightsStep(SHARD_SECONDS, done, launch.shards, launch.weights // launch.shards)
+    yield RankBarrierStep()
+    yield AllocateMemoryStep(54, gpu=max(0, int(TOTAL_BYTES * launch.fraction) - launch.weights - int(1.6 * GIB)))
 
 
 def connect_workers(launch: SimLaunch) -> Script:
@@ -83,7 +83,7 @@ def connect_workers(launch: SimLaunch) -> Script:
     assert joining is not None
     yield _ray(
         2,
-        f"INFO worker.py:1810 -- Connecting to existing Ray cluster at address: {format_address(joining.place)}...",
+        f"INFO worker.py:1810 -- Connecting to existing Ray cluster at address: {format_address(joining.main_address)}...",
         "stderr",
     )
     yield _ray(1, "INFO worker.py:1997 -- Connected to Ray cluster.", "stderr")
@@ -96,8 +96,10 @@ def connect_workers(launch: SimLaunch) -> Script:
         "multi-node."
     )  # fmt: skip
     before = (0, *BACKWARD)
-    yield Join(tuple(_utils(now - then, told.format(now)) for then, now in zip(before, BACKWARD, strict=False)))
-    yield Depend()
+    yield JoinRanksStep(
+        tuple(_utils(now - then, told.format(now)) for then, now in zip(before, BACKWARD, strict=False))
+    )
+    yield WatchPeersStep()
 
 
 def report_missing_workers(launch: SimLaunch) -> str:
@@ -114,20 +116,20 @@ def report_missing_head(launch: SimLaunch, _have: int, _of: int) -> Script:
     """Yield the end of a worker that finds no head."""
     joining = launch.joining
     assert joining is not None
-    yield Say(
-        0, f"[{STAMP},204 W 1 1] gcs_rpc_client.h:151: Unable to connect to GCS at {format_address(joining.place)}. Check that (1) Ray GCS "
+    yield LogStep(
+        0, f"[{LOG_DATETIME},204 W 1 1] gcs_rpc_client.h:151: Unable to connect to GCS at {format_address(joining.main_address)}. Check that (1) Ray GCS "
         "with matching version started successfully at the specified address, and (2) there is no firewall setting "
         "preventing access."
     )  # fmt: skip
-    yield Say(1, "Traceback (most recent call last):")
-    yield Say(0, '  File "/usr/local/bin/ray", line 8, in <module>')
-    yield Say(0, f"RuntimeError: Failed to connect to GCS at {format_address(joining.place)}.")
-    yield Exit(1)
+    yield LogStep(1, "Traceback (most recent call last):")
+    yield LogStep(0, '  File "/usr/local/bin/ray", line 8, in <module>')
+    yield LogStep(0, f"RuntimeError: Failed to connect to GCS at {format_address(joining.main_address)}.")
+    yield ExitStep(1)
 
 
 def report_lost_worker(address: str) -> Script:
     """Yield what the head's raylet and its driver say of a worker that is gone; the engine's own end follows."""
-    yield Say(
+    yield LogStep(
         HEARTBEATS, f"(raylet) The node with node id: {NODE_ID} and address: {address} and node name: {address} has been marked "
         "dead because the detector has missed too many heartbeats from it. This can happen when a \t(1) raylet crashes "
         "unexpectedly (OOM, etc.) \n\t(2) raylet has lagging heartbeats due to slow network or busy workload."
@@ -154,8 +156,8 @@ def format_worker_error(loss: RankLoss) -> tuple[str, ...]:
 
 def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
     """Yield what a worker does whose process got no memory: its own log does not know of it."""
-    yield Raise(f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
-    yield Free()
+    yield RankErrorStep(f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
+    yield FreeMemoryStep()
 
 
 def report_lost_head(_launch: SimLaunch, _loss: RankLoss) -> Script:
@@ -163,19 +165,19 @@ def report_lost_head(_launch: SimLaunch, _loss: RankLoss) -> Script:
     yield _ray(RECONNECT, "ERR scripts.py:1121 -- Some Ray subprocesses exited unexpectedly:")
     yield _ray(0, "ERR scripts.py:1125 --   raylet [exit code=1]")
     yield _ray(0, "ERR scripts.py:1130 -- Remaining processes will be killed.")
-    yield Exit(1)
+    yield ExitStep(1)
 
 
 def shut_down(_launch: SimLaunch) -> Script:
     """Yield what a SIGTERM brings to `ray start --block`: it ends what it began, with an error's code."""
-    yield Say(1.5, "", "stdout")
-    yield Exit(1)
+    yield LogStep(1.5, "", "stdout")
+    yield ExitStep(1)
 
 
-def _ray(after: float, text: str, stream: str = "stdout") -> Say:
+def _ray(after: float, text: str, stream: str = "stdout") -> LogStep:
     level, _, rest = text.partition(" ")
-    return Say(after, f"{STAMP},482\t{level} {rest}", stream)
+    return LogStep(after, f"{LOG_DATETIME},482\t{level} {rest}", stream)
 
 
-def _utils(after: float, text: str) -> Say:
-    return Say(after, f"(EngineCore pid=214) INFO {NOW} [ray_utils.py:389] {text}", "stdout")
+def _utils(after: float, text: str) -> LogStep:
+    return LogStep(after, f"(EngineCore pid=214) INFO {LOG_TIME} [ray_utils.py:389] {text}", "stdout")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.engines.simulation.engine_launch import STORE_FOR, RendezvousKind, SimLaunch
-from sparkctl.engines.simulation.model_files import kv_bytes_per_token, model_architecture
+from sparkctl.engines.simulation.engine_launch import TORCH_STORE_WAIT_SECONDS, RendezvousKind, SimLaunch
+from sparkctl.engines.simulation.model_files import compute_kv_bytes_per_token, get_model_architecture
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (
-    NOW,
-    Exit,
-    Gather,
-    Grow,
-    Join,
-    Listen,
-    Load,
-    Say,
+    LOG_TIME,
+    AllocateMemoryStep,
+    ExitStep,
+    JoinRanksStep,
+    ListenStep,
+    LoadWeightsStep,
+    LogStep,
+    RankBarrierStep,
     Script,
     format_bar,
     format_bar_times,
@@ -29,7 +29,7 @@ from sparkctl.engines.simulation.torch_messages import (
     pick_unknown_flag,
     store_timeout_message,
 )
-from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
+from sparkctl.engines.simulation.unified_memory import GIB, TOTAL_BYTES
 from sparkctl.engines.vllm import simulated_ray
 
 TIME_FORMAT = "%m-%d %H:%M:%S"
@@ -46,7 +46,7 @@ def start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[
     over_ray = launch.joining is not None and launch.joining.bond is RendezvousKind.RAY
     if over_ray:
         yield from simulated_ray.start_ray(launch)
-    yield Grow(0, anonymous=int(2.6 * GIB))
+    yield AllocateMemoryStep(0, anonymous=int(2.6 * GIB))
     if launch.rank:
         yield from _script_worker(launch, available)
         return
@@ -55,7 +55,7 @@ def start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[
     yield _log_api(0, "utils.py:233", f"non-default args: {_arguments(launch)}")
     if port_taken():
         yield from _port_in_use()
-    yield _log_api(6, "model.py:549", f"Resolved architecture: {model_architecture(launch.model)}")
+    yield _log_api(6, "model.py:549", f"Resolved architecture: {get_model_architecture(launch.model)}")
     yield _log_api(0, "model.py:1678", f"Using max model len {launch.context}")
     yield _log_api(0, "vllm.py:790", "Asynchronous scheduling is enabled.")
     yield _log_core(
@@ -66,15 +66,15 @@ def start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[
     if over_ray:
         yield from simulated_ray.connect_workers(launch)
     elif launch.joining is not None:
-        place = launch.joining.place[0]
+        place = launch.joining.main_address[0]
         group = f"DP group leader: node_rank=0, node_rank_within_dp=0, master_addr={place}, mq_connect_ip={place} (local), world_size={launch.nodes}, local_world_size=1"
         yield _log_core(1, "multiproc_executor.py:153", group)
     yield from _script_rendezvous(launch, waits=not over_ray)
-    wanted = int(TOTAL * launch.fraction)
+    wanted = int(TOTAL_BYTES * launch.fraction)
     if available() < wanted:
         yield from _script_kv_cache_too_small(launch, wanted, available())
     yield from _weights(launch)
-    yield Gather()
+    yield RankBarrierStep()
     yield from _compile_and_capture(launch, wanted)
     yield from _serve(launch)
 
@@ -82,47 +82,47 @@ def start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[
 def _script_rendezvous(launch: SimLaunch, *, waits: bool) -> Script:
     """Yield how the ranks meet: where torch's store holds them together, a rank waits here for the others, and says nothing."""
     joining = launch.joining
-    place = "127.0.0.1:29501" if joining is None else format_address((joining.place[0], STORE_PORT))
+    place = "127.0.0.1:29501" if joining is None else format_address((joining.main_address[0], STORE_PORT))
     for rank in range(launch.nodes) if not waits else (launch.rank,):
         world = f"world_size={launch.nodes} rank={rank} local_rank=0 distributed_init_method=tcp://{place} backend=nccl"
         others = "(RayWorkerWrapper pid=612) " if rank and not waits else ""
-        yield Say(2, f"{_tag(launch)} {others}INFO {NOW} [parallel_state.py:1400] {world}", "stdout")
+        yield LogStep(2, f"{_tag(launch)} {others}INFO {LOG_TIME} [parallel_state.py:1400] {world}", "stdout")
     if waits and joining is not None:
-        yield Join()
+        yield JoinRanksStep()
 
 
 def _script_worker(launch: SimLaunch, available: Callable[[], int]) -> Script:
     """Yield a worker's start without Ray: it loads, and says no more. It has no port."""
     joining = launch.joining
-    place = "" if joining is None else format_address(joining.place)
-    yield Say(
+    place = "" if joining is None else format_address(joining.main_address)
+    yield LogStep(
         18,
-        f"(MainProcess pid=1) INFO {NOW} [serve.py:194] Launching vLLM (v0.19.1) headless multiproc executor, with head node address {place} for torch.distributed process group.",
+        f"(MainProcess pid=1) INFO {LOG_TIME} [serve.py:194] Launching vLLM (v0.19.1) headless multiproc executor, with head node address {place} for torch.distributed process group.",
         "stdout",
     )
     yield from _script_rendezvous(launch, waits=True)
-    wanted = int(TOTAL * launch.fraction)
+    wanted = int(TOTAL_BYTES * launch.fraction)
     if available() < wanted:
         yield from _script_kv_cache_too_small(launch, wanted, available())
     yield from _weights(launch)
-    yield Gather()
-    yield Grow(54, gpu=max(0, wanted - launch.weights - OVERHEAD // 2))
+    yield RankBarrierStep()
+    yield AllocateMemoryStep(54, gpu=max(0, wanted - launch.weights - OVERHEAD // 2))
 
 
 def _tag(launch: SimLaunch) -> str:
     return f"(Worker_TP{launch.rank} pid=214)" if launch.rank else CORE
 
 
-def _log_api(after: float, place: str, text: str) -> Say:
-    return Say(after, f"{API} INFO {NOW} [{place}] {text}", "stdout")
+def _log_api(after: float, place: str, text: str) -> LogStep:
+    return LogStep(after, f"{API} INFO {LOG_TIME} [{place}] {text}", "stdout")
 
 
-def _log_core(after: float, place: str, text: str) -> Say:
+def _log_core(after: float, place: str, text: str) -> LogStep:
     return _log_line(CORE, after, place, text)
 
 
-def _log_line(tag: str, after: float, place: str, text: str) -> Say:
-    return Say(after, f"{tag} INFO {NOW} [{place}] {text}", "stdout")
+def _log_line(tag: str, after: float, place: str, text: str) -> LogStep:
+    return LogStep(after, f"{tag} INFO {LOG_TIME} [{place}] {text}", "stdout")
 
 
 def _arguments(launch: SimLaunch) -> dict[str, object]:
@@ -152,15 +152,15 @@ def _weights(launch: SimLaunch) -> Script:
         yield _log_line(tag, 0, "nvfp4_utils.py:78", "Using FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM")
     for done in range(total + 1):
         if done:
-            yield Load(SHARD_SECONDS, done, total, size)
+            yield LoadWeightsStep(SHARD_SECONDS, done, total, size)
         if not launch.rank:  # the others draw no bar
             times = format_bar_times(done, total, SHARD_SECONDS)
-            yield Say(
+            yield LogStep(
                 0 if done else 2,
                 f"{CORE} \rLoading safetensors checkpoint shards: {done * 100 // total:>3}% Completed | {done}/{total} {times}",
             )
     if not launch.rank:
-        yield Say(0, f"{CORE} ")
+        yield LogStep(0, f"{CORE} ")
     took = total * SHARD_SECONDS
     yield _log_line(tag, 1, "default_loader.py:384", f"Loading weights took {took:.2f} seconds")
     size_text = f"{launch.weights / GIB:.2f} GiB memory and {took + 2.4:.6f} seconds"
@@ -179,18 +179,18 @@ def _compile_and_capture(launch: SimLaunch, wanted: int) -> Script:
     if pool <= 0:
         message = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
         yield from _core_failure(f"ValueError: {message}")
-    tokens = pool * launch.nodes // kv_bytes_per_token(launch.model) // 16 * 16
+    tokens = pool * launch.nodes // compute_kv_bytes_per_token(launch.model) // 16 * 16
     yield _log_core(0, "kv_cache_utils.py:1319", f"GPU KV cache size: {tokens:,} tokens")
     concurrency = f"Maximum concurrency for {launch.context:,} tokens per request: {tokens / launch.context:.2f}x"
     yield _log_core(0, "kv_cache_utils.py:1324", concurrency)
-    yield Grow(5, gpu=pool, kv_tokens=tokens)
+    yield AllocateMemoryStep(5, gpu=pool, kv_tokens=tokens)
     for name, total in (("mixed prefill-decode, PIECEWISE", 19), ("decode, FULL", 11)):
         for done in range(total + 1):
             bar = f"{done * 100 // total:>3}%|{format_bar(done, total)}| {done}/{total} {format_bar_times(done, total, 0.9)}"
             prefix = "" if done else f"{CORE} "
-            yield Say(0.9 if done else 0, f"{prefix}\rCapturing CUDA graphs ({name}): {bar}", end="")
-        yield Grow(0, gpu=OVERHEAD // 2)
-        yield Say(0, "")
+            yield LogStep(0.9 if done else 0, f"{prefix}\rCapturing CUDA graphs ({name}): {bar}", end="")
+        yield AllocateMemoryStep(0, gpu=OVERHEAD // 2)
+        yield LogStep(0, "")
     yield _log_core(1, "gpu_model_runner.py:6018", "Graph capturing finished in 27 secs, took 0.62 GiB")
     yield _log_core(1, "core.py:283", "init engine (profile, create kv cache, warmup model) took 84.63 seconds")
 
@@ -202,10 +202,10 @@ def _serve(launch: SimLaunch) -> Script:
     for path, methods in (("/openapi.json", "GET, HEAD"), ("/health", "GET"), ("/metrics", "GET"), ("/v1/models", "GET"),
                           ("/v1/completions", "POST"), ("/v1/chat/completions", "POST")):  # fmt: skip
         yield _log_api(0, "launcher.py:46", f"Route: {path}, Methods: {methods}")
-    yield Say(1, f"{API} INFO:     Started server process [1]")
-    yield Say(0, f"{API} INFO:     Waiting for application startup.")
-    yield Listen(ready=True)
-    yield Say(0, f"{API} INFO:     Application startup complete.")
+    yield LogStep(1, f"{API} INFO:     Started server process [1]")
+    yield LogStep(0, f"{API} INFO:     Waiting for application startup.")
+    yield ListenStep(ready=True)
+    yield LogStep(0, f"{API} INFO:     Application startup complete.")
 
 
 def _script_kv_cache_too_small(launch: SimLaunch, wanted: int, free: int) -> Script:
@@ -217,21 +217,21 @@ def _script_kv_cache_too_small(launch: SimLaunch, wanted: int, free: int) -> Scr
 
 
 def _port_in_use() -> Script:
-    yield Say(1, f"{API} Traceback (most recent call last):")
-    yield Say(0, f'{API}   File "/usr/local/bin/vllm", line 10, in <module>')
-    yield Say(0, f"{API}     sys.exit(main())")
-    yield Say(0, f"{API} OSError: [Errno 98] Address already in use")
-    yield Exit(1)
+    yield LogStep(1, f"{API} Traceback (most recent call last):")
+    yield LogStep(0, f'{API}   File "/usr/local/bin/vllm", line 10, in <module>')
+    yield LogStep(0, f"{API}     sys.exit(main())")
+    yield LogStep(0, f"{API} OSError: [Errno 98] Address already in use")
+    yield ExitStep(1)
 
 
 def _core_failure(*last: str) -> Script:
-    yield Say(1, f"{CORE} ERROR {NOW} [core.py:1108] EngineCore failed to start.", "stdout")
+    yield LogStep(1, f"{CORE} ERROR {LOG_TIME} [core.py:1108] EngineCore failed to start.", "stdout")
     for line in ("Traceback (most recent call last):", *last):
-        yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] {line}", "stdout")
-    yield Say(
+        yield LogStep(0, f"{CORE} ERROR {LOG_TIME} [core.py:1108] {line}", "stdout")
+    yield LogStep(
         1, f"{API} RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}"
     )
-    yield Exit(1)
+    yield ExitStep(1)
 
 
 def alone(launch: SimLaunch, have: int, of: int) -> Script:
@@ -241,15 +241,17 @@ def alone(launch: SimLaunch, have: int, of: int) -> Script:
         yield from _core_failure(simulated_ray.report_missing_workers(launch))
     elif launch.rank:
         assert joining is not None
-        yield Say(0, f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:772] WorkerProc failed to start.", "stdout")
-        yield Say(
+        yield LogStep(
+            0, f"{_tag(launch)} ERROR {LOG_TIME} [multiproc_executor.py:772] WorkerProc failed to start.", "stdout"
+        )
+        yield LogStep(
             0,
-            f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:772] {head_unreachable_message(STORE_FOR, joining.place)}",
+            f"{_tag(launch)} ERROR {LOG_TIME} [multiproc_executor.py:772] {head_unreachable_message(TORCH_STORE_WAIT_SECONDS, joining.main_address)}",
             "stdout",
         )
-        yield Exit(1)
+        yield ExitStep(1)
     else:
-        yield from _core_failure(store_timeout_message(STORE_FOR, have, of))
+        yield from _core_failure(store_timeout_message(TORCH_STORE_WAIT_SECONDS, have, of))
 
 
 def apart(launch: SimLaunch, loss: RankLoss) -> Script:
@@ -261,10 +263,10 @@ def apart(launch: SimLaunch, loss: RankLoss) -> Script:
         yield from simulated_ray.report_lost_worker(loss.address)
         yield from _core_failure(*simulated_ray.actor_died(loss.address))
     elif loss.how is LossReason.CUT:
-        yield Say(STORE_FOR, f"{_tag(launch)} {nccl_timeout_message(launch.rank)}")
+        yield LogStep(TORCH_STORE_WAIT_SECONDS, f"{_tag(launch)} {nccl_timeout_message(launch.rank)}")
         yield from _end_of(launch, "RuntimeError: cancelled")
     else:
-        yield Say(6, "")
+        yield LogStep(6, "")
         yield from _end_of(launch, *nccl_error_messages())
 
 
@@ -273,8 +275,8 @@ def _end_of(launch: SimLaunch, *lines: str) -> Script:
         yield from _core_failure(*lines)
         return
     for line in ("WorkerProc hit an exception.", *lines):
-        yield Say(0, f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:918] {line}", "stdout")
-    yield Exit(1)
+        yield LogStep(0, f"{_tag(launch)} ERROR {LOG_TIME} [multiproc_executor.py:918] {line}", "stdout")
+    yield ExitStep(1)
 
 
 def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
@@ -284,10 +286,10 @@ def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Scri
 
 def bad_flag(launch: SimLaunch) -> Script:
     """Yield argparse's answer to a flag that does not exist."""
-    yield Say(9, "usage: vllm [-h] [-v]")
-    yield Say(0, "            {chat,complete,serve,launch,bench,collect-env,run-batch} ...")
-    yield Say(0, f"vllm: error: unrecognized arguments: {pick_unknown_flag(launch)}")
-    yield Exit(2)
+    yield LogStep(9, "usage: vllm [-h] [-v]")
+    yield LogStep(0, "            {chat,complete,serve,launch,bench,collect-env,run-batch} ...")
+    yield LogStep(0, f"vllm: error: unrecognized arguments: {pick_unknown_flag(launch)}")
+    yield ExitStep(2)
 
 
 def farewell(_launch: SimLaunch) -> Script:
@@ -300,5 +302,5 @@ def farewell(_launch: SimLaunch) -> Script:
         "Application shutdown complete.",
         "Finished server process [1]",
     ):
-        yield Say(0, f"{API} INFO:     {line}")
-    yield Exit(0)
+        yield LogStep(0, f"{API} INFO:     {line}")
+    yield ExitStep(0)

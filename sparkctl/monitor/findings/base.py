@@ -11,7 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
-_KEYS = 256
+_MAX_KEYS = 256
 MAX_SAMPLE_GAP = (
     20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
 )
@@ -49,7 +49,7 @@ class ConditionTimer:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
-        self._began: dict[Hashable, _Begun] = {}
+        self._began: dict[Hashable, _ConditionStart] = {}
         self._judged: dict[Hashable, float] = {}
 
     def update_condition(self, key: Hashable, claim: bool | None, sample: Sample) -> PersistentCondition | None:
@@ -61,13 +61,13 @@ class ConditionTimer:
         if claim is None:
             return None
         self._judged[key] = now
-        if len(self._judged) > _KEYS:  # processes and containers come and go for months
+        if len(self._judged) > _MAX_KEYS:  # processes and containers come and go for months
             self._judged = {one: when for one, when in self._judged.items() if 0 <= now - when <= MAX_SAMPLE_GAP}
             self._began = {one: begun for one, begun in self._began.items() if one in self._judged}
         if not claim:
             self._began.pop(key, None)
             return None
-        begun = self._began.setdefault(key, _Begun(now, None if last is None else sample.time))
+        begun = self._began.setdefault(key, _ConditionStart(now, None if last is None else sample.time))
         return PersistentCondition(begun.since) if now - begun.uptime >= self._seconds else None
 
     def is_active(self, key: Hashable) -> bool:
@@ -76,6 +76,6 @@ class ConditionTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _ConditionStart:
     uptime: float
     since: float | None

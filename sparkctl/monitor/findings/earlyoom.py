@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from sparkctl.model.units import KIB
 
-_SHORT = "m:s:M:S:kingN:dvr:ph"
-_LONG = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
-_DEFAULT = 0.1
-_BY_ANONYMOUS = (1, 8)  # since this version a per cent is of available + anonymous memory, not of all
+_SHORT_OPTIONS = "m:s:M:S:kingN:dvr:ph"
+_LONG_OPTIONS = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
+_DEFAULT_MEMORY_SHARE = 0.1
+_ANONYMOUS_SHARE_VERSION = (1, 8)  # since this version a per cent is of available + anonymous memory, not of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class EarlyoomRule:
     """
 
     memory: float | None = None
-    swap: float = 100 * _DEFAULT
+    swap: float = 100 * _DEFAULT_MEMORY_SHARE
     memory_size: int | None = None
     prefer: str | None = None
     avoid: str | None = None
     dry: bool = False
 
-    def kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
+    def compute_kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
         """Return the bytes of available memory at which it may act, None where that is not known.
 
         Up to 1.7: per cent of MemTotal. Since 1.8: of MemAvailable + AnonPages, and CUDA memory is in neither; so the
@@ -37,10 +37,10 @@ class EarlyoomRule:
         """
         shares = [] if self.memory is None else [self.memory / 100]
         shares += [] if self.memory_size is None else [self.memory_size / total]
-        share = min(shares, default=_DEFAULT)
+        share = min(shares, default=_DEFAULT_MEMORY_SHARE)
         if version is None or not (found := re.match(r"(\d+)\.(\d+)", version)):
             return None
-        if (int(found[1]), int(found[2])) < _BY_ANONYMOUS:
+        if (int(found[1]), int(found[2])) < _ANONYMOUS_SHARE_VERSION:
             return int(share * total)
         return None if anonymous is None else int(share / (1 - share) * anonymous)
 
@@ -48,14 +48,14 @@ class EarlyoomRule:
 def parse_earlyoom_args(argv: Sequence[str]) -> EarlyoomRule | None:
     """Return the rule of a command line (its first word is the program); None where it is not understood."""
     try:
-        options, rest = getopt.gnu_getopt(list(argv[1:]), _SHORT, _LONG)
+        options, rest = getopt.gnu_getopt(list(argv[1:]), _SHORT_OPTIONS, _LONG_OPTIONS)
         values = dict(options)
         if rest:
             return None
         return EarlyoomRule(
-            memory=_first(values["-m"]) if "-m" in values else None,
-            swap=_first(values.get("-s", "10")),
-            memory_size=int(_first(values["-M"]) * KIB) if "-M" in values else None,
+            memory=_parse_first_limit(values["-m"]) if "-m" in values else None,
+            swap=_parse_first_limit(values.get("-s", "10")),
+            memory_size=int(_parse_first_limit(values["-M"]) * KIB) if "-M" in values else None,
             prefer=values.get("--prefer"),
             avoid=values.get("--avoid"),
             dry="--dryrun" in values,
@@ -64,6 +64,6 @@ def parse_earlyoom_args(argv: Sequence[str]) -> EarlyoomRule | None:
         return None
 
 
-def _first(limits: str) -> float:
+def _parse_first_limit(limits: str) -> float:
     """Return the first of ``TERM,KILL``."""
     return float(limits.partition(",")[0])

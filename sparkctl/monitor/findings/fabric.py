@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.fabric import has_idle_lane, pair_lanes, total_rate
+from sparkctl.model.fabric import has_idle_lane, pair_lanes, sum_lane_rates
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
 
 BOTH_LANES_SETTING = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
-_WHISPER = 1e6  # bytes/s
+_MIN_ACTIVE_BYTES_PER_SECOND = 1e6  # bytes/s
 
 
 class IdleLaneDetector:
@@ -33,10 +33,10 @@ class IdleLaneDetector:
             standing = self._lasting.update_condition(pair[0].name, has_idle_lane(pair), sight.sample)
             if standing is None:
                 continue
-            idle, busy = sorted(pair, key=lambda port: total_rate(port) or 0.0)
+            idle, busy = sorted(pair, key=lambda port: sum_lane_rates(port) or 0.0)
             evidence = (
-                FindingEvidence(busy.name, _gigabits(busy), "Gb/s", "rdma counters"),
-                FindingEvidence(idle.name, _gigabits(idle), "Gb/s", "rdma counters"),
+                FindingEvidence(busy.name, _format_gigabits(busy), "Gb/s", "rdma counters"),
+                FindingEvidence(idle.name, _format_gigabits(idle), "Gb/s", "rdma counters"),
                 FindingEvidence(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
             )
             found.append(
@@ -44,9 +44,9 @@ class IdleLaneDetector:
                     FindingKind.IDLE_FUNCTION,
                     Severity.WARNING,
                     sight.node,
-                    f"{busy.name} moves {_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
+                    f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
                     "half of the link lies idle",
-                    _use_both(idle, links.get(idle.interface or "")),
+                    _format_lane_remedy(idle, links.get(idle.interface or "")),
                     evidence=evidence,
                     since=standing.since,
                 )
@@ -54,15 +54,15 @@ class IdleLaneDetector:
         return found
 
 
-def _use_both(idle: RdmaLane, link: NetworkInterface | None) -> str:
+def _format_lane_remedy(idle: RdmaLane, link: NetworkInterface | None) -> str:
     name = idle.interface or idle.name
     if link is not None and link.networks:
         return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, see that it answers a ping"
     return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH_LANES_SETTING}"
 
 
-def _gigabits(port: RdmaLane) -> str:
-    return f"{(total_rate(port) or 0.0) * 8 / 1e9:.1f}"
+def _format_gigabits(port: RdmaLane) -> str:
+    return f"{(sum_lane_rates(port) or 0.0) * 8 / 1e9:.1f}"
 
 
 class MissingRouteDetector:
@@ -81,7 +81,9 @@ class MissingRouteDetector:
         links = {link.name: link for link in sight.sample.links or ()}
         found = []
         for pair in pair_lanes(sight.sample.rdma or ()):
-            bare = _bare([links.get(one.interface or "") for one in pair], _at_work(pair))
+            bare = _find_unaddressed_interfaces(
+                [links.get(one.interface or "") for one in pair], _find_active_interfaces(pair)
+            )
             standing = self._lasting.update_condition(pair[0].name, None if bare is None else bool(bare), sight.sample)
             if standing is None or bare is None:
                 continue
@@ -106,12 +108,18 @@ class MissingRouteDetector:
         return found
 
 
-def _at_work(pair: Sequence[RdmaLane]) -> set[str]:
+def _find_active_interfaces(pair: Sequence[RdmaLane]) -> set[str]:
     """Return the interfaces of functions that move data: these have a way, whatever it is."""
-    return {one.interface for one in pair if one.interface is not None and (total_rate(one) or 0.0) >= _WHISPER}
+    return {
+        one.interface
+        for one in pair
+        if one.interface is not None and (sum_lane_rates(one) or 0.0) >= _MIN_ACTIVE_BYTES_PER_SECOND
+    }
 
 
-def _bare(ends: Sequence[NetworkInterface | None], at_work: set[str]) -> list[NetworkInterface] | None:
+def _find_unaddressed_interfaces(
+    ends: Sequence[NetworkInterface | None], at_work: set[str]
+) -> list[NetworkInterface] | None:
     """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
     known = [link for link in ends if link is not None and link.carrier is not None]
     if len(known) < 2:
@@ -150,7 +158,7 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
 
 def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
-    networks = {sight.node: _fabric_networks(sight.sample) for sight in sights}
+    networks = {sight.node: _list_fabric_networks(sight.sample) for sight in sights}
     cabled = {node: own for node, own in networks.items() if own}
     found = []
     for node, own in cabled.items():
@@ -172,7 +180,7 @@ def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     return found
 
 
-def _fabric_networks(sample: Sample) -> set[str]:
+def _list_fabric_networks(sample: Sample) -> set[str]:
     fabric = {port.interface for port in sample.rdma or ()}
     links = [link for link in sample.links or () if link.name in fabric and link.carrier]
     return {network for link in links for network in link.networks or ()}

@@ -8,9 +8,9 @@ from sparkctl.model.sample import Gpu, GpuEvents, Sample
 from sparkctl.model.units import format_duration
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot, PersistentCondition
 
-_IDLE = 0x1
-_THERMAL = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
-_RECOVERY = (
+_IDLE_REASON_BIT = 0x1
+_THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
+_STUCK_CLOCK_REMEDY = (
     "shut it down, unplug the adapter from the wall AND from the Spark for a minute, use the original 240 W adapter; "
     "a reboot does not help. Then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades"
 )
@@ -36,7 +36,7 @@ class StuckClockDetector:
         for gpu in sight.sample.gpus or ():
             standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), sight.sample)
             if standing is not None:
-                found.append(self._finding(sight, gpu, standing))
+                found.append(self._build_stuck_clock_finding(sight, gpu, standing))
         return found
 
     def _is_stuck(self, gpu: Gpu) -> bool | None:
@@ -44,20 +44,20 @@ class StuckClockDetector:
         if clock is None or not highest or busy is None or power is None or celsius is None or gpu.reasons is None:
             return None
         limit = self.HIGH if self._lasting.is_active(gpu.index) else self.LOW
-        cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE
+        cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE_REASON_BIT
         return clock < limit * highest and busy >= self.BUSY and cool_and_weak
 
-    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+    def _build_stuck_clock_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         summary = (
             f"the GPU is stuck at {gpu.sm_clock} of {gpu.sm_clock_max} MHz although it is busy, cool and not held back"
         )
-        evidence = (*gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
+        evidence = (*build_gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
         return Finding(
             FindingKind.STUCK_CLOCK,
             Severity.PROBLEM,
             sight.node,
             summary,
-            _RECOVERY,
+            _STUCK_CLOCK_REMEDY,
             evidence=evidence,
             since=standing.since,
         )
@@ -81,18 +81,18 @@ class ThermalDetector:
         """Return one finding for each GPU that heat slows down."""
         found = []
         for gpu in sight.sample.gpus or ():
-            grew = self._grew_lately(gpu, sight.sample)
-            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL))
+            grew = self._has_grown_recently(gpu, sight.sample)
+            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL_REASONS))
             bit = self._bit.update_condition(gpu.index, claim, sight.sample)
             standing = self._begun.update_condition(
                 gpu.index, claim, sight.sample
             )  # heat that was there before us has no beginning
             if standing is not None and (bit is not None if grew is None else grew):
-                found.append(self._finding(sight, gpu, standing))
+                found.append(self._build_thermal_finding(sight, gpu, standing))
         return found
 
-    def _grew_lately(self, gpu: Gpu, sample: Sample) -> bool | None:
-        count = _thermal_count(gpu.events)
+    def _has_grown_recently(self, gpu: Gpu, sample: Sample) -> bool | None:
+        count = _sum_thermal_counters(gpu.events)
         if count is None:
             return None
         before = self._counts.get(gpu.index)
@@ -101,10 +101,10 @@ class ThermalDetector:
             self._grew[gpu.index] = sample.uptime
         return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
 
-    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
-        reasons = ", ".join(name for bit, name in _THERMAL.items() if (gpu.reasons or 0) & bit)
-        evidence = [*gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
-        if (count := _thermal_count(gpu.events)) is not None:
+    def _build_thermal_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        reasons = ", ".join(name for bit, name in _THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
+        evidence = [*build_gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
+        if (count := _sum_thermal_counters(gpu.events)) is not None:
             evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
         return Finding(
             FindingKind.THERMAL,
@@ -118,7 +118,7 @@ class ThermalDetector:
         )
 
 
-def _thermal_count(events: GpuEvents | None) -> int | None:
+def _sum_thermal_counters(events: GpuEvents | None) -> int | None:
     known = [] if events is None else [one for one in (events.sw_thermal, events.hw_thermal) if one is not None]
     return sum(known) if known else None
 
@@ -145,7 +145,7 @@ class BusyWaitDetector:
             claim = self._is_spinning(gpu)
             standing = self._lasting.update_condition(gpu.index, claim and not working, sight.sample)
             if standing is not None:
-                found.append(self._finding(sight, gpu, standing))
+                found.append(self._build_busy_wait_finding(sight, gpu, standing))
         return found
 
     def _is_spinning(self, gpu: Gpu) -> bool | None:
@@ -154,7 +154,7 @@ class BusyWaitDetector:
             return None
         return clock >= self.CLOCK * highest and busy >= self.BUSY and power < self.POWER
 
-    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+    def _build_busy_wait_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
         return Finding(
             FindingKind.BUSY_WAIT,
@@ -162,12 +162,12 @@ class BusyWaitDetector:
             sight.node,
             f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
             "see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
-            evidence=gpu_evidence(gpu),
+            evidence=build_gpu_evidence(gpu),
             since=standing.since,
         )
 
 
-def gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
+def build_gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
     """Return what its reading says, as far as it is known."""
     said = (
         ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),

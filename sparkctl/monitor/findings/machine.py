@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
-from sparkctl.model.sample import DiskSpace, Process
+from sparkctl.model.sample import DiskSpace, NodeProcess
 from sparkctl.model.units import GIB, format_gib
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
 
-_SCARCE, _NONE_LEFT = 20 * GIB, 5 * GIB
+_LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB
 
 
 def rate_free_disk(free: int) -> Severity | None:
     """Return how bad so little room is: under 20 GiB one engine image no longer fits, under 5 GiB logs do not either."""
-    if free >= _SCARCE:
+    if free >= _LOW_DISK_BYTES:
         return None
-    return Severity.PROBLEM if free < _NONE_LEFT else Severity.WARNING
+    return Severity.PROBLEM if free < _FULL_DISK_BYTES else Severity.WARNING
 
 
 class DiskSpaceDetector:
@@ -56,7 +56,7 @@ class DiskSpaceDetector:
         return found
 
 
-_ADOPTER, _DESKTOP = "systemd", "app-"
+_USER_SYSTEMD_NAME, _DESKTOP_UNIT_PREFIX = "systemd", "app-"
 
 
 class OrphanProcessDetector:
@@ -110,11 +110,13 @@ class OrphanProcessDetector:
             )
         return found
 
-    def _is_orphan(self, process: Process, listed: set[str] | None) -> bool | None:
+    def _is_orphan(self, process: NodeProcess, listed: set[str] | None) -> bool | None:
         if process.container is None:
             if process.parent is None or process.unit is None:
                 return None
-            adopted = process.parent == 1 or (process.parent_name == _ADOPTER and not process.unit.startswith(_DESKTOP))
+            adopted = process.parent == 1 or (
+                process.parent_name == _USER_SYSTEMD_NAME and not process.unit.startswith(_DESKTOP_UNIT_PREFIX)
+            )
             return adopted and not process.unit.endswith(".service")
         if listed is None:
             return None

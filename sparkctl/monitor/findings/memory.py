@@ -10,7 +10,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB, MIB, format_gib
 from sparkctl.monitor.findings.base import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot
 
-_ON_ITS_WAY = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_STARTING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 class SwapGrowthDetector:
@@ -29,7 +29,7 @@ class SwapGrowthDetector:
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return the finding while swap grows."""
         memory = sight.sample.memory
-        grew = self._grew(sight)
+        grew = self._compute_swap_growth(sight)
         standing = self._lasting.update_condition(
             "swap", None if grew is None else all(g >= self.STEP for g in grew), sight.sample
         )
@@ -55,7 +55,7 @@ class SwapGrowthDetector:
             )
         ]
 
-    def _grew(self, sight: NodeSnapshot) -> list[int] | None:
+    def _compute_swap_growth(self, sight: NodeSnapshot) -> list[int] | None:
         """Return the growth in each quarter of the window, None while there is no whole window."""
         memory, now = sight.sample.memory, sight.sample.uptime
         if memory is None:
@@ -92,7 +92,7 @@ class PageCacheDetector:
         cache = memory.available - memory.free
         found = []
         for one in sight.instances:
-            if not one.ours or one.phase not in _ON_ITS_WAY:
+            if not one.ours or one.phase not in _STARTING_PHASES:
                 self._lasting.update_condition(one.name, False, sight.sample)
                 continue
             short = memory.free < self.MARK < cache

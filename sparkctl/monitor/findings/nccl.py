@@ -11,8 +11,8 @@ from sparkctl.model.sample import RdmaGid, RdmaLane, Sample
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
 from sparkctl.monitor.findings.fabric import BOTH_LANES_SETTING
 
-_ACTIVE = "ACTIVE"
-_ROCE2 = "RoCE v2"
+_ACTIVE_STATE = "ACTIVE"
+_ROCE_V2_TYPE = "RoCE v2"
 
 
 class NcclGidDetector:
@@ -30,24 +30,26 @@ class NcclGidDetector:
         """Return one finding for each such container."""
         found = []
         for one in sight.instances or ():
-            index = _index(one)
+            index = _get_gid_index(one)
             if index is None or not one.is_alive:
                 continue
-            ports = _used(one, sight.sample)
+            ports = _list_nccl_lanes(one, sight.sample)
             judged = [port for port in ports if port.gids is not None]
-            wrong = [port for port in judged if not _is_good(port, index)]
+            wrong = [port for port in judged if not _is_valid_gid(port, index)]
             claim = bool(wrong) if judged else None
             standing = self._lasting.update_condition(one.container_id, claim, sight.sample)
             if standing is not None:
-                found.append(_wrong_gid(sight, one, index, wrong, standing.since))
+                found.append(_build_gid_finding(sight, one, index, wrong, standing.since))
         return found
 
 
-def _wrong_gid(
+def _build_gid_finding(
     sight: NodeSnapshot, one: InstanceView, index: int, wrong: Sequence[RdmaLane], since: float | None
 ) -> Finding:
     evidence = [FindingEvidence("NCCL_IB_GID_INDEX", str(index), None, f"container {one.container}")]
-    evidence += [FindingEvidence(f"{port.name} index {index}", _said(port, index), None, "sysfs") for port in wrong]
+    evidence += [
+        FindingEvidence(f"{port.name} index {index}", _describe_gid(port, index), None, "sysfs") for port in wrong
+    ]
     right = sorted({gid.index for port in wrong for gid in port.gids or () if _is_roce_v2_ipv4(gid)})
     evidence += [FindingEvidence("RoCE v2 with IPv4", ", ".join(map(str, right)) or "nowhere", None, "sysfs")]
     remedy = (
@@ -55,7 +57,7 @@ def _wrong_gid(
         if right
         else "give the function an IPv4 address first: then it has such a GID"
     )
-    link_local = all((_at(port, index) or RdmaGid(index)).type == _ROCE2 for port in wrong)
+    link_local = all((_find_gid(port, index) or RdmaGid(index)).type == _ROCE_V2_TYPE for port in wrong)
     summary = f"{one.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
     return Finding(
         FindingKind.GID,
@@ -69,14 +71,14 @@ def _wrong_gid(
     )
 
 
-def _index(one: InstanceView) -> int | None:
+def _get_gid_index(one: InstanceView) -> int | None:
     text = one.get_nccl_variable("NCCL_IB_GID_INDEX") or ""
     return int(text) if re.fullmatch(r"[0-9]{1,3}", text) else None
 
 
-def _used(one: InstanceView, sample: Sample) -> list[RdmaLane]:
+def _list_nccl_lanes(one: InstanceView, sample: Sample) -> list[RdmaLane]:
     """Return the functions NCCL uses: by the prefix match that its ^ and = change; otherwise all active ones."""
-    active = [port for port in sample.rdma or () if _ACTIVE in (port.state or "")]
+    active = [port for port in sample.rdma or () if _ACTIVE_STATE in (port.state or "")]
     named = one.get_nccl_variable("NCCL_IB_HCA") or ""
     words = [word.partition(":")[0] for word in named.lstrip("^=").split(",") if word]
     if not words or named.startswith("^"):
@@ -85,21 +87,21 @@ def _used(one: InstanceView, sample: Sample) -> list[RdmaLane]:
     return [p for p in active if any(p.name == word if exact else p.name.startswith(word) for word in words)]
 
 
-def _is_good(port: RdmaLane, index: int) -> bool:
-    gid = _at(port, index)
+def _is_valid_gid(port: RdmaLane, index: int) -> bool:
+    gid = _find_gid(port, index)
     return gid is not None and _is_roce_v2_ipv4(gid)
 
 
 def _is_roce_v2_ipv4(gid: RdmaGid) -> bool:
-    return gid.type == _ROCE2 and gid.address is not None and ":" not in gid.address
+    return gid.type == _ROCE_V2_TYPE and gid.address is not None and ":" not in gid.address
 
 
-def _at(port: RdmaLane, index: int) -> RdmaGid | None:
+def _find_gid(port: RdmaLane, index: int) -> RdmaGid | None:
     return next((gid for gid in port.gids or () if gid.index == index), None)
 
 
-def _said(port: RdmaLane, index: int) -> str:
-    gid = _at(port, index)
+def _describe_gid(port: RdmaLane, index: int) -> str:
+    gid = _find_gid(port, index)
     return "not in use" if gid is None else f"{gid.type or 'of unknown type'} {gid.address or ''}".strip()
 
 

@@ -12,8 +12,8 @@ from sparkctl.model.units import GIB, KIB, format_duration, format_gib
 from sparkctl.monitor.findings.earlyoom import EarlyoomRule, parse_earlyoom_args
 from sparkctl.node.agent_decoder import AgentHello
 
-_LANDMINE = "it counts from the next restart"
-_VERSIONS = (
+_AFTER_RESTART_NOTE = "it counts from the next restart"
+_VERSION_FIELDS = (
     ("DGX OS", "os"),
     ("kernel", "kernel"),
     ("driver", "driver"),
@@ -22,25 +22,25 @@ _VERSIONS = (
     ("", "distribution"),
     ("Python", "python"),
 )
-_MANY_KIBIBYTES = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can have
-_HEALTHY = 4 * GIB  # a good configuration may leave less than this
-_TOO_LATE = GIB // 2
-_USUAL_SWAPPINESS = 60
+_MAX_MIN_FREE_KIB = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can have
+_MAX_EARLYOOM_BYTES = 4 * GIB  # a good configuration may leave less than this
+_MIN_EARLYOOM_BYTES = GIB // 2
+_DEFAULT_SWAPPINESS = 60
 _EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
 
 
 def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield what a node's software is and what about it bites."""
-    known = [f"{name} {value}".strip() for name, value in _versions(who).items() if value]
+    known = [f"{name} {value}".strip() for name, value in _collect_versions(who).items() if value]
     up = (
         [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
         if who.up is not None
         else []
     )
     yield Finding(FindingKind.VERSIONS, Severity.GOOD, node, ", ".join([*known, *up]))
-    yield from _settings(node, who)
-    yield from _earlyoom(node, who, sample)
-    yield from _reserved(node, sample)
+    yield from _check_configured_settings(node, who)
+    yield from _check_earlyoom(node, who, sample)
+    yield from _check_reserved_memory(node, sample)
 
 
 def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
     """
     first, reference = next(iter(nodes.items()), ("", AgentHello()))
     for node, who in [*nodes.items()][1:]:
-        pairs = zip(_versions(reference).items(), _versions(who).values(), strict=True)
+        pairs = zip(_collect_versions(reference).items(), _collect_versions(who).values(), strict=True)
         unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
         if unlike:
             words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
@@ -83,11 +83,11 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
             )
 
 
-def _versions(who: AgentHello) -> dict[str, str | None]:
-    return {name: getattr(who, field) for name, field in _VERSIONS}
+def _collect_versions(who: AgentHello) -> dict[str, str | None]:
+    return {name: getattr(who, field) for name, field in _VERSION_FIELDS}
 
 
-def _settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
+def _check_configured_settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
     running = dict(who.sysctl)
     words = [f"{name} {value}" for name, value in running.items() if value is not None]
     if who.swaps is not None:
@@ -100,12 +100,12 @@ def _settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
         now = running.get(one.name)
         if now is None or now == one.value:
             continue
-        much = one.name == "min_free_kbytes" and one.value > _MANY_KIBIBYTES
+        much = one.name == "min_free_kbytes" and one.value > _MAX_MIN_FREE_KIB
         yield Finding(
             FindingKind.SETTINGS,
             Severity.WARNING,
             node,
-            f"vm.{one.name} is {now} and {one.file} says {one.value}: {_LANDMINE}"
+            f"vm.{one.name} is {now} and {one.file} says {one.value}: {_AFTER_RESTART_NOTE}"
             + (f", and keeps {format_gib(one.value * KIB)} from every engine" if much else ""),
             f"in {one.file}: vm.{one.name} = {1048576 if much else now}"
             + ("" if much else f"   (or have it now: sudo sysctl -p {one.file})"),
@@ -119,7 +119,7 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
     has the kernel swap out an engine rather than give page cache back.
     """
     reserve, swappiness = running.get("min_free_kbytes"), running.get("swappiness")
-    if reserve is not None and reserve > _MANY_KIBIBYTES:
+    if reserve is not None and reserve > _MAX_MIN_FREE_KIB:
         yield Finding(
             FindingKind.MIN_FREE,
             Severity.WARNING,
@@ -128,7 +128,7 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
             "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
             evidence=(FindingEvidence("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
         )
-    if swappiness is not None and swappiness > _USUAL_SWAPPINESS:
+    if swappiness is not None and swappiness > _DEFAULT_SWAPPINESS:
         yield Finding(
             FindingKind.SWAPPINESS,
             Severity.NOTE,
@@ -139,7 +139,7 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
         )
 
 
-def _earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def _check_earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
     found, memory = who.earlyoom, sample.memory
     if found is None:
         return
@@ -151,33 +151,33 @@ def _earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Findi
         what = f"earlyoom runs as `{command}`, which is not understood here"
         yield Finding(FindingKind.EARLYOOM, Severity.UNKNOWN, node, what)
         return
-    limit = rule.kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
+    limit = rule.compute_kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
     below = "at a limit that is not known" if limit is None else f"below {format_gib(limit)} available"
     swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
     acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
-    severity, but, remedy = _doubt(rule, limit, has_swap=bool(memory.swap_total))
+    severity, but, remedy = _rate_earlyoom_rule(rule, limit, has_swap=bool(memory.swap_total))
     yield Finding(FindingKind.EARLYOOM, severity, node, acts + but, remedy)
-    if found.configured is not None and _words(found.configured) not in (None, list(found.argv[1:])):
-        what = f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_LANDMINE}"
+    if found.configured is not None and _split_earlyoom_args(found.configured) not in (None, list(found.argv[1:])):
+        what = f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_AFTER_RESTART_NOTE}"
         yield Finding(FindingKind.EARLYOOM, Severity.WARNING, node, what, "sudo systemctl restart earlyoom")
 
 
-def _doubt(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
+def _rate_earlyoom_rule(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
     """Return how bad it is that earlyoom acts by this rule, below ``limit`` bytes; why, and what to do."""
     if limit is None or rule.dry:
         return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
     if has_swap and rule.swap < 50:
         but = ": both must hold, and while swap is free it never acts; the freeze comes first"
         return Severity.WARNING, but, _EARLYOOM_REMEDY
-    if limit > _HEALTHY:
+    if limit > _MAX_EARLYOOM_BYTES:
         return Severity.WARNING, ": a healthy engine may leave less than that, and is killed", _EARLYOOM_REMEDY
-    if limit < _TOO_LATE:
+    if limit < _MIN_EARLYOOM_BYTES:
         but = ": since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither"
         return Severity.WARNING, but, "do not count on it; watch memory with sparkctl"
     return Severity.GOOD, "", None
 
 
-def _words(configured: str) -> list[str] | None:
+def _split_earlyoom_args(configured: str) -> list[str] | None:
     """Return the words of EARLYOOM_ARGS as systemd splits them; None where its quotes do not match."""
     try:
         return [word for part in shlex.split(configured) for word in shlex.split(part)]
@@ -185,7 +185,7 @@ def _words(configured: str) -> list[str] | None:
         return None
 
 
-def _reserved(node: NodeName, sample: Sample) -> Iterator[Finding]:
+def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
     detail = sample.detail
     if detail is not None and detail.cma_total == 0 and detail.cma_free:
         yield Finding(

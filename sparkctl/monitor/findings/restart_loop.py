@@ -27,34 +27,34 @@ class RestartLoopDetector:
         """Return one finding for each container that was started again."""
         found = []
         if sight.instances is not None:
-            here = {_key(one) for one in sight.instances}
+            here = {_container_key(one) for one in sight.instances}
             self._counts = {key: count for key, count in self._counts.items() if key in here}
             self._grown = {key: grown for key, grown in self._grown.items() if key in here}
         for one in sight.instances or ():
-            self._count(one, sight)
-            again = sum(more for _, _, more in self._grown.get(_key(one), ()))
+            self._count_restarts(one, sight)
+            again = sum(more for _, _, more in self._grown.get(_container_key(one), ()))
             restarting = one.state is ContainerState.RESTARTING
             if again or restarting:
-                found.append(self._finding(sight, one, again, restarting))
+                found.append(self._build_restart_finding(sight, one, again, restarting))
         return found
 
-    def _count(self, one: InstanceView, sight: NodeSnapshot) -> None:
+    def _count_restarts(self, one: InstanceView, sight: NodeSnapshot) -> None:
         now, count = sight.sample.uptime, one.restarts
-        grown = [grew for grew in self._grown.get(_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
+        grown = [grew for grew in self._grown.get(_container_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
         if count is not None:
-            more = count - self._counts.get(_key(one), count)
+            more = count - self._counts.get(_container_key(one), count)
             if more > 0:
                 grown.append((now, sight.sample.time, more))
-            self._counts[_key(one)] = count
-        self._grown[_key(one)] = grown
+            self._counts[_container_key(one)] = count
+        self._grown[_container_key(one)] = grown
 
-    def _finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
+    def _build_restart_finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
         loop = restarting or again >= self.LOOP
         evidence = [FindingEvidence("state", one.state.value, None, "docker")]
         if one.restarts is not None:
             evidence.append(FindingEvidence("RestartCount", str(one.restarts), None, "docker"))
         times = "again and again" if loop else "once" if again == 1 else f"{again} times"
-        grown = self._grown.get(_key(one))
+        grown = self._grown.get(_container_key(one))
         name, quoted = one.name, shlex.quote(one.container)
         return Finding(
             FindingKind.RESTART_LOOP,
@@ -69,5 +69,5 @@ class RestartLoopDetector:
         )
 
 
-def _key(one: InstanceView) -> str:
+def _container_key(one: InstanceView) -> str:
     return one.container_id or one.container

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry
 
 # as `core.own_questions` marks what it asks: the log is shown without such lines
-MARK = "by=sparkctl"
-_NOT_TAKEN = (400, 404, 405)
+QUERY_MARK = "by=sparkctl"
+_QUERY_REFUSED_STATUSES = (400, 404, 405)
 
 
 class DockerPoller:
@@ -29,19 +29,19 @@ class DockerPoller:
         self.question = ""
         self.pinged_at = 0.0
 
-    def open(self) -> None:
+    def open_connections(self) -> None:
         """Open what is not."""
         for connection in (self.asker, self.killer):
             if connection.socket is None and not connection.open():
                 self.is_responding = False
 
-    def give_up(self, now: float) -> None:
+    def drop_late_answer(self, now: float) -> None:
         """Give up on an answer that does not come."""
         if self.asker.asked_at is not None and now - self.asker.asked_at > self.every:
             self.is_responding = False
             self.asker.close()
 
-    def ask(self, now: float, watches: WatchRegistry) -> None:
+    def poll_next_watch(self, now: float, watches: WatchRegistry) -> None:
         """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
         watch = min(watches, key=lambda one: (one.asked_at, one.container), default=None)
         before = self.pinged_at if watch is None else watch.asked_at
@@ -82,7 +82,7 @@ def describe_exit(status: int, body: bytes) -> str | None:
     return f"the container ended with exit code {code if isinstance(code, int) else 'unknown'}" if ended else None
 
 
-def docker_message(body: bytes) -> str:
+def parse_docker_message(body: bytes) -> str:
     """Return Docker's own sentence about an error."""
     try:
         return str(json.loads(body)["message"])[:200]
@@ -90,7 +90,7 @@ def docker_message(body: bytes) -> str:
         return body[:80].decode("utf-8", "replace")
 
 
-def health_connections(watches: WatchRegistry) -> list[HttpConnection]:
+def list_health_connections(watches: WatchRegistry) -> list[HttpConnection]:
     """Return the connections to engines."""
     return [watch.asking for watch in watches if watch.asking is not None]
 
@@ -108,15 +108,15 @@ def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
             watch.healthy = 0
         watch.asking = HttpConnection(("127.0.0.1", watch.port))
         watch.asking.open()
-        query = ("&" if "?" in watch.health else "?") + MARK if watch.takes_query else ""
+        query = ("&" if "?" in watch.health else "?") + QUERY_MARK if watch.takes_query else ""
         watch.asking.send_request("GET", watch.health + query, now)
 
 
-def confirm_ready(watch: ContainerWatch, status: int | None) -> bool:
+def record_health_answer(watch: ContainerWatch, status: int | None) -> bool:
     """Take an engine's answer; two in a row that say ready are believed."""
     assert watch.asking is not None
     watch.asking.close()
     watch.asking = None
-    watch.takes_query = watch.takes_query and status not in _NOT_TAKEN
+    watch.takes_query = watch.takes_query and status not in _QUERY_REFUSED_STATUSES
     watch.healthy = watch.healthy + 1 if status is not None and 200 <= status < 300 else 0
     return watch.healthy >= 2

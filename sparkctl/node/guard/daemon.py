@@ -22,17 +22,29 @@ import threading
 import time
 import zlib
 
-from sparkctl.node.agent import once, start_gpu_child
-from sparkctl.node.guard.container_polling import DockerPoller, confirm_ready, health_connections, poll_health
-from sparkctl.node.guard.decision import BAND, CALM, FAST, decide_action, lowered_floor, warning_level
+from sparkctl.node.agent import read_file, start_gpu_process
+from sparkctl.node.guard.container_polling import (
+    DockerPoller,
+    list_health_connections,
+    poll_health,
+    record_health_answer,
+)
+from sparkctl.node.guard.decision import (
+    CALM_READ_SECONDS,
+    FAST_READ_SECONDS,
+    WARNING_BAND_BYTES,
+    compute_lowered_floor,
+    compute_warning_level,
+    decide_action,
+)
 from sparkctl.node.guard.guard_events import GuardEventLog
 from sparkctl.node.guard.guard_start import daemonize, lock_memory, print_start_line, redirect_streams, write_line
-from sparkctl.node.guard.kill_requests import KillRequests
+from sparkctl.node.guard.kill_requests import KillCoordinator
 from sparkctl.node.guard.memory_reader import ContainerMemory, MemoryReader
 from sparkctl.node.guard.nonblocking_http import is_socket_open
 from sparkctl.node.guard.page_cache import PageCacheDropper
 from sparkctl.node.guard.receipt_store import ReceiptStore
-from sparkctl.node.guard.socket_server import SocketServer, StartRefused, acquire_lock, create_private_directory
+from sparkctl.node.guard.socket_server import GuardSocketServer, GuardStartError, acquire_lock, create_private_directory
 from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry, parse_command, read_field
 
 TYPE_CHECKING = False
@@ -46,15 +58,15 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-DOCKER = "/var/run/docker.sock"
+DOCKER_SOCKET_PATH = "/var/run/docker.sock"
 IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which it ends
-IDLE = 1.0  # seconds between readings while there is no watch
-TICK = 1.0  # everything that is not memory
-TOUCH = 3600.0  # seconds after which our files look used again
+IDLE_READ_SECONDS = 1.0  # seconds between readings while there is no watch
+TICK_SECONDS = 1.0  # everything that is not memory
+TOUCH_SECONDS = 3600.0  # seconds after which our files look used again
 WEIGHTS_LEASE_SECONDS = 4.0  # seconds that "weights are loading" holds
-ASK_EVERY = 5.0  # seconds between questions about a container
+DOCKER_POLL_SECONDS = 5.0  # seconds between questions about a container
 CALM_AFTER_SECONDS = 60.0  # seconds far from the floor until a watch is calm again
-AT_ONCE = 4  # commands of one client before the others, and memory, get their turn
+MAX_COMMANDS_PER_TURN = 4  # commands of one client before the others, and memory, get their turn
 
 
 class GuardDaemon:
@@ -64,9 +76,9 @@ class GuardDaemon:
         root = options["--root"].rstrip("/")
         self.linger = float(options["--linger"])
         self.ask_every = float(options["--ask"])
-        gpu = start_gpu_child(nvml) if nvml else None  # before there is anything that it should not inherit
+        gpu = start_gpu_process(nvml) if nvml else None  # before there is anything that it should not inherit
         self.memory = MemoryReader(root)
-        self.clients = SocketServer(place + "/guard.sock")
+        self.clients = GuardSocketServer(place + "/guard.sock")
         self.events = GuardEventLog(self.memory, self.clients.broadcast)
         self.caches = PageCacheDropper(root, options["--sudo"].split(), self.events)
         threading.stack_size(1 << 18)  # locked memory is really there
@@ -74,11 +86,13 @@ class GuardDaemon:
         self.receipts = ReceiptStore(place, self.memory, self.events)
         self.watches = WatchRegistry(self.events, self.receipts)
         self.docker = DockerPoller(options["--docker"], self.ask_every)
-        self.kills = KillRequests(self.docker, self.watches, self.memory, self.holdings.growth, self.receipts)
+        self.kills = KillCoordinator(
+            self.docker, self.watches, self.memory, self.holdings.compute_growth, self.receipts
+        )
         self.since = time.time()
         self.is_close = False
         self.look_at = self.tick_at = self.touched_at = time.monotonic()
-        self.docker.open()
+        self.docker.open_connections()
         self.is_locked = lock_memory()
 
     # -- the loop
@@ -88,7 +102,7 @@ class GuardDaemon:
         while self.is_needed(time.monotonic()):
             self.read_memory()
             self.run_periodic()
-            self.wait()
+            self.wait_for_events()
 
     def is_needed(self, now: float) -> bool:
         """Tell whether there is a watch or a client, or was one lately."""
@@ -103,32 +117,38 @@ class GuardDaemon:
             return
         reading = self.memory.read()
         if reading is None:  # not known: nothing is decided on it
-            self.look_at = now + (FAST if self.is_close else CALM)
+            self.look_at = now + (FAST_READ_SECONDS if self.is_close else CALM_READ_SECONDS)
             return
         self.kills.record_reading(reading.at)
         self.is_close = False
         steps = [(watch, self.decide_for_watch(watch, reading)) for watch in self.watches]
         dying = [(watch, step) for watch, step in steps if step.act == "kill"]
         if dying:
-            self.kills.send(reading.at, dying)
-        self.look_at = reading.at + (FAST if self.is_close else CALM if self.watches or self.kills else IDLE)
+            self.kills.send_kill_request(reading.at, dying)
+        self.look_at = reading.at + (
+            FAST_READ_SECONDS
+            if self.is_close
+            else CALM_READ_SECONDS
+            if self.watches or self.kills
+            else IDLE_READ_SECONDS
+        )
 
     def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading) -> GuardDecision:
         """Return what is to be done for a watch; warn and drop already done."""
         if watch.active_floor < watch.floor:
-            if reading.available >= (watch.floor + warning_level(watch.floor)) // 2:
+            if reading.available >= (watch.floor + compute_warning_level(watch.floor)) // 2:
                 watch.active_floor = watch.floor
             elif reading.at < self.kills.hold_until:  # what is being ended may still take some
-                watch.active_floor = min(watch.active_floor, lowered_floor(watch.floor, reading.available))
+                watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
         step = decide_action(watch.active_floor, self.memory.readings, may_drop=reading.at < watch.weights_until)
         self.is_close = self.is_close or step.close
-        if step.act != "calm" or reading.available < warning_level(watch.floor) + BAND:
+        if step.act != "calm" or reading.available < compute_warning_level(watch.floor) + WARNING_BAND_BYTES:
             watch.calm_since = reading.at
         elif reading.at - watch.calm_since >= CALM_AFTER_SECONDS:
             watch.is_warned = False
         if step.act in ("warn", "drop") and not watch.is_warned:
             watch.is_warned = True
-            self.events.publish(self.events.make_event("warned", step.why, watch, step))
+            self.events.publish_event(self.events.make_event("warned", step.why, watch, step))
         self.caches.drop_if_needed(watch, step, reading, self.memory.total)
         return step
 
@@ -137,26 +157,26 @@ class GuardDaemon:
         now = time.monotonic()
         if now < self.tick_at:
             return
-        self.tick_at = now + TICK
+        self.tick_at = now + TICK_SECONDS
         self.memory.record_second()
-        self.holdings.ask(now)
-        self.caches.confirm_drop(now, self.memory.now)
-        if now - self.touched_at >= TOUCH:
+        self.holdings.request_readings(now)
+        self.caches.confirm_drop(now, self.memory.last_reading)
+        if now - self.touched_at >= TOUCH_SECONDS:
             self.touched_at = now
             self.receipts.refresh_mtime()
         self.kills.check_pending(now)
         for watch in self.watches:
             if now - watch.began >= watch.limit:
-                self.watches.end(watch, f"its time limit of {watch.limit:.0f} s")
-        self.docker.open()
-        self.docker.give_up(now)
-        self.docker.ask(now, self.watches)
+                self.watches.end_watch(watch, f"its time limit of {watch.limit:.0f} s")
+        self.docker.open_connections()
+        self.docker.drop_late_answer(now)
+        self.docker.poll_next_watch(now, self.watches)
         poll_health(now, self.watches, self.ask_every)
 
-    def wait(self) -> None:
+    def wait_for_events(self) -> None:
         """Sleep until the next moment or until somebody says something, and hear them."""
         docker = (self.docker.killer, self.docker.asker)
-        links = [one for one in (*docker, *health_connections(self.watches)) if one.socket is not None]
+        links = [one for one in (*docker, *list_health_connections(self.watches)) if one.socket is not None]
         parts = [part for part in self.holdings.parts if not part.ended]
         unsent: list[Any] = [one for one in self.clients.there if one.unsent]
         unsent += [link for link in links if link.out]
@@ -172,7 +192,7 @@ class GuardDaemon:
                 self.handle_response(link)
         for part in parts:
             if part.answers in ready:
-                part.hear()
+                part.receive_answer()
         for client in list(self.clients.there):
             if client in ready:
                 client.receive()
@@ -192,26 +212,26 @@ class GuardDaemon:
         if link is self.docker.killer:
             self.kills.handle_response(status, body, time.monotonic())
         elif link is self.docker.asker:
-            ended, asked = self.docker.handle_response(status, body), self.watches.find(self.docker.question)
+            ended, asked = self.docker.handle_response(status, body), self.watches.find_watch(self.docker.question)
             if ended is not None and asked is not None:
-                self.kills.ended(asked, ended)
+                self.kills.handle_container_end(asked, ended)
         else:
             watch = next(one for one in self.watches if one.asking is link)
-            if confirm_ready(watch, status) and watch.client is None:
-                self.watches.end(watch, "it is ready, and nobody is attached")
+            if record_health_answer(watch, status) and watch.client is None:
+                self.watches.end_watch(watch, "it is ready, and nobody is attached")
 
     # -- what it is told
 
     def handle_client(self, client: GuardConnection) -> None:
         """Do what a client says, a few commands at a time; each is answered by a line."""
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_COMMANDS_PER_TURN):
             line = client.next_line()
             if line is None:
                 return
             try:
-                client.broadcast(self.run_command(parse_command(line), client))
+                client.send_message(self.run_command(parse_command(line), client))
             except ValueError as error:
-                client.broadcast({"kind": "refused", "what": str(error)[:200]})
+                client.send_message({"kind": "refused", "what": str(error)[:200]})
 
     def run_command(self, said: Json, client: GuardConnection) -> Json:
         """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
@@ -222,15 +242,15 @@ class GuardDaemon:
             watch.client = client
             self.add_watch(watch, now)
         elif command == "phase":
-            watch = self.watches.find(said.get("container"))
+            watch = self.watches.find_watch(said.get("container"))
             if watch is None:
                 raise ValueError("phase: no such watch")
             watch.client = client
             watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
         elif command == "unwatch":
-            watch = self.watches.find(said.get("container"))
+            watch = self.watches.find_watch(said.get("container"))
             if watch is not None:  # it may have ended in between
-                self.watches.end(watch, read_field(said, "why", str)[:100])
+                self.watches.end_watch(watch, read_field(said, "why", str)[:100])
         elif command in ("receipt", "forget"):
             short = str(said.get("container"))[:12]
             if not re.fullmatch(r"[0-9a-f]{12}", short):
@@ -240,27 +260,27 @@ class GuardDaemon:
             self.receipts.remove(short)
         elif command != "state":
             raise ValueError(f"no such command: {str(command)[:40]!r}")
-        return self.state(now)
+        return self.build_state(now)
 
     def add_watch(self, watch: ContainerWatch, now: float) -> None:
         """Begin a watch, or put it in the place of the one there is for this container."""
-        before = self.watches.find(watch.container)
+        before = self.watches.find_watch(watch.container)
         if not self.watches:
             self.memory.readings.clear()  # a second apart: no curve
-        self.watches.begin(watch)
+        self.watches.begin_watch(watch)
         if before is not None:
             self.kills.replace_watch(before, watch)
         self.look_at = self.tick_at = now
 
-    def state(self, now: float) -> Json:
+    def build_state(self, now: float) -> Json:
         """Return everything that one may want to know."""
-        last = self.memory.now._asdict() if self.memory.now else {}
+        last = self.memory.last_reading._asdict() if self.memory.last_reading else {}
         return {
             "kind": "state",
             "since": round(self.since, 3),
             "pid": os.getpid(),
             **{name: last.get(name) for name in ("available", "free", "page_cache", "swap_free")},
-            "rights": self.caches.permissions(),
+            "rights": self.caches.get_permissions(),
             "locked": self.is_locked,
             "docker": self.docker.is_responding,
             "watches": [watch.to_json(now) for watch in self.watches],
@@ -275,16 +295,16 @@ def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
     deadline = time.monotonic() + 3.0
     while not acquire_lock(place):  # the other one may be on its way up, or down
         if is_socket_open(place + "/guard.sock"):
-            pid = (once(place + "/guard.lock") or b"").strip()
+            pid = (read_file(place + "/guard.lock") or b"").strip()
             print_start_line(place, int(pid) if pid.isdigit() else None, already=True)
             return None
         if time.monotonic() > deadline:
-            raise StartRefused("another guard holds the lock and does not listen: it hangs, or is stopped")
+            raise GuardStartError("another guard holds the lock and does not listen: it hangs, or is stopped")
         time.sleep(0.05)
     guard = GuardDaemon(options, place, nvml)
     guard.receipts.remove_old(drafts=True)
     deadline = time.monotonic() + 0.3  # what sudo needs to refuse
-    while time.monotonic() < deadline and all(guard.caches.permissions().values()) and options["--sudo"]:
+    while time.monotonic() < deadline and all(guard.caches.get_permissions().values()) and options["--sudo"]:
         time.sleep(0.02)
     print_start_line(place, os.getpid(), already=False)
     return guard
@@ -300,15 +320,21 @@ def main(words: list[str]) -> None:
         packed += said
     sudo = "sudo -n" if os.geteuid() else ""
     place = f"/tmp/sparkctl-guard-{os.geteuid()}"  # noqa: S108  # owner and mode are checked
-    options = {"--root": "", "--dir": place, "--docker": DOCKER, "--sudo": sudo, "--linger": str(IDLE_EXIT_SECONDS)}
-    options["--ask"] = str(ASK_EVERY)
+    options = {
+        "--root": "",
+        "--dir": place,
+        "--docker": DOCKER_SOCKET_PATH,
+        "--sudo": sudo,
+        "--linger": str(IDLE_EXIT_SECONDS),
+    }
+    options["--ask"] = str(DOCKER_POLL_SECONDS)
     options.update(zip(words[1::2], words[2::2]))  # noqa: B905  # strict came with Python 3.10
     nvml = zlib.decompress(packed) if packed else b""
 
-    def guard(is_up: Callable[[], None]) -> None:
+    def run_guard(is_up: Callable[[], None]) -> None:
         try:
             one = start_daemon(options, nvml)
-        except (StartRefused, OSError) as error:
+        except (GuardStartError, OSError) as error:
             write_line({"kind": "refused", "what": str(error)})
             return
         if one is None:
@@ -320,5 +346,5 @@ def main(words: list[str]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(options["--dir"] + "/guard.sock")  # noqa: PTH108
 
-    daemonize(guard)
+    daemonize(run_guard)
     os._exit(0)  # at once, whatever a part is waiting for

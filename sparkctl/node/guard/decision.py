@@ -44,17 +44,20 @@ else:  # typing itself would cost the node a megabyte
     KillCandidate = namedtuple("KillCandidate", "container loading grown since tried")
 
 MIB, GIB = 1 << 20, 1 << 30
-CALM, FAST = 0.1, 0.01  # seconds between two readings
+CALM_READ_SECONDS, FAST_READ_SECONDS = 0.1, 0.01  # seconds between two readings
 # A request is on its way within two fast readings; the rest is for a wake-up that comes late. It is no longer than this
 # because a KV cache is taken at 14 GiB/s, and one that ends with 1 GiB left must not be ended 0.07 s before that.
 KILL_LEAD_SECONDS = 0.05
-BAND = GIB  # at most so far above the floor one looks closely
-SOON = 1.0  # seconds to the floor under which a fall is told
-WINDOW = 1.0  # of the readings that the rate is taken from
-_SPAN = 0.018  # the shortest time that a rate is taken over: less is the kernel's own rounding
-_NOW = 0.028  # the time over which memory has to fall for it to be falling now
-CACHE_WORTH = GIB  # less page cache than this is not worth a drop
-CACHE_BELOW, CACHE_SHARE = 8 * GIB, 0.06  # of MemFree: the default of the cache guard is the smaller of the two
+WARNING_BAND_BYTES = GIB  # at most so far above the floor one looks closely
+WARNING_SECONDS = 1.0  # seconds to the floor under which a fall is told
+RATE_WINDOW_SECONDS = 1.0  # of the readings that the rate is taken from
+_MIN_RATE_SPAN_SECONDS = 0.018  # the shortest time that a rate is taken over: less is the kernel's own rounding
+_CURRENT_FALL_SECONDS = 0.028  # the time over which memory has to fall for it to be falling now
+MIN_DROP_BYTES = GIB  # less page cache than this is not worth a drop
+DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
+    8 * GIB,
+    0.06,
+)  # of MemFree: the default of the cache guard is the smaller of the two
 
 
 def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
@@ -62,18 +65,20 @@ def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
 
     Soon is two seconds, and four looks where they come late.
     """
-    available, rate = readings[-1].available, fastest_decline(readings)
+    available, rate = readings[-1].available, compute_fastest_decline(readings)
     soon = max(2.0, 4 * (readings[-1].at - readings[-2].at)) if len(readings) > 1 else 2.0
-    return available < (floor + warning_level(floor)) // 2 or (rate is not None and available - floor < soon * rate)
+    return available < (floor + compute_warning_level(floor)) // 2 or (
+        rate is not None and available - floor < soon * rate
+    )
 
 
-def read_delay(floor: int, readings: Sequence[MeminfoReading]) -> float:
+def measure_read_delay(floor: int, readings: Sequence[MeminfoReading]) -> float:
     """Return how long the last look let us wait, seconds, 0 where it came about as soon as it was asked for."""
     gap = readings[-1].at - readings[-2].at if len(readings) > 1 else 0.0
     return gap if gap > KILL_LEAD_SECONDS and needs_fast_reads(floor, readings[:-1]) else 0.0
 
 
-def lowered_floor(floor: int, available: int) -> int:
+def compute_lowered_floor(floor: int, available: int) -> int:
     """Return the floor that holds while memory is under ``floor`` already: an eighth below what is available, or 16 MiB.
 
     So what is steady there ends nothing, and what falls on does.
@@ -81,24 +86,24 @@ def lowered_floor(floor: int, available: int) -> int:
     return min(floor, available - max(16 * MIB, available // 8))
 
 
-def warning_level(floor: int) -> int:
+def compute_warning_level(floor: int) -> int:
     """Return the available bytes under which the floor is close: twice the floor, for a high one a GiB above it."""
-    return floor + min(floor, BAND)
+    return floor + min(floor, WARNING_BAND_BYTES)
 
 
-def fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
+def compute_fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
     """Return the fastest fall of MemAvailable (bytes/s) to now from any reading of the last second, None without one."""
     now, best = readings[-1], 0.0
     for reading in reversed(readings[:-1]):
         span = now.at - reading.at
-        if span > WINDOW and best:
+        if span > RATE_WINDOW_SECONDS and best:
             break
-        if span >= _SPAN:
+        if span >= _MIN_RATE_SPAN_SECONDS:
             best = max(best, (reading.available - now.available) / span)
     return best or None
 
 
-def current_decline(readings: Sequence[MeminfoReading]) -> float:
+def compute_current_decline(readings: Sequence[MeminfoReading]) -> float:
     """Return how fast it falls at this moment (bytes/s), 0 where the last reading is no lower than the one before.
 
     At most twice as fast as between the last two readings, so that a fall that has just ended is none; nor than in the
@@ -106,7 +111,7 @@ def current_decline(readings: Sequence[MeminfoReading]) -> float:
     """
     now, at = readings[-1], len(readings) - 1
     slopes: list[float] = []
-    while at > 0 and (len(slopes) < 2 or now.at - readings[at].at < _NOW):
+    while at > 0 and (len(slopes) < 2 or now.at - readings[at].at < _CURRENT_FALL_SECONDS):
         after, before = readings[at], readings[at - 1]
         if after.at <= before.at:
             break
@@ -127,46 +132,60 @@ def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool
     seldom that nothing may be left at the next look, that counts in place of `LEAD`, and under the floor of a second look.
     """
     now = readings[-1]
-    rate = fastest_decline(readings)
+    rate = compute_fastest_decline(readings)
     to_zero = now.available / rate if rate else None
-    is_near = now.available < warning_level(floor)
+    is_near = now.available < compute_warning_level(floor)
     close = needs_fast_reads(floor, readings)
-    falling = current_decline(readings)
+    falling = compute_current_decline(readings)
     before = readings[-2] if len(readings) > 1 else now
-    stall = read_delay(floor, readings)
+    stall = measure_read_delay(floor, readings)
     gone_next = stall > 0 and before.available - now.available >= now.available
     if now.available < floor and (gone_next or (before is not now and before.available < floor)):
-        return GuardDecision("kill", True, rate, to_zero, _under(now, floor, rate, to_zero))
-    lead = max(KILL_LEAD_SECONDS, 1.5 * min(stall, read_delay(floor, readings[:-1]))) if stall else KILL_LEAD_SECONDS
+        return GuardDecision("kill", True, rate, to_zero, _describe_shortage(now, floor, rate, to_zero))
+    lead = (
+        max(KILL_LEAD_SECONDS, 1.5 * min(stall, measure_read_delay(floor, readings[:-1])))
+        if stall
+        else KILL_LEAD_SECONDS
+    )
     if falling and now.available <= falling * lead:
-        why = f"{_size(now.available)} are available and fall by {_size(falling)} a second: gone in "
+        why = f"{_format_size(now.available)} are available and fall by {_format_size(falling)} a second: gone in "
         return GuardDecision(
             "kill", True, falling, now.available / falling, f"{why}{now.available / falling * 1000:.0f} ms"
         )
-    if not is_near and now.available - floor >= falling * SOON:
+    if not is_near and now.available - floor >= falling * WARNING_SECONDS:
         return GuardDecision("calm", close, rate, to_zero, "")
-    why = _under(now, warning_level(floor), rate, to_zero) if is_near else f"memory falls by {_size(falling)} a second"
-    helps = may_drop and now.free < warning_level(floor) and now.page_cache > CACHE_WORTH // 4
-    return GuardDecision("drop" if helps else "warn", close, rate, to_zero, f"{why}; the floor is {_size(floor)}")
+    why = (
+        _describe_shortage(now, compute_warning_level(floor), rate, to_zero)
+        if is_near
+        else f"memory falls by {_format_size(falling)} a second"
+    )
+    helps = may_drop and now.free < compute_warning_level(floor) and now.page_cache > MIN_DROP_BYTES // 4
+    return GuardDecision(
+        "drop" if helps else "warn", close, rate, to_zero, f"{why}; the floor is {_format_size(floor)}"
+    )
 
 
 def is_starved_by_page_cache(now: MeminfoReading, below: int) -> bool:
     """Tell whether page cache keeps free memory under ``below``, so that a drop would give an engine room."""
-    return now.free < below and now.page_cache > CACHE_WORTH
+    return now.free < below and now.page_cache > MIN_DROP_BYTES
 
 
-def next_drop_pause(pause: float, before: MeminfoReading, after: MeminfoReading) -> float:
+def compute_drop_pause(pause: float, before: MeminfoReading, after: MeminfoReading) -> float:
     """Return how long to wait after a drop that was waited ``pause`` for: twice as long where it freed next to nothing.
 
     Page cache that is mapped or dirty counts as page cache and stays through every drop; each stalls whoever reads.
     """
     freed = max(after.free - before.free, before.page_cache - after.page_cache)
-    return 0.0 if freed >= CACHE_WORTH // 4 else min(60.0, 2 * pause)
+    return 0.0 if freed >= MIN_DROP_BYTES // 4 else min(60.0, 2 * pause)
 
 
-def default_cache_below(total: int | None) -> int:
+def get_default_cache_below(total: int | None) -> int:
     """Return the default of ``cache_below`` for a machine of ``total`` bytes."""
-    return CACHE_BELOW if total is None else min(CACHE_BELOW, int(total * CACHE_SHARE))
+    return (
+        DEFAULT_CACHE_BELOW_BYTES
+        if total is None
+        else min(DEFAULT_CACHE_BELOW_BYTES, int(total * DEFAULT_CACHE_BELOW_SHARE))
+    )
 
 
 def choose_kill_candidate(candidates: Iterable[KillCandidate]) -> KillCandidate | None:
@@ -178,10 +197,10 @@ def choose_kill_candidate(candidates: Iterable[KillCandidate]) -> KillCandidate 
     return ranked[0] if ranked else None
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def _under(now: MeminfoReading, bound: int, rate: float | None, to_zero: float | None) -> str:
-    text = f"{_size(now.available)} are available, under {_size(bound)}"
+def _describe_shortage(now: MeminfoReading, bound: int, rate: float | None, to_zero: float | None) -> str:
+    text = f"{_format_size(now.available)} are available, under {_format_size(bound)}"
     return text if rate is None or to_zero is None or to_zero > 60 else f"{text}, and last {to_zero:.1f} s at this rate"

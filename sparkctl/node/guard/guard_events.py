@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-EVENTS = 50
+MAX_EVENTS = 50
 
 
 class GuardEventLog:
@@ -28,13 +28,13 @@ class GuardEventLog:
     def __init__(self, memory: MemoryReader, say: Callable[[Json], None]) -> None:
         self.memory = memory
         self.say = say
-        self.last: deque[Json] = deque(maxlen=EVENTS)
+        self.last: deque[Json] = deque(maxlen=MAX_EVENTS)
 
     def make_event(
         self, what: str, why: str, watch: ContainerWatch | None = None, step: GuardDecision | None = None
     ) -> Json:
         """Return an event of now."""
-        now = self.memory.now
+        now = self.memory.last_reading
         return {
             "at": round(time.time(), 3),
             "what": what,
@@ -47,17 +47,17 @@ class GuardEventLog:
             "why": why,
         }
 
-    def publish(self, event: Json) -> None:
+    def publish_event(self, event: Json) -> None:
         """Keep an event and tell everybody."""
-        add_with_limit(self.last, event)
+        append_event(self.last, event)
         self.say({"kind": "event", "event": event})
 
-    def events_of(self, watch: ContainerWatch) -> list[Json]:
+    def list_watch_events(self, watch: ContainerWatch) -> list[Json]:
         """Return those of a watch, and those of none in particular."""
         return [one for one in self.last if one["container"] in (None, watch.container)]
 
 
-def add_with_limit(events: deque[Json], event: Json) -> None:
+def append_event(events: deque[Json], event: Json) -> None:
     """Add an event; where there are too many, the oldest about page cache goes before any of an end or a warning."""
     if len(events) == events.maxlen:
         minor = (one for one in events if one["what"] in ("dropped", "compacted", "drop-failed"))

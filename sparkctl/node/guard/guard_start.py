@@ -11,7 +11,7 @@ import os
 import re
 import signal
 
-from sparkctl.node.agent import PROTOCOL, once
+from sparkctl.node.agent import AGENT_PROTOCOL, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def lock_memory() -> bool:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
-    powers = re.search(rb"^CapEff:\s+(\w+)", once("/proc/self/status") or b"", re.MULTILINE)
+    powers = re.search(rb"^CapEff:\s+(\w+)", read_file("/proc/self/status") or b"", re.MULTILINE)
     may_lock = powers is not None and int(powers.group(1), 16) >> 14 & 1  # CAP_IPC_LOCK
     is_unlimited = may_lock or hard == resource.RLIM_INFINITY or hard > 1 << 29
     flags = 3 if is_unlimited else 1  # MCL_CURRENT, and MCL_FUTURE only where growing cannot then fail
@@ -83,6 +83,8 @@ def print_start_line(place: str, pid: int | None, already: bool) -> None:
 
 def write_line(message: Json) -> None:
     """Write a line to stdout."""
-    line = json.dumps(dict({"probe": PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
+    line = (
+        json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
+    )
     with contextlib.suppress(OSError):  # nobody reads any more: the guard is needed all the same
         os.write(1, line)

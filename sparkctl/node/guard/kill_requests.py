@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 
-from sparkctl.node.guard.container_polling import docker_message
-from sparkctl.node.guard.decision import CALM, KillCandidate, choose_kill_candidate, lowered_floor
-from sparkctl.node.guard.watches import RETRY_SECONDS
+from sparkctl.node.guard.container_polling import parse_docker_message
+from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate, compute_lowered_floor
+from sparkctl.node.guard.watches import DOCKER_ANSWER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 EXIT_SETTLE_SECONDS = 0.5  # seconds after Docker's word that it has ended, until a fall is somebody else's
-KILL_TIMEOUT = 60.0  # seconds that an end may take: Docker answers when the container has exited
-RETRY = 0.25  # seconds until a request is tried again that could not be sent
+KILL_TIMEOUT_SECONDS = 60.0  # seconds that an end may take: Docker answers when the container has exited
+SEND_RETRY_SECONDS = 0.25  # seconds until a request is tried again that could not be sent
 
 
 class KillRequest:
@@ -45,7 +45,7 @@ class KillRequest:
         self.after: list[list[float]] = []
 
 
-class KillRequests:
+class KillCoordinator:
     """Those that are under way. ``grown``: by how many bytes a container grew lately."""
 
     def __init__(
@@ -73,10 +73,12 @@ class KillRequests:
         """Keep the last reading for the receipts."""
         row = self.memory.recent[-1]
         for kill in self.under_way:
-            if now - kill.at <= RETRY_SECONDS and (not kill.after or row[0] - kill.after[-1][0] >= CALM):
+            if now - kill.at <= DOCKER_ANSWER_SECONDS and (
+                not kill.after or row[0] - kill.after[-1][0] >= CALM_READ_SECONDS
+            ):
                 kill.after.append(row)
 
-    def open_of(self, watch: ContainerWatch) -> KillRequest | None:
+    def find_open_kill(self, watch: ContainerWatch) -> KillRequest | None:
         """Return the kill of a watch of which it is not known whether it has ended the container."""
         return next((kill for kill in self.under_way if kill.is_open and kill.watch is watch), None)
 
@@ -85,11 +87,11 @@ class KillRequests:
         for kill in self.under_way:
             kill.watch = watch if kill.watch is before else kill.watch
 
-    def send(self, now: float, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
+    def send_kill_request(self, now: float, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
         """Send the request to end one instance; only then think of anything else."""
         if now < self.hold_until:
             return
-        able = [watch for watch in self.watches if self.open_of(watch) is None]
+        able = [watch for watch in self.watches if self.find_open_kill(watch) is None]
         if all(watch.tried for watch, _ in dying):  # nobody else's floor is crossed: at most once more
             able = [watch for watch in able if watch.tried]
         chosen = choose_kill_candidate(
@@ -101,7 +103,7 @@ class KillRequests:
         crossed, step = next((pair for pair in dying if pair[0] is watch), dying[0])
         sent = self.docker.send_kill(watch, time.monotonic())
         sent_at = time.monotonic()
-        self.hold_until = sent_at + (RETRY_SECONDS if sent else RETRY)
+        self.hold_until = sent_at + (DOCKER_ANSWER_SECONDS if sent else SEND_RETRY_SECONDS)
         event = self.events.make_event("killed", step.why, watch, step)
         if not sent:
             self.docker.is_responding = False
@@ -110,8 +112,10 @@ class KillRequests:
         watch.tried += 1
         for other in self.watches:  # one is being ended: another one only if memory falls on
             if other is not watch and not other.tried:
-                other.active_floor = lowered_floor(other.floor, self.memory.readings[-1].available)
-        kill = KillRequest(watch, event, self.receipts.begin(watch, event, crossed.active_floor, sent_at), sent_at)
+                other.active_floor = compute_lowered_floor(other.floor, self.memory.readings[-1].available)
+        kill = KillRequest(
+            watch, event, self.receipts.build_receipt(watch, event, crossed.active_floor, sent_at), sent_at
+        )
         self.under_way.append(kill)
         self.owed = kill
         self.receipts.write(watch, kill.receipt)
@@ -119,10 +123,10 @@ class KillRequests:
     def report_failure(self, watch: ContainerWatch, event: Json, why: str) -> None:
         """Tell that an instance could not be ended, not more often than one can read."""
         now = time.monotonic()
-        if now - watch.refused_at >= RETRY_SECONDS:
+        if now - watch.refused_at >= DOCKER_ANSWER_SECONDS:
             watch.refused_at = now
             why = f"{why}; {event['why']}"
-            self.events.publish(dict(event, at=round(time.time(), 3), what="kill-failed", why=why))
+            self.events.publish_event(dict(event, at=round(time.time(), 3), what="kill-failed", why=why))
 
     def handle_response(self, status: int | None, body: bytes, now: float) -> None:
         """Take Docker's answer: 204 is an end, 404 says that there is no container (any more).
@@ -134,16 +138,16 @@ class KillRequests:
             return
         if not kill.is_open:  # the other connection told first
             kill.receipt["answer"] = status
-            self.complete(kill)
+            self.update_receipt(kill)
             return
-        if status is None and not kill.resent and self.resend(kill, now):
+        if status is None and not kill.resent and self.resend_kill_request(kill, now):
             return
         kill.receipt["answer"] = status
         if status == 204 or (kill.resent and status == 404):
-            self.confirm(kill)
+            self.confirm_kill(kill)
             return
         kill.watch.asked_at = 0.0
-        if kill.resent and status in (None, 409) and self.watches.find(kill.watch.container) is not None:
+        if kill.resent and status in (None, 409) and self.watches.find_watch(kill.watch.container) is not None:
             if status is None:  # the one before may have reached it
                 self.report_failure(kill.watch, kill.event, "the connection to Docker broke twice")
             return
@@ -151,11 +155,11 @@ class KillRequests:
         kill.is_void = True
         self.receipts.remove(kill.watch.container[:12])
         if status == 404:
-            self.watches.end(kill.watch, "it had ended already when the guard wanted to end it")
+            self.watches.end_watch(kill.watch, "it had ended already when the guard wanted to end it")
         elif status != 409 or kill.watch.tried > 1:
-            self.report_failure(kill.watch, kill.event, f"Docker answered {status}: {docker_message(body)}")
+            self.report_failure(kill.watch, kill.event, f"Docker answered {status}: {parse_docker_message(body)}")
 
-    def resend(self, kill: KillRequest, now: float) -> bool:
+    def resend_kill_request(self, kill: KillRequest, now: float) -> bool:
         """Send a request once more to the same container, which harms nobody."""
         kill.resent, kill.sent_at = True, now
         if not self.docker.send_kill(kill.watch, time.monotonic()):
@@ -163,54 +167,56 @@ class KillRequests:
         self.owed = kill
         return True
 
-    def ended(self, watch: ContainerWatch, why: str) -> None:
+    def handle_container_end(self, watch: ContainerWatch, why: str) -> None:
         """A container has ended: by us, if that was asked for."""
-        kill = self.open_of(watch)
+        kill = self.find_open_kill(watch)
         if kill is not None:
-            self.confirm(kill)
+            self.confirm_kill(kill)
         else:
-            self.watches.end(watch, why)
+            self.watches.end_watch(watch, why)
 
-    def confirm(self, kill: KillRequest) -> None:
+    def confirm_kill(self, kill: KillRequest) -> None:
         """It has ended: say so."""
         kill.is_open = False
         self.hold_until = min(self.hold_until, time.monotonic() + EXIT_SETTLE_SECONDS)
-        self.events.publish(kill.event)
-        self.watches.end(kill.watch, "ended by the guard")
-        self.complete(kill)
+        self.events.publish_event(kill.event)
+        self.watches.end_watch(kill.watch, "ended by the guard")
+        self.update_receipt(kill)
 
     def check_pending(self, now: float) -> None:
         """Complete the receipts with what came after, and ask again where there is no answer."""
         for kill in list(self.under_way):
-            if kill.is_open and now - kill.at > KILL_TIMEOUT:
+            if kill.is_open and now - kill.at > KILL_TIMEOUT_SECONDS:
                 kill.is_open = False
-                self.report_failure(kill.watch, kill.event, f"nothing says that it ended within {KILL_TIMEOUT:.0f} s")
+                self.report_failure(
+                    kill.watch, kill.event, f"nothing says that it ended within {KILL_TIMEOUT_SECONDS:.0f} s"
+                )
             elif kill.is_open:
-                self.ask_again(kill, now)
-            if now - kill.at <= RETRY_SECONDS + 1.0:
-                self.complete(kill)
-            if not kill.is_open and now - kill.at > RETRY_SECONDS:
-                self.complete(kill)
+                self.retry_kill(kill, now)
+            if now - kill.at <= DOCKER_ANSWER_SECONDS + 1.0:
+                self.update_receipt(kill)
+            if not kill.is_open and now - kill.at > DOCKER_ANSWER_SECONDS:
+                self.update_receipt(kill)
                 self.under_way.remove(kill)
                 self.receipts.remove_old()
-                if self.watches.find(kill.watch.container) is not None:
+                if self.watches.find_watch(kill.watch.container) is not None:
                     self.receipts.reserve_draft(kill.watch)
 
-    def ask_again(self, kill: KillRequest, now: float) -> None:
+    def retry_kill(self, kill: KillRequest, now: float) -> None:
         """Have Docker asked whether it has ended; where no answer came in time, send the request once more."""
         kill.watch.asked_at = 0.0
-        if now - kill.sent_at <= RETRY_SECONDS:
+        if now - kill.sent_at <= DOCKER_ANSWER_SECONDS:
             return
         if not kill.is_late:
             kill.is_late = True
-            self.report_failure(kill.watch, kill.event, f"Docker has not answered for {RETRY_SECONDS:.0f} s")
+            self.report_failure(kill.watch, kill.event, f"Docker has not answered for {DOCKER_ANSWER_SECONDS:.0f} s")
         if kill is self.under_way[-1]:
-            self.resend(kill, now)
+            self.resend_kill_request(kill, now)
 
-    def complete(self, kill: KillRequest) -> None:
+    def update_receipt(self, kill: KillRequest) -> None:
         """Write the receipt again with what is known by now."""
         if not kill.is_void:
             samples = kill.receipt["samples"] + kill.after
             self.receipts.write(
-                kill.watch, dict(kill.receipt, samples=samples, events=self.events.events_of(kill.watch))
+                kill.watch, dict(kill.receipt, samples=samples, events=self.events.list_watch_events(kill.watch))
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from sparkctl.node.agent import Processes, Source, container_of, memory_of, start_thread
+from sparkctl.node.agent import KernelFile, ProcessReader, find_container_id, parse_meminfo, start_reader_thread
 from sparkctl.node.guard.decision import MeminfoReading
 
 TYPE_CHECKING = False
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from sparkctl.node.agent import Part
+    from sparkctl.node.agent import HelperChannel
 
     Json = dict[str, Any]
 
-GROWTH = 8.0  # seconds over which a container's growth is taken
-PROMPT = 0.003  # seconds that a reading may take; one that takes longer was interrupted
+GROWTH_WINDOW_SECONDS = 8.0  # seconds over which a container's growth is taken
+MAX_READ_SECONDS = 0.003  # seconds that a reading may take; one that takes longer was interrupted
 
 
 class MemoryReader:
     """What is decided on, and what receipts tell of it."""
 
     def __init__(self, root: str) -> None:
-        self.meminfo = Source(root + "/proc/meminfo")
-        self.total = (memory_of(self.meminfo.read())[0] or {}).get("total")
+        self.meminfo = KernelFile(root + "/proc/meminfo")
+        self.total = (parse_meminfo(self.meminfo.read())[0] or {}).get("total")
         self.readings: list[MeminfoReading] = []  # of the last second: what is decided on
         self.recent: deque[list[float]] = deque(maxlen=200)  # as receipts tell them
         self.minute: deque[list[float]] = deque(maxlen=60)
 
     @property
-    def now(self) -> MeminfoReading | None:
+    def last_reading(self) -> MeminfoReading | None:
         """Return the last reading."""
         return self.readings[-1] if self.readings else None
 
@@ -45,9 +45,9 @@ class MemoryReader:
             begun = time.monotonic()
             text = self.meminfo.read()
             now = time.monotonic()
-            if now - begun < PROMPT:
+            if now - begun < MAX_READ_SECONDS:
                 break
-        memory = memory_of(text)[0]
+        memory = parse_meminfo(text)[0]
         if memory is None:
             self.meminfo.retry_at = 0.0
             return None
@@ -58,16 +58,16 @@ class MemoryReader:
         self.recent.append([round(time.time(), 3), *reading[1:]])
         return reading
 
-    def available(self) -> int | None:
+    def read_available(self) -> int | None:
         """Return what is available at this moment; it is not decided on."""
-        return (memory_of(self.meminfo.read())[0] or {}).get("available")
+        return (parse_meminfo(self.meminfo.read())[0] or {}).get("available")
 
     def record_second(self) -> None:
         """Keep the last reading for a minute: once a second."""
         if self.recent:
             self.minute.append(self.recent[-1])
 
-    def samples(self) -> list[list[float]]:
+    def list_samples(self) -> list[list[float]]:
         """Return the last minute, its end with every reading."""
         oldest = self.recent[0][0] if self.recent else 0.0
         return [row for row in self.minute if row[0] < oldest] + list(self.recent)
@@ -76,10 +76,10 @@ class MemoryReader:
 class ContainerMemory:
     """What each container holds, CPU and GPU side together, asked every second in parts of their own."""
 
-    def __init__(self, root: str, gpu: Part | None) -> None:
-        processes = Processes(root)
+    def __init__(self, root: str, gpu: HelperChannel | None) -> None:
+        processes = ProcessReader(root)
         self.gpu = gpu
-        self.processes = start_thread(lambda pids: {"processes": processes.read(pids)})
+        self.processes = start_reader_thread(lambda pids: {"processes": processes.read(pids)})
         self.parts = [part for part in (gpu, self.processes) if part is not None]
         self.root = root
         self.held: deque[tuple[float, dict[str, int]]] = deque(maxlen=6)
@@ -87,23 +87,23 @@ class ContainerMemory:
         self.unlisted: dict[int, str | None] = {}
         self.has_gpus = False
 
-    def ask(self, now: float) -> None:
+    def request_readings(self, now: float) -> None:
         """Keep what the last questions brought, once all have been answered anew, and ask again."""
         gpus = self.gpu.answer.get("gpus") if self.gpu else None
         if (gpus is not None) != self.has_gpus:  # what it held all along would look like growth
             self.has_gpus = gpus is not None
             self.held.clear()
-        on_gpu = gpu_memory_by_pid(gpus or [])
+        on_gpu = sum_gpu_memory_by_pid(gpus or [])
         asked = [part for part in self.parts if not part.ended]
         answers = [part.answer for part in asked]
         is_new = len(answers) != len(self.taken) or not any(a is b for a, b in zip(answers, self.taken))  # noqa: B905
         if is_new and self.processes.answer.get("processes") is not None:
             self.taken = answers
-            self.held.append((now, self.total(on_gpu)))
+            self.held.append((now, self.sum_by_container(on_gpu)))
         for part in self.parts:
-            part.ask(now, sorted(on_gpu))
+            part.send_request(now, sorted(on_gpu))
 
-    def total(self, on_gpu: dict[int, int]) -> dict[str, int]:
+    def sum_by_container(self, on_gpu: dict[int, int]) -> dict[str, int]:
         """Return what each container holds, by what is known of its processes."""
         left = dict(on_gpu)
         found: dict[str, int] = {}
@@ -113,21 +113,21 @@ class ContainerMemory:
                 found[process["container"]] = found.get(process["container"], 0) + (process["resident"] or 0) + size
         for pid, size in left.items():  # not among the largest of the list, but it holds memory of the GPU
             if pid not in self.unlisted:
-                self.unlisted[pid] = container_of(self.root, pid)
+                self.unlisted[pid] = find_container_id(self.root, pid)
             container = self.unlisted[pid]
             if container:
                 found[container] = found.get(container, 0) + size
         self.unlisted = {pid: container for pid, container in self.unlisted.items() if pid in left}
         return found
 
-    def growth(self, container: str) -> int | None:
+    def compute_growth(self, container: str) -> int | None:
         """Return by how many bytes it grew over the last seconds, None where that is not known."""
         now = time.monotonic()
-        seen = [total[container] for at, total in self.held if now - at <= GROWTH and container in total]
+        seen = [total[container] for at, total in self.held if now - at <= GROWTH_WINDOW_SECONDS and container in total]
         return seen[-1] - seen[0] if len(seen) > 1 else None
 
 
-def gpu_memory_by_pid(gpus: Sequence[Json]) -> dict[int, int]:
+def sum_gpu_memory_by_pid(gpus: Sequence[Json]) -> dict[int, int]:
     """Return what each process holds on all GPUs."""
     found: dict[int, int] = {}
     for reading in gpus:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     Address = Union[str, tuple[str, int]]  # noqa: UP007  # an alias is evaluated
 
-HEAD_LIMIT = 1 << 14
-BODY_LIMIT = 1 << 20
-_PIECE = 1 << 16
-_UNDER_WAY = (errno.EINPROGRESS, errno.EAGAIN)
+MAX_HEAD_BYTES = 1 << 14
+MAX_BODY_BYTES = 1 << 20
+_RECEIVE_BYTES = 1 << 16
+_PENDING_ERRNOS = (errno.EINPROGRESS, errno.EAGAIN)
 
 
 class HttpConnection:
@@ -45,14 +45,14 @@ class HttpConnection:
         except OSError:  # no descriptor left, or no memory for one
             return False
         connection.setblocking(False)
-        code = self._connected(connection)
-        if code and (is_unix or code not in _UNDER_WAY):
+        code = self._connect_socket(connection)
+        if code and (is_unix or code not in _PENDING_ERRNOS):
             connection.close()
             return False
         self.socket = connection
         return True
 
-    def _connected(self, connection: socket.socket) -> int:
+    def _connect_socket(self, connection: socket.socket) -> int:
         try:
             return connection.connect_ex(self.address)
         except OSError as error:  # a path too long, an address that is none
@@ -86,7 +86,7 @@ class HttpConnection:
         except BlockingIOError:
             pass
         except OSError as error:
-            if error.errno not in (*_UNDER_WAY, errno.ENOTCONN):
+            if error.errno not in (*_PENDING_ERRNOS, errno.ENOTCONN):
                 self.close()
                 return False
         return self.socket is not None
@@ -96,7 +96,7 @@ class HttpConnection:
         if self.socket is None:
             return None
         try:
-            said = self.socket.recv(_PIECE)
+            said = self.socket.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return None
         except OSError:
@@ -122,7 +122,7 @@ def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes,
     while 100 <= status < 200:  # "continue" and the like precede the answer
         head, end, rest = rest.partition(b"\r\n\r\n")
         if not end:
-            return wrong if ended or len(text) > HEAD_LIMIT else None
+            return wrong if ended or len(text) > MAX_HEAD_BYTES else None
         first, *lines = head.split(b"\r\n")
         words = first.split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
@@ -136,13 +136,13 @@ def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes,
     if field.get(b"transfer-encoding") == b"chunked":
         body = _decode_chunked(rest)
     elif length is not None:
-        if not length.isdigit() or int(length) > BODY_LIMIT:
+        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
             return wrong
         body = rest[: int(length)] if len(rest) >= int(length) else None
     else:  # until its end
         body, stays = (rest if ended else None), False
     if body is None:
-        return wrong if ended or len(rest) > BODY_LIMIT else None
+        return wrong if ended or len(rest) > MAX_BODY_BYTES else None
     return status, body, stays
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 
-from sparkctl.node.agent import Source
-from sparkctl.node.guard.decision import default_cache_below, is_starved_by_page_cache, next_drop_pause
+from sparkctl.node.agent import KernelFile
+from sparkctl.node.guard.decision import compute_drop_pause, get_default_cache_below, is_starved_by_page_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.watches import ContainerWatch
 
-DROP, COMPACT = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
-DROP_EVERY, CACHE_EVERY, PROOF = 2.0, 5.0, 10.0  # between drops near the floor and elsewhere; until one has failed
-COMPACT_EVERY = 60.0
+DROP_CACHES_PATH, COMPACT_MEMORY_PATH = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
+DROP_PAUSE_SECONDS, CACHE_DROP_PAUSE_SECONDS, DROP_PROOF_SECONDS = (
+    2.0,
+    5.0,
+    10.0,
+)  # between drops near the floor and elsewhere; until one has failed
+COMPACT_PAUSE_SECONDS = 60.0
 DROP_COUNT_PATTERN = re.compile(rb"^drop_pagecache (\d+)$", re.MULTILINE)
 
 
@@ -40,7 +44,7 @@ class PrivilegedWriter:
             self.pid = 0
         os.close(reader)
 
-    def is_there(self) -> bool:
+    def is_writable(self) -> bool:
         """Tell whether it may be written to: sudo ends at once where there is no right."""
         if self.pid and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             self.pid = 0
@@ -58,38 +62,41 @@ class PageCacheDropper:
     """Drops the page cache for a watch; a drop goes before the next one is thought of."""
 
     def __init__(self, root: str, sudo: list[str], events: GuardEventLog) -> None:
-        self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP, COMPACT)}
-        self.vmstat = Source(root + "/proc/vmstat", long=True)
+        self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP_CACHES_PATH, COMPACT_MEMORY_PATH)}
+        self.vmstat = KernelFile(root + "/proc/vmstat", long=True)
         self.events = events
         self.drop: tuple[MeminfoReading, int | None, ContainerWatch, float] | None = None
         self.pause = 0.0  # longer than usual while drops free nothing
-        self.dropped_at = self.compacted_at = -COMPACT_EVERY
+        self.dropped_at = self.compacted_at = -COMPACT_PAUSE_SECONDS
 
-    def permissions(self) -> dict[str, bool]:
+    def get_permissions(self) -> dict[str, bool]:
         """Tell what may be done."""
-        return {"drop": self.tees[DROP].is_there(), "compact": self.tees[COMPACT].is_there()}
+        return {
+            "drop": self.tees[DROP_CACHES_PATH].is_writable(),
+            "compact": self.tees[COMPACT_MEMORY_PATH].is_writable(),
+        }
 
     def drop_if_needed(
         self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, total: int | None
     ) -> None:
         """Drop where a watch's step says so, or where its weights load and page cache keeps memory from the engine."""
-        below = watch.cache_below if watch.cache_below is not None else default_cache_below(total)
+        below = watch.cache_below if watch.cache_below is not None else get_default_cache_below(total)
         if step.act == "drop":
-            self.drop_caches(watch, reading, DROP_EVERY)
+            self.drop_caches(watch, reading, DROP_PAUSE_SECONDS)
         elif reading.at < watch.weights_until and step.act != "kill" and is_starved_by_page_cache(reading, below):
-            self.drop_caches(watch, reading, CACHE_EVERY)
+            self.drop_caches(watch, reading, CACHE_DROP_PAUSE_SECONDS)
 
     def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
         """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
         every = max(every, self.pause)
-        if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP].pid:
+        if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP_CACHES_PATH].pid:
             return
         self.dropped_at = reading.at
-        before = self.drops()
-        if self.tees[DROP].write(b"3\n"):
+        before = self.read_drop_count()
+        if self.tees[DROP_CACHES_PATH].write(b"3\n"):
             self.drop = (reading, before, watch, every)
         else:
-            self.events.publish(
+            self.events.publish_event(
                 self.events.make_event("drop-failed", "the process that drops the page cache takes nothing", watch)
             )
 
@@ -99,25 +106,27 @@ class PageCacheDropper:
             return
         first, before, watch, every = self.drop
         began = first.at
-        count = self.drops()
+        count = self.read_drop_count()
         if count is not None and before is not None and count > before:
-            self.drop, self.pause = None, next_drop_pause(every, first, reading)
+            self.drop, self.pause = None, compute_drop_pause(every, first, reading)
             futile = f" and freed little; the next one not before {self.pause:.0f} s" if self.pause else ""
-            self.events.publish(
+            self.events.publish_event(
                 self.events.make_event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
             )
-            if now - self.compacted_at >= COMPACT_EVERY and self.tees[COMPACT].write(b"1\n"):
+            if now - self.compacted_at >= COMPACT_PAUSE_SECONDS and self.tees[COMPACT_MEMORY_PATH].write(b"1\n"):
                 self.compacted_at = now
-                self.events.publish(
+                self.events.publish_event(
                     self.events.make_event("compacted", "the kernel was asked to join free memory", watch)
                 )
-        elif now - began > PROOF:
-            self.drop, self.dropped_at = None, now + COMPACT_EVERY - DROP_EVERY
-            self.events.publish(
-                self.events.make_event("drop-failed", f"the kernel counted no drop within {PROOF:.0f} s", watch)
+        elif now - began > DROP_PROOF_SECONDS:
+            self.drop, self.dropped_at = None, now + COMPACT_PAUSE_SECONDS - DROP_PAUSE_SECONDS
+            self.events.publish_event(
+                self.events.make_event(
+                    "drop-failed", f"the kernel counted no drop within {DROP_PROOF_SECONDS:.0f} s", watch
+                )
             )
 
-    def drops(self) -> int | None:
+    def read_drop_count(self) -> int | None:
         """Return how often the kernel dropped the page cache so far."""
         found = DROP_COUNT_PATTERN.search(self.vmstat.read() or b"")
         return int(found.group(1)) if found else None

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-RECEIPTS, RECEIPT_AGE = 10, 24 * 3600.0
+MAX_RECEIPTS, MAX_RECEIPT_AGE_SECONDS = 10, 24 * 3600.0
 RESERVED_BYTES = 1 << 16
-RECEIPT = re.compile(r"receipt-([0-9a-f]{12})\.json")
+RECEIPT_NAME_PATTERN = re.compile(r"receipt-([0-9a-f]{12})\.json")
 
 
 class ReceiptStore:
@@ -38,11 +38,11 @@ class ReceiptStore:
         self.memory = memory
         self.events = events
 
-    def path(self, short: str) -> str:
+    def get_receipt_path(self, short: str) -> str:
         """Return where a receipt is."""
         return f"{self.place}/receipt-{short}.json"
 
-    def draft(self, watch: ContainerWatch) -> str:
+    def get_draft_path(self, watch: ContainerWatch) -> str:
         """Return the path of the file that a receipt is written into before it gets its name."""
         return f"{self.place}/draft-{watch.container[:12]}"
 
@@ -50,7 +50,7 @@ class ReceiptStore:
         """Open the file and take its room on the disk."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            watch.receipt = os.open(self.draft(watch), flags, 0o600)
+            watch.receipt = os.open(self.get_draft_path(watch), flags, 0o600)
             os.posix_fallocate(watch.receipt, 0, RESERVED_BYTES)
         except OSError:
             pass  # a full disk costs the receipt, not the guard
@@ -61,12 +61,12 @@ class ReceiptStore:
             os.close(watch.receipt)
             watch.receipt = -1
             with contextlib.suppress(OSError):
-                os.unlink(self.draft(watch))  # noqa: PTH108
+                os.unlink(self.get_draft_path(watch))  # noqa: PTH108
 
-    def begin(self, watch: ContainerWatch, event: Json, floor: int, sent_at: float) -> Json:
+    def build_receipt(self, watch: ContainerWatch, event: Json, floor: int, sent_at: float) -> Json:
         """Return the receipt as far as it is known when the request has been sent."""
         readings = self.memory.readings
-        crossed_at = floor_crossing_time(floor, readings)
+        crossed_at = compute_floor_crossing_time(floor, readings)
         return {
             **{name: getattr(watch, name) for name in (*IDENTITY_FIELDS, "role")},
             **{name: event[name] for name in ("at", "why", "rate", "to_zero")},
@@ -75,8 +75,8 @@ class ReceiptStore:
             "available": readings[-1].available,
             "reaction": None if crossed_at is None else round(sent_at - crossed_at, 4),
             "answer": None,
-            "samples": self.memory.samples(),
-            "events": self.events.events_of(watch),
+            "samples": self.memory.list_samples(),
+            "events": self.events.list_watch_events(watch),
         }
 
     def write(self, watch: ContainerWatch, receipt: Json) -> None:
@@ -89,7 +89,7 @@ class ReceiptStore:
         try:
             os.pwrite(watch.receipt, text, 0)
             os.ftruncate(watch.receipt, len(text))
-            os.rename(self.draft(watch), self.path(watch.container[:12]))  # noqa: PTH104
+            os.rename(self.get_draft_path(watch), self.get_receipt_path(watch.container[:12]))  # noqa: PTH104
         except OSError:
             pass
         os.close(watch.receipt)
@@ -97,19 +97,19 @@ class ReceiptStore:
 
     def list_ids(self) -> list[str]:
         """Return the short id of every receipt there is, the newest first."""
-        return [short for _, short in self._dated()]
+        return [short for _, short in self._list_receipts_by_age()]
 
-    def _names(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         """Return what lies in the directory: nothing where it has been removed."""
         try:
             return os.listdir(self.place)  # noqa: PTH208
         except OSError:
             return []
 
-    def _dated(self) -> list[tuple[float, str]]:
+    def _list_receipts_by_age(self) -> list[tuple[float, str]]:
         found = []
-        for name in self._names():
-            match = RECEIPT.fullmatch(name)
+        for name in self._list_names():
+            match = RECEIPT_NAME_PATTERN.fullmatch(name)
             if match:
                 with contextlib.suppress(OSError):
                     found.append((os.lstat(f"{self.place}/{name}").st_mtime, match.group(1)))
@@ -117,12 +117,12 @@ class ReceiptStore:
 
     def remove_old(self, drafts: bool = False) -> None:
         """Remove receipts that are old or too many; ``drafts``: also what a guard that was killed had prepared."""
-        for name in self._names() if drafts else ():
+        for name in self._list_names() if drafts else ():
             if name.startswith("draft-"):
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self.place}/{name}")  # noqa: PTH108
-        for at, (when, short) in enumerate(self._dated()):
-            if at >= RECEIPTS or time.time() - when > RECEIPT_AGE:
+        for at, (when, short) in enumerate(self._list_receipts_by_age()):
+            if at >= MAX_RECEIPTS or time.time() - when > MAX_RECEIPT_AGE_SECONDS:
                 self.remove(short)
 
     def refresh_mtime(self) -> None:
@@ -131,19 +131,22 @@ class ReceiptStore:
             names = os.listdir(self.place)  # noqa: PTH208
         except OSError:
             return
-        for path in (self.place, *(f"{self.place}/{name}" for name in names if not RECEIPT.fullmatch(name))):
+        for path in (
+            self.place,
+            *(f"{self.place}/{name}" for name in names if not RECEIPT_NAME_PATTERN.fullmatch(name)),
+        ):
             with contextlib.suppress(OSError):
                 os.utime(path)
 
     def remove(self, short: str) -> None:
         """Remove a receipt, if it is there."""
         with contextlib.suppress(OSError):
-            os.unlink(self.path(short))  # noqa: PTH108
+            os.unlink(self.get_receipt_path(short))  # noqa: PTH108
 
     def read(self, short: str) -> Json | None:
         """Return a receipt, None where there is none."""
         try:
-            fd = os.open(self.path(short), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(self.get_receipt_path(short), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
         try:
@@ -155,7 +158,7 @@ class ReceiptStore:
         return found if isinstance(found, dict) else None
 
 
-def floor_crossing_time(floor: int, readings: Sequence[MeminfoReading]) -> float | None:
+def compute_floor_crossing_time(floor: int, readings: Sequence[MeminfoReading]) -> float | None:
     """Return when memory crossed the floor, between two readings in proportion; None where no reading is above it.
 
     The last reading's time where it has not crossed it.

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 GUARD_PROTOCOL = 1
-CLIENTS = 16
-LINE_LIMIT, UNSENT_LIMIT = 1 << 16, 1 << 18
+MAX_CLIENTS = 16
+MAX_LINE_BYTES, MAX_UNSENT_BYTES = 1 << 16, 1 << 18
 
 
-class StartRefused(Exception):
+class GuardStartError(Exception):
     """The guard cannot be started here; the sentence says why."""
 
 
@@ -42,12 +42,12 @@ class GuardConnection:
         """Return its descriptor, for select."""
         return self.socket.fileno()
 
-    def broadcast(self, message: Json) -> None:
+    def send_message(self, message: Json) -> None:
         """Send a line; one who does not read is left."""
         line = json.dumps(dict({"guard": GUARD_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace")
         self.unsent += line + b"\n"
         self.flush()
-        if len(self.unsent) > UNSENT_LIMIT:
+        if len(self.unsent) > MAX_UNSENT_BYTES:
             self.is_gone = True
 
     def flush(self) -> None:
@@ -63,15 +63,15 @@ class GuardConnection:
     def receive(self) -> None:
         """Take in what there is; a line too long, and the end, are the end."""
         try:
-            said = self.socket.recv(LINE_LIMIT)
+            said = self.socket.recv(MAX_LINE_BYTES)
         except BlockingIOError:
             return
         except OSError:
             said = b""
         self.taken += said
-        if not said or (len(self.taken) > LINE_LIMIT and b"\n" not in self.taken[:LINE_LIMIT]):
+        if not said or (len(self.taken) > MAX_LINE_BYTES and b"\n" not in self.taken[:MAX_LINE_BYTES]):
             if said:
-                self.broadcast({"kind": "refused", "what": f"a line of more than {LINE_LIMIT} bytes"})
+                self.send_message({"kind": "refused", "what": f"a line of more than {MAX_LINE_BYTES} bytes"})
             self.is_gone = True
 
     def next_line(self) -> bytes | None:
@@ -82,7 +82,7 @@ class GuardConnection:
         return line
 
 
-class SocketServer:
+class GuardSocketServer:
     """All of them, and the socket that they come to."""
 
     def __init__(self, path: str) -> None:
@@ -99,8 +99,8 @@ class SocketServer:
         except OSError:
             return
         client = GuardConnection(connection)
-        if len(self.there) >= CLIENTS:
-            client.broadcast({"kind": "refused", "what": f"more than {CLIENTS} connections"})
+        if len(self.there) >= MAX_CLIENTS:
+            client.send_message({"kind": "refused", "what": f"more than {MAX_CLIENTS} connections"})
             connection.close()
             return
         self.there.append(client)
@@ -116,7 +116,7 @@ class SocketServer:
     def broadcast(self, message: Json) -> None:
         """Tell everybody."""
         for client in self.there:
-            client.broadcast(message)
+            client.send_message(message)
 
 
 def create_private_directory(path: str) -> str:
@@ -125,7 +125,7 @@ def create_private_directory(path: str) -> str:
         os.mkdir(path, 0o700)  # noqa: PTH102
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise StartRefused(f"{path} is not a directory of this user alone: see who made it, and remove it")
+        raise GuardStartError(f"{path} is not a directory of this user alone: see who made it, and remove it")
     return path
 
 
@@ -154,6 +154,6 @@ def open_listener(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     os.chmod(path, 0o600)  # noqa: PTH101
-    listener.listen(CLIENTS)
+    listener.listen(MAX_CLIENTS)
     listener.setblocking(False)
     return listener

@@ -9,7 +9,7 @@ import json
 import re
 import time
 
-from sparkctl.node.guard.decision import lowered_floor
+from sparkctl.node.guard.decision import compute_lowered_floor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-RETRY_SECONDS = 3.0  # seconds in which a request is answered, and after which it may be sent again
-WATCHES = 16
-ID = re.compile(r"[0-9a-f]{64}")
+DOCKER_ANSWER_SECONDS = 3.0  # seconds in which a request is answered, and after which it may be sent again
+MAX_WATCHES = 16
+CONTAINER_ID_PATTERN = re.compile(r"[0-9a-f]{64}")
 IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
 
 
@@ -35,7 +35,7 @@ class ContainerWatch:
     def __init__(self, said: Json, now: float) -> None:
         """Raises ValueError with a sentence where something is missing or is of another kind."""
         self.container: str = read_field(said, "container", str)
-        if not ID.fullmatch(self.container):
+        if not CONTAINER_ID_PATTERN.fullmatch(self.container):
             raise ValueError("container: the whole id, 64 hex digits")
         self.instance = read_field(said, "instance", str)
         self.profile: str | None = read_field(said, "profile", str, None)
@@ -60,7 +60,7 @@ class ContainerWatch:
         self.is_warned = False
         self.calm_since = now
         self.tried = 0
-        self.refused_at = now - RETRY_SECONDS
+        self.refused_at = now - DOCKER_ANSWER_SECONDS
         self.active_floor = (
             self.floor
         )  # the floor that holds now: lower while memory has been under it from the beginning
@@ -101,15 +101,15 @@ class WatchRegistry:
         """Yield those there are now: any may end meanwhile."""
         return iter(list(self.by_container.values()))
 
-    def find(self, container: object) -> ContainerWatch | None:
+    def find_watch(self, container: object) -> ContainerWatch | None:
         """Return the watch on a container."""
         return self.by_container.get(str(container))
 
-    def begin(self, watch: ContainerWatch) -> None:
+    def begin_watch(self, watch: ContainerWatch) -> None:
         """Begin a watch, or put it in the place of the one there is for this container."""
-        before = self.find(watch.container)
-        if before is None and len(self) >= WATCHES:
-            raise ValueError(f"more than {WATCHES} watches")
+        before = self.find_watch(watch.container)
+        if before is None and len(self) >= MAX_WATCHES:
+            raise ValueError(f"more than {MAX_WATCHES} watches")
         if before is not None:
             watch.receipt, before.receipt = before.receipt, -1
             watch.tried = before.tried
@@ -126,13 +126,13 @@ class WatchRegistry:
 
     def lower_floor(self, watch: ContainerWatch) -> None:
         """Lower the bar of a watch that begins under its floor, and tell so."""
-        available = self.events.memory.available()
+        available = self.events.memory.read_available()
         if available is not None and available < watch.floor:
-            watch.active_floor = lowered_floor(watch.floor, available)
+            watch.active_floor = compute_lowered_floor(watch.floor, available)
             watch.is_warned = True
             text = f"{available >> 20} MiB are available, under the floor of {watch.floor >> 20} MiB already"
             why = f"{text}; it acts when they fall to {max(0, watch.active_floor) >> 20} MiB"
-            self.events.publish(self.events.make_event("warned", why, watch))
+            self.events.publish_event(self.events.make_event("warned", why, watch))
 
     def release_client(self, client: GuardConnection) -> None:
         """Nobody speaks of a client's watches any more."""
@@ -141,14 +141,14 @@ class WatchRegistry:
             if watch.client is client:
                 watch.client = None
 
-    def end(self, watch: ContainerWatch, why: str) -> None:
+    def end_watch(self, watch: ContainerWatch, why: str) -> None:
         """End a watch and tell why."""
-        if self.find(watch.container) is not watch:
+        if self.find_watch(watch.container) is not watch:
             return
         del self.by_container[watch.container]
         self.close_watch(watch)
         self.quiet_since = time.monotonic()
-        self.events.publish(self.events.make_event("ended", why, watch))
+        self.events.publish_event(self.events.make_event("ended", why, watch))
 
     def close_watch(self, watch: ContainerWatch) -> None:
         """Close what a watch holds."""

@@ -12,13 +12,18 @@ from sparkctl.profiles.exporters.docker_line import group_flags
 from sparkctl.profiles.exporters.portable_launch import PortableLaunch
 from sparkctl.profiles.importers.docker_run import METADATA_COMMENT
 
-_GROUP = tuple[str, ...]
+_FlagGroup = tuple[str, ...]
 
 
 def export_docker_run(one: PortableLaunch) -> list[str]:
     """Return the `docker run` line, one flag a line; ``${VAR}`` is taken from the shell that runs it."""
     head = [f"# {one.title}"] if one.title else []
-    groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *group_flags(one.words)]
+    groups: list[_FlagGroup] = [
+        ("docker", "run", "-d"),
+        *_iter_flag_groups(one),
+        (one.profile.image,),
+        *group_flags(one.words),
+    ]
     body = " \\\n  ".join(" ".join(_quote_for_shell(word) for word in group) for group in groups)
     return [*head, f"{METADATA_COMMENT}{one.beside}", *body.split("\n")]
 
@@ -31,7 +36,7 @@ def export_systemd_unit(one: PortableLaunch) -> list[str]:
         for match in REFERENCE_PATTERN.finditer(text)
         if match["name"] and match["default"] is not None
     }
-    groups = [("/usr/bin/docker", "run"), *_groups(one), (one.profile.image,), *group_flags(one.words)]
+    groups = [("/usr/bin/docker", "run"), *_iter_flag_groups(one), (one.profile.image,), *group_flags(one.words)]
     command = " \\\n  ".join(" ".join(_quote_for_systemd(word) for word in group) for group in groups)
     grace = round(one.profile.stop_grace)
     return [
@@ -44,7 +49,7 @@ def export_systemd_unit(one: PortableLaunch) -> list[str]:
         "Requires=docker.service",
         "",
         "[Service]",
-        *(f'Environment="{name}={_unit_text(value)}"' for name, value in defaults.items()),
+        *(f'Environment="{name}={_escape_for_systemd(value)}"' for name, value in defaults.items()),
         "Restart=no",
         "TimeoutStartSec=infinity",
         f"TimeoutStopSec={grace + 15}",
@@ -57,7 +62,7 @@ def export_systemd_unit(one: PortableLaunch) -> list[str]:
     ]
 
 
-def _groups(one: PortableLaunch) -> Iterator[_GROUP]:
+def _iter_flag_groups(one: PortableLaunch) -> Iterator[_FlagGroup]:
     box = one.profile.container
     yield "--name", one.name
     for flag, value in (
@@ -65,19 +70,23 @@ def _groups(one: PortableLaunch) -> Iterator[_GROUP]:
         ("--entrypoint", box.entrypoint),
     ):  # fmt: skip
         if value is not None:
-            yield flag, _noted(value)
+            yield flag, _escape_dollar_braces(value)
     yield from (("--ulimit", f"{name}={limit}") for name, limit in box.ulimits)
-    yield from (("--device", _noted(device)) for device in box.devices)
+    yield from (("--device", _escape_dollar_braces(device)) for device in box.devices)
     for name, value in box.options:
-        yield (f"--{name}",) if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else (f"--{name}", _noted(value))
-    yield from (("-v", _noted(mount)) for mount in one.profile.mounts)
+        yield (
+            (f"--{name}",)
+            if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG
+            else (f"--{name}", _escape_dollar_braces(value))
+        )
+    yield from (("-v", _escape_dollar_braces(mount)) for mount in one.profile.mounts)
     if one.profile.env_file is not None:
-        yield "--env-file", _noted(one.profile.env_file)
+        yield "--env-file", _escape_dollar_braces(one.profile.env_file)
     for name, value in one.env:
         yield "-e", name if value == f"${{{name}}}" else f"{name}={value}"
 
 
-def _noted(text: str) -> str:
+def _escape_dollar_braces(text: str) -> str:
     return text.replace("${", "$${")
 
 
@@ -104,16 +113,16 @@ def _quote_for_systemd(word: str) -> str:
     """Return a word of ExecStart: systemd knows ${NAME}, no default for it, and doubles what it has a use for."""
     found, end = "", 0
     for match in REFERENCE_PATTERN.finditer(word):
-        found += _unit_text(word[end : match.start()]) + (
-            _unit_text("${") if match["name"] is None else f"${{{match['name']}}}"
+        found += _escape_for_systemd(word[end : match.start()]) + (
+            _escape_for_systemd("${") if match["name"] is None else f"${{{match['name']}}}"
         )
         end = match.end()
-    found += _unit_text(word[end:])
+    found += _escape_for_systemd(word[end:])
     if word == "~" or word.startswith(("~/", "~:")):
         found = "%h" + found[1:]
     return found if re.fullmatch(r"[A-Za-z0-9_./:=@%,{}$+-]+", found) else f'"{found}"'
 
 
-def _unit_text(text: str) -> str:
+def _escape_for_systemd(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return escaped.replace("%", "%%").replace("$", "$$")

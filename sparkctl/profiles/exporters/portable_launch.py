@@ -11,10 +11,10 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.secrets import Redactor, redact_word
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import secret_references
-from sparkctl.profiles.importers.export_metadata import metadata_to_json
+from sparkctl.profiles.importers.export_metadata import format_metadata_json
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
-from sparkctl.profiles.launch_planning import choose_or_default, container_name, default_network
+from sparkctl.profiles.launch_planning import choose_container_name, choose_default_network, choose_or_default
 from sparkctl.profiles.redaction import find_profile_secrets
 
 
@@ -52,7 +52,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     )
     mounts = tuple(redact_word(mount, own) for mount in profile.mounts)
     if (shown_box, mounts) != (box, profile.mounts):
-        draft.ledger.remark(
+        draft.ledger.add_remark(
             "What looked like a secret among the container's options and mounts is masked: write it again there."
         )
     told = replace(
@@ -60,10 +60,10 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
         title=None if profile.title is None else scrub.redact_text(profile.title),
         notes=None if profile.notes is None else scrub.redact_text(profile.notes),
         source=None if profile.source is None else scrub.redact_text(profile.source),
-        extra=tuple((key, _without_secrets(key, kept)) for key, kept in profile.extra),
+        extra=tuple((key, _remove_extra_secrets(key, kept)) for key, kept in profile.extra),
         container=shown_box,
         mounts=mounts,
-        args=tuple((key, _noted(value)) for key, value in args),
+        args=tuple((key, _escape_json_references(value)) for key, value in args),
         command=None if command is None else tuple(escape_references(word) for word in command),
         model=replace(
             profile.model,
@@ -74,23 +74,23 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     # Words are in a profile's notation; what is written beside them is text as it stands.
     plain = replace(told, args=tuple(args), command=command, model=profile.model)
     return PortableLaunch(
-        profile=plain, title=_line(told.title), name=container_name(profile),
+        profile=plain, title=_to_single_line(told.title), name=choose_container_name(profile),
         words=engine.build_command(told), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
-        network=box.network or default_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
-        beside=metadata_to_json(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
+        network=box.network or choose_default_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
+        beside=format_metadata_json(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
     )  # fmt: skip
 
 
-def _line(text: str | None) -> str | None:
+def _to_single_line(text: str | None) -> str | None:
     """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
     return None if text is None else " ".join(sanitize_line(text).split()) or None
 
 
-def _without_secrets(key: str, kept: JsonValue) -> JsonValue:
+def _remove_extra_secrets(key: str, kept: JsonValue) -> JsonValue:
     value = json.loads(kept.text)
     found = secret_references.replace_data_secrets(value, key)
     return kept if found == value else JsonValue(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
 
 
-def _noted(value: ArgValue) -> ArgValue:
+def _escape_json_references(value: ArgValue) -> ArgValue:
     return JsonValue(escape_references(value.text)) if isinstance(value, JsonValue) else value

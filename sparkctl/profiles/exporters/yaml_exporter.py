@@ -12,17 +12,17 @@ from sparkctl.errors import InvalidInput
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, has_references, resolve_defaults
 from sparkctl.profiles.exporters.portable_launch import PortableLaunch
-from sparkctl.profiles.importers.export_metadata import metadata_to_json
+from sparkctl.profiles.importers.export_metadata import format_metadata_json
 
-_COMPOSE = {
+_COMPOSE_KEYS = {
     "add-host": "extra_hosts", "cap-add": "cap_add", "cap-drop": "cap_drop", "cpus": "cpus", "cpuset-cpus": "cpuset",
     "group-add": "group_add", "hostname": "hostname", "init": "init", "memory": "mem_limit", "memory-swap": "memswap_limit",
     "oom-score-adj": "oom_score_adj", "pid": "pid", "pids-limit": "pids_limit", "privileged": "privileged", "publish": "ports",
     "read-only": "read_only", "runtime": "runtime", "security-opt": "security_opt", "stop-signal": "stop_signal",
     "tmpfs": "tmpfs", "user": "user", "workdir": "working_dir",
 }  # fmt: skip
-_RUNTIMES = {"llamacpp": "llama-cpp"}
-_PLACEHOLDERS = {  # sparkrun's names for what people change at a start, by the flag of each engine
+_SPARKRUN_RUNTIMES = {"llamacpp": "llama-cpp"}
+_PLACEHOLDERS_BY_ENGINE = {  # sparkrun's names for what people change at a start, by the flag of each engine
     "vllm": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--max-model-len": "max_model_len",
              "--gpu-memory-utilization": "gpu_memory_utilization", "--max-num-seqs": "max_num_seqs",
              "--tensor-parallel-size": "tensor_parallel", "--pipeline-parallel-size": "pipeline_parallel"},
@@ -54,12 +54,12 @@ def export_compose(one: PortableLaunch) -> list[str]:
         if value is not None:
             service[key] = _double_dollars(value)
     if box.ulimits:
-        service["ulimits"] = {name: _limit(limit) for name, limit in box.ulimits}
+        service["ulimits"] = {name: _parse_ulimit(limit) for name, limit in box.ulimits}
     if box.devices:
         service["devices"] = [_double_dollars(device) for device in box.devices]
-    _options(service, box.options)
+    _add_docker_options(service, box.options)
     if one.gpus is not None:
-        _gpus(service, one.gpus)
+        _reserve_gpus(service, one.gpus)
     service["restart"] = "no"
     service["stop_grace_period"] = f"{one.profile.stop_grace:g}s"
     volumes = [mount.split(":")[0] for mount in one.profile.mounts if not mount.startswith(("/", "~"))]
@@ -68,10 +68,10 @@ def export_compose(one: PortableLaunch) -> list[str]:
         document["volumes"] = {name: {} for name in volumes}
     document["x-sparkctl"] = one.beside
     title = [f"# {one.title}"] if one.title else []
-    return [*title, *_yaml(document)]
+    return [*title, *_dump_yaml_lines(document)]
 
 
-def _options(service: dict[str, Any], options: tuple[tuple[str, str], ...]) -> None:
+def _add_docker_options(service: dict[str, Any], options: tuple[tuple[str, str], ...]) -> None:
     for name, value in options:
         if name == "log-driver":
             service.setdefault("logging", {})["driver"] = _double_dollars(value)
@@ -79,14 +79,14 @@ def _options(service: dict[str, Any], options: tuple[tuple[str, str], ...]) -> N
             key, _, text = value.partition("=")
             service.setdefault("logging", {}).setdefault("options", {})[key] = _double_dollars(text)
         elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
-            service[_COMPOSE[name]] = True
+            service[_COMPOSE_KEYS[name]] = True
         elif DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
-            service.setdefault(_COMPOSE[name], []).append(_double_dollars(value))
+            service.setdefault(_COMPOSE_KEYS[name], []).append(_double_dollars(value))
         else:
-            service[_COMPOSE[name]] = _double_dollars(value)
+            service[_COMPOSE_KEYS[name]] = _double_dollars(value)
 
 
-def _gpus(service: dict[str, Any], text: str) -> None:
+def _reserve_gpus(service: dict[str, Any], text: str) -> None:
     """Reserve GPUs in the form that every version of compose reads."""
     device: dict[str, Any] = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     bare = text.strip('"')
@@ -101,7 +101,7 @@ def _gpus(service: dict[str, Any], text: str) -> None:
     service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
 
 
-def _limit(text: str) -> object:
+def _parse_ulimit(text: str) -> object:
     soft, colon, hard = text.partition(":")
     return {"soft": int(soft), "hard": int(hard)} if colon else int(soft)
 
@@ -122,28 +122,28 @@ def _escape_for_compose(word: str) -> str:
 def export_sparkrun(one: PortableLaunch) -> list[str]:
     """Return a sparkrun recipe (v2). Raises `InvalidInput` for what sparkrun has no engine for."""
     profile = one.profile
-    if profile.engine not in _PLACEHOLDERS:
+    if profile.engine not in _PLACEHOLDERS_BY_ENGINE:
         raise InvalidInput(
             f"sparkrun has no engine for {profile.name} ({profile.engine})",
             "--as docker, compose or systemd has none to care for",
         )
-    model = profile.model.path or _after(one.words, "--model", "--model-path") or profile.model.served_name
+    model = profile.model.path or _find_flag_value(one.words, "--model", "--model-path") or profile.model.served_name
     if model is None:
         raise InvalidInput(f"{profile.name} names no model, and a recipe has to", "model.path in the profile")
     defaults: dict[str, Any] = {}
-    command, references = _command(one, model, defaults)
+    command, references = _build_command_template(one, model, defaults)
     left = [[name, value] for name, value in one.env if has_references(value)]
     recipe: dict[str, Any] = {
         "recipe_version": "2",
         "name": profile.name,
         "model": model,
-        "runtime": _RUNTIMES.get(profile.engine, profile.engine),
+        "runtime": _SPARKRUN_RUNTIMES.get(profile.engine, profile.engine),
     }
     recipe["container"] = profile.image
     recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
     box = profile.container
     unsaid = [key for key in ("ipc", "shm_size") if getattr(box, key) is None]  # sparkrun has defaults of its own
-    said = metadata_to_json(
+    said = format_metadata_json(
         profile,
         mounts=list(profile.mounts),
         env=left,
@@ -153,25 +153,25 @@ def export_sparkrun(one: PortableLaunch) -> list[str]:
     )
     recipe["metadata"] = {**({"description": profile.title} if profile.title else {}), "sparkctl": said}
     recipe["defaults"] = defaults
-    if env := {name: _literal(value) for name, value in one.env if not has_references(value)}:
+    if env := {name: _escape_config_references(value) for name, value in one.env if not has_references(value)}:
         recipe["env"] = env
-    recipe["executor_config"] = _executor(one)
+    recipe["executor_config"] = _build_executor_config(one)
     if profile.mounts:
         recipe["volumes"] = list(profile.mounts)
     recipe["command"] = command
     needs = [f"# Where sparkrun has no environment of yours to take it from: -o {name}=VALUE" for name in references]
     needs += [f"# {name} comes from your own environment, which sparkrun does not hand on." for name, _ in left]
-    return [*needs, *_yaml(recipe)]
+    return [*needs, *_dump_yaml_lines(recipe)]
 
 
-def _literal(value: str) -> str:
+def _escape_config_references(value: str) -> str:
     """Return a value that sparkrun fills in nothing of."""
     return re.sub(r"(\{(?:config|launch)\.\w+\})", r"{\1}", resolve_defaults(value) or "")
 
 
-def _command(one: PortableLaunch, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def _build_command_template(one: PortableLaunch, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the command as a template, and its placeholders for what comes from the operator's environment."""
-    names, references = _PLACEHOLDERS[one.profile.engine], dict[str, str]()
+    names, references = _PLACEHOLDERS_BY_ENGINE[one.profile.engine], dict[str, str]()
     script = find_shell_script(one.profile.command or ()) is not None
     lines: list[list[str]] = [[]]
     before = ""
@@ -219,7 +219,7 @@ def _parse_scalar(word: str) -> object:
     return word
 
 
-def _executor(one: PortableLaunch) -> dict[str, Any]:
+def _build_executor_config(one: PortableLaunch) -> dict[str, Any]:
     box = one.profile.container
     found: dict[str, Any] = {"auto_remove": False, "network": one.network, "shm_size": box.shm_size, "ipc": box.ipc}
     found |= {"entrypoint": box.entrypoint, "gpus": one.gpus}
@@ -233,11 +233,11 @@ def _executor(one: PortableLaunch) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, [])}
 
 
-def _after(words: tuple[str, ...], *flags: str) -> str | None:
+def _find_flag_value(words: tuple[str, ...], *flags: str) -> str | None:
     return next((resolve_defaults(word) for flag, word in pairwise(words) if flag in flags), None)
 
 
-def _yaml(document: dict[str, Any]) -> list[str]:
+def _dump_yaml_lines(document: dict[str, Any]) -> list[str]:
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -246,10 +246,10 @@ def _yaml(document: dict[str, Any]) -> list[str]:
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
             super().increase_indent(flow, False)
 
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    def represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|" if "\n" in value and not re.search(r"[ \t]\n|[^\x09\x0a\x20-\x7e\xa0-\uffff]", value) else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
-    Dumper.add_representer(str, text)
+    Dumper.add_representer(str, represent_text)
     dumped: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
     return dumped.rstrip("\n").split("\n")

@@ -13,7 +13,7 @@ from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 
-_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
+_DOCKER_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
     "container_name": "name", "shm_size": "shm-size", "ipc": "ipc", "network_mode": "network", "devices": "device",
     "cap_add": "cap-add", "cap_drop": "cap-drop", "security_opt": "security-opt", "user": "user",
     "working_dir": "workdir", "hostname": "hostname", "extra_hosts": "add-host", "tmpfs": "tmpfs", "init": "init",
@@ -23,7 +23,7 @@ _FLAGS = {  # keys with one value, or a list of values, and the docker run flag 
     "stop_grace_period": "stop-timeout", "restart": "restart", "platform": "platform", "tty": "tty", "stdin_open": "interactive",
     "pull_policy": "pull", "userns_mode": "userns",
 }  # fmt: skip
-_TOP = ("version", "name", "services", "volumes", "networks", "configs", "secrets")
+_TOP_LEVEL_KEYS = ("version", "name", "services", "volumes", "networks", "configs", "secrets")
 
 
 def is_compose_file(data: Mapping[str, Any]) -> bool:
@@ -43,14 +43,14 @@ def import_compose(
     body = foreign_yaml.as_mapping(services[name])
     draft = ProfileDraft(SourceFormat.COMPOSE, ledger, name=name)
     reader = _ComposeReader(draft, defined)
-    reader.take(body)
+    reader.read_service(body)
     for other in services:
         if other != name:
             ledger.add_unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
     for key, value in data.items():
         if key == "x-sparkctl":
             draft.beside, draft.beside_key = foreign_yaml.scalar_text(value) or "", key
-        elif key not in _TOP and not foreign_yaml.is_empty_value(value):
+        elif key not in _TOP_LEVEL_KEYS and not foreign_yaml.is_empty_value(value):
             ledger.keep_extra(key, foreign_yaml.to_json_data(value), "not part of the service")
         elif key in ("configs", "secrets") and not foreign_yaml.is_empty_value(value):
             ledger.add_unsupported(key, "a profile has no such files; mount them")
@@ -93,47 +93,53 @@ class _ComposeReader:
         self.draft, self.defined = draft, defined
         self.ledger = draft.ledger
 
-    def take(self, body: dict[str, Any]) -> None:
+    def read_service(self, body: dict[str, Any]) -> None:
         for key, value in body.items():
             before = len(self.ledger.accounts)
             if foreign_yaml.is_empty_value(value) and key not in ("command", "entrypoint"):
                 self.ledger.add_mapped(key, "nothing: it is empty")
-            elif key in _RULES:
-                _RULES[key](self, key, value)
-            elif key in _FLAGS:
-                self._flag(key, value)
+            elif key in _KEY_READERS:
+                _KEY_READERS[key](self, key, value)
+            elif key in _DOCKER_FLAGS:
+                self._read_flag(key, value)
             elif key.startswith("x-"):
                 self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "an extension of somebody's own")
             else:
                 self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
             if len(self.ledger.accounts) == before:
-                self.ledger.malformed(key, f"{key} cannot be {foreign_yaml.kind(value)}")
+                self.ledger.add_malformed(key, f"{key} cannot be {foreign_yaml.describe_kind(value)}")
 
-    def text(self, value: object) -> str:
+    def to_profile_text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
         return convert_shell_references(foreign_yaml.scalar_text(value) or "", self.defined, dollar="$$")
 
-    def apply(self, flag: str, value: str, key: str) -> None:
+    def apply_flag(self, flag: str, value: str, key: str) -> None:
         docker_flags.apply_docker_flag(self.draft, flag, value, key)
 
-    def _flag(self, key: str, value: object) -> None:
+    def _read_flag(self, key: str, value: object) -> None:
         pairs = foreign_yaml.as_mapping(value) if isinstance(value, dict) else None
         if pairs is not None:
             for name, one in pairs.items():
-                self.apply(_FLAGS[key], self.text(f"{name}:{foreign_yaml.scalar_text(one) or ''}"), f"{key}.{name}")
+                self.apply_flag(
+                    _DOCKER_FLAGS[key],
+                    self.to_profile_text(f"{name}:{foreign_yaml.scalar_text(one) or ''}"),
+                    f"{key}.{name}",
+                )
             return
         values = value if isinstance(value, list) else [value]
         for one in values:
             if isinstance(one, dict) and key == "env_file":
                 one = one.get("path")
-            self.apply(
-                _FLAGS[key], self.text(one), f"{key} {foreign_yaml.scalar_text(one)}" if len(values) > 1 else key
+            self.apply_flag(
+                _DOCKER_FLAGS[key],
+                self.to_profile_text(one),
+                f"{key} {foreign_yaml.scalar_text(one)}" if len(values) > 1 else key,
             )
 
-    def image(self, key: str, value: object) -> None:
+    def read_image(self, key: str, value: object) -> None:
         from sparkctl.profiles.env_references import resolve_defaults
 
-        image = resolve_defaults(self.text(value))
+        image = resolve_defaults(self.to_profile_text(value))
         if image is None:
             raise InvalidInput(
                 f"the image {foreign_yaml.scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it"
@@ -141,8 +147,8 @@ class _ComposeReader:
         self.draft.image = image
         self.ledger.add_mapped(key, "image")
 
-    def words(self, key: str, value: object) -> None:
-        found = self._words(value)
+    def read_command(self, key: str, value: object) -> None:
+        found = self._split_command_words(value)
         if key == "entrypoint":
             if found:
                 self.draft.entrypoint = found[0]
@@ -152,39 +158,44 @@ class _ComposeReader:
         self.draft.words = [*(self.draft.words or []), *found] or None
         self.ledger.add_mapped(key, "command, args")
 
-    def _words(self, value: object) -> list[str]:
+    def _split_command_words(self, value: object) -> list[str]:
         if value is None:
             return []
         if isinstance(value, list):
-            return [self.text(one) for one in value]
+            return [self.to_profile_text(one) for one in value]
         try:
             return [
-                self.text(word) for word in shlex.split((foreign_yaml.scalar_text(value) or "").replace("\\\n", " "))
+                self.to_profile_text(word)
+                for word in shlex.split((foreign_yaml.scalar_text(value) or "").replace("\\\n", " "))
             ]
         except ValueError as error:
             raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
 
-    def environment(self, key: str, value: object) -> None:
+    def read_environment(self, key: str, value: object) -> None:
         for name, one in foreign_yaml.as_mapping(value).items():
             told = foreign_yaml.scalar_text(one)
             if told is None and one is not None:
-                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {foreign_yaml.kind(one)}")
+                self.ledger.add_malformed(f"{key}.{name}", f"a variable cannot be {foreign_yaml.describe_kind(one)}")
                 continue
-            self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
+            self.apply_flag("env", name if told is None else f"{name}={self.to_profile_text(told)}", f"{key}.{name}")
 
-    def volumes(self, key: str, value: object) -> None:
+    def read_volumes(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, dict):
-                self.apply("volume", self._shorten_home(self.text(one)), f"{key} {foreign_yaml.scalar_text(one)}")
+                self.apply_flag(
+                    "volume", self._shorten_home(self.to_profile_text(one)), f"{key} {foreign_yaml.scalar_text(one)}"
+                )
                 continue
             said = foreign_yaml.as_mapping(one)
             kind, source = (
                 foreign_yaml.scalar_text(said.get("type")) or "volume",
-                self._shorten_home(self.text(said.get("source"))),
+                self._shorten_home(self.to_profile_text(said.get("source"))),
             )
             mode = ",readonly" if foreign_yaml.is_truthy(said.get("read_only")) else ""
             named = f"{key} {source}"
-            self.apply("mount", f"type={kind},source={source},target={self.text(said.get('target'))}{mode}", named)
+            self.apply_flag(
+                "mount", f"type={kind},source={source},target={self.to_profile_text(said.get('target'))}{mode}", named
+            )
             for more in said:
                 if more not in ("type", "source", "target", "read_only"):
                     self.ledger.add_unsupported(f"{named}.{more}", "a profile's mounts are only :ro or not")
@@ -192,11 +203,15 @@ class _ComposeReader:
     def _shorten_home(self, text: str) -> str:
         return "~" + text[len("${HOME}") :] if text.startswith("${HOME}") else text
 
-    def ports(self, key: str, value: object) -> None:
+    def read_ports(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict):
                 said = foreign_yaml.as_mapping(one)
-                text = f"{self.text(said.get('published'))}:{self.text(said.get('target'))}".lstrip(":")
+                text = (
+                    f"{self.to_profile_text(said.get('published'))}:{self.to_profile_text(said.get('target'))}".lstrip(
+                        ":"
+                    )
+                )
                 if foreign_yaml.scalar_text(said.get("host_ip")):
                     text = f"{foreign_yaml.scalar_text(said['host_ip'])}:{text}"
                 text += (
@@ -205,10 +220,10 @@ class _ComposeReader:
                     else ""
                 )
             else:
-                text = self.text(one)
-            self.apply("publish", text, f"{key} {text}")
+                text = self.to_profile_text(one)
+            self.apply_flag("publish", text, f"{key} {text}")
 
-    def ulimits(self, key: str, value: object) -> None:
+    def read_ulimits(self, key: str, value: object) -> None:
         for name, one in foreign_yaml.as_mapping(value).items():
             limits = foreign_yaml.as_mapping(one)
             text = (
@@ -216,30 +231,30 @@ class _ComposeReader:
                 if limits
                 else foreign_yaml.scalar_text(one)
             )
-            self.apply("ulimit", f"{name}={text}", f"{key}.{name}")
+            self.apply_flag("ulimit", f"{name}={text}", f"{key}.{name}")
 
-    def gpus(self, key: str, value: object) -> None:
+    def read_gpus(self, key: str, value: object) -> None:
         if not isinstance(value, list):
-            self.apply("gpus", self.text(value), key)
+            self.apply_flag("gpus", self.to_profile_text(value), key)
             return
-        self._devices(key, value)
+        self._read_gpu_reservations(key, value)
 
-    def _devices(self, key: str, value: object) -> None:
+    def _read_gpu_reservations(self, key: str, value: object) -> None:
         """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
         for one in value if isinstance(value, list) else []:
             said = foreign_yaml.as_mapping(one)
             if foreign_yaml.scalar_text(said.get("driver")) == "cdi":
                 for name in foreign_yaml.scalar_texts(said.get("device_ids")):
-                    self.apply("device", name, f"{key} {name}")
+                    self.apply_flag("device", name, f"{key} {name}")
             elif ids := foreign_yaml.scalar_texts(said.get("device_ids")):
-                self.apply("gpus", f"device={','.join(ids)}", key)
+                self.apply_flag("gpus", f"device={','.join(ids)}", key)
             else:
-                self.apply("gpus", foreign_yaml.scalar_text(said.get("count")) or "all", key)
+                self.apply_flag("gpus", foreign_yaml.scalar_text(said.get("count")) or "all", key)
             for more in said:
                 if more not in ("driver", "count", "device_ids", "capabilities"):
                     self.ledger.add_unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
 
-    def deploy(self, key: str, value: object) -> None:
+    def read_deploy(self, key: str, value: object) -> None:
         for name, one in foreign_yaml.as_mapping(value).items():
             resources = foreign_yaml.as_mapping(one) if name == "resources" else {}
             if not resources:
@@ -248,48 +263,52 @@ class _ComposeReader:
                 for field, what in foreign_yaml.as_mapping(said).items():
                     path = f"{key}.{name}.{part}.{field}"
                     if field == "devices":
-                        self._devices(path, what)
+                        self._read_gpu_reservations(path, what)
                     elif part == "limits" and field in ("memory", "cpus", "pids"):
-                        self.apply(
-                            {"memory": "memory", "cpus": "cpus", "pids": "pids-limit"}[field], self.text(what), path
+                        self.apply_flag(
+                            {"memory": "memory", "cpus": "cpus", "pids": "pids-limit"}[field],
+                            self.to_profile_text(what),
+                            path,
                         )
                     else:
                         self.ledger.add_unsupported(path, "a profile only limits, it reserves nothing")
 
-    def healthcheck(self, key: str, value: object) -> None:
+    def read_healthcheck(self, key: str, value: object) -> None:
         for name, one in foreign_yaml.as_mapping(value).items():
             if name == "test":
-                self.apply("health-cmd", self.text(" ".join(foreign_yaml.scalar_texts(one))), f"{key}.test")
+                self.apply_flag(
+                    "health-cmd", self.to_profile_text(" ".join(foreign_yaml.scalar_texts(one))), f"{key}.test"
+                )
             else:
                 self.ledger.add_unsupported(
                     f"{key}.{name}", "sparkctl asks at its own pace; start.timeouts say how long"
                 )
 
-    def logging(self, key: str, value: object) -> None:
+    def read_logging(self, key: str, value: object) -> None:
         said = foreign_yaml.as_mapping(value)
         for name, one in said.items():
             if name == "driver":
-                self.apply("log-driver", self.text(one), f"{key}.driver")
+                self.apply_flag("log-driver", self.to_profile_text(one), f"{key}.driver")
             elif name == "options":
                 for option, what in foreign_yaml.as_mapping(one).items():
-                    self.apply("log-opt", f"{option}={self.text(what)}", f"{key}.options.{option}")
+                    self.apply_flag("log-opt", f"{option}={self.to_profile_text(what)}", f"{key}.options.{option}")
             else:
                 self.ledger.add_unsupported(f"{key}.{name}", "docker run has no such option")
 
-    def networks(self, key: str, value: object) -> None:
+    def read_networks(self, key: str, value: object) -> None:
         names = foreign_yaml.scalar_texts(value) if isinstance(value, list) else list(foreign_yaml.as_mapping(value))
         if names == ["host"]:
-            self.apply("network", "host", key)
+            self.apply_flag("network", "host", key)
         else:
             self.ledger.add_unsupported(
                 key, "a network of the file's own is not made; the engine is reached by its port"
             )
 
-    def labels(self, key: str, value: object) -> None:
+    def read_labels(self, key: str, value: object) -> None:
         for name in foreign_yaml.as_mapping(value):
             self.ledger.add_unsupported(f"{key}.{name}", "labels are how sparkctl knows its containers")
 
-    def skip_key(self, key: str, value: object) -> None:
+    def note_unsupported_key(self, key: str, value: object) -> None:
         why = {
             "depends_on": "sparkctl starts one profile at a time: start those first",
             "build": "sparkctl builds no images: build it on the node first",
@@ -303,21 +322,22 @@ class _ComposeReader:
         self.ledger.add_unsupported(key, why)
 
 
-_RULES: dict[str, Callable[[_ComposeReader, str, Any], None]] = {
-    "image": _ComposeReader.image,
-    "command": _ComposeReader.words,
-    "entrypoint": _ComposeReader.words,
-    "environment": _ComposeReader.environment,
-    "volumes": _ComposeReader.volumes,
-    "ports": _ComposeReader.ports,
-    "ulimits": _ComposeReader.ulimits,
-    "gpus": _ComposeReader.gpus,
-    "deploy": _ComposeReader.deploy,
-    "healthcheck": _ComposeReader.healthcheck,
-    "logging": _ComposeReader.logging,
-    "networks": _ComposeReader.networks,
-    "labels": _ComposeReader.labels,
+_KEY_READERS: dict[str, Callable[[_ComposeReader, str, Any], None]] = {
+    "image": _ComposeReader.read_image,
+    "command": _ComposeReader.read_command,
+    "entrypoint": _ComposeReader.read_command,
+    "environment": _ComposeReader.read_environment,
+    "volumes": _ComposeReader.read_volumes,
+    "ports": _ComposeReader.read_ports,
+    "ulimits": _ComposeReader.read_ulimits,
+    "gpus": _ComposeReader.read_gpus,
+    "deploy": _ComposeReader.read_deploy,
+    "healthcheck": _ComposeReader.read_healthcheck,
+    "logging": _ComposeReader.read_logging,
+    "networks": _ComposeReader.read_networks,
+    "labels": _ComposeReader.read_labels,
     **dict.fromkeys(
-        ("depends_on", "build", "links", "expose", "scale", "profiles", "secrets", "configs"), _ComposeReader.skip_key
+        ("depends_on", "build", "links", "expose", "scale", "profiles", "secrets", "configs"),
+        _ComposeReader.note_unsupported_key,
     ),
 }

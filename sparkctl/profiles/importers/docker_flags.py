@@ -16,9 +16,9 @@ from sparkctl.profiles.docker_options import (
 from sparkctl.profiles.env_references import format_reference, is_variable_name, resolve_defaults
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
-_LONG = {"net": "network", "e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir",
+_LONG_FLAG_NAMES = {"net": "network", "e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir",
          "m": "memory", "h": "hostname", "d": "detach", "i": "interactive", "t": "tty"}  # fmt: skip
-_NEEDLESS = {
+_IGNORED_FLAGS = {
     "interactive": "a container in the background has no terminal",
     "tty": "a container in the background has no terminal",
     "pull": "sparkctl never pulls behind your back; `docker pull` on the node does",
@@ -26,41 +26,41 @@ _NEEDLESS = {
     "platform": "the image on the node decides",
     "sig-proxy": "a container in the background gets no keys",
 }
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
-_CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+_DOCKER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+_CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 _HEALTH_URL = re.compile(r"https?://[^/\s\"']{0,300}+(?P<path>/[!#-&(*-:<-{}~]{0,400}+)(?=[\"'\s|;)]|$)")
 
 
 def apply_docker_flag(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
     """Take one flag (no dashes, short or long) with its value in a profile's notation. ``key``: the source's name of it."""
-    flag = _LONG.get(flag, flag)
+    flag = _LONG_FLAG_NAMES.get(flag, flag)
     if flag in ("env", "env-file"):
-        _env(draft, flag, value, key)
+        _apply_env(draft, flag, value, key)
         return
     text = resolve_defaults(value)
     if text is None:
         draft.ledger.add_unsupported(key, f"{value} is known only in the shell it is run in; write the value out")
-    elif flag in _FIELDS:
-        _FIELDS[flag](draft, text, key)
-    elif flag in _NEEDLESS:
-        draft.ledger.add_unsupported(key, _NEEDLESS[flag])
+    elif flag in _FLAG_HANDLERS:
+        _FLAG_HANDLERS[flag](draft, text, key)
+    elif flag in _IGNORED_FLAGS:
+        draft.ledger.add_unsupported(key, _IGNORED_FLAGS[flag])
     elif flag in FIELDS_INSTEAD_OF_OPTIONS:
         draft.ledger.add_unsupported(key, FIELDS_INSTEAD_OF_OPTIONS[flag])
     elif flag in DOCKER_OPTIONS:
-        _option(draft, flag, text, key)
+        _apply_option(draft, flag, text, key)
     else:
         draft.ledger.keep_extra(
-            key, _append_kept_value(draft, flag, text), "sparkctl does not set this flag", name=flag
+            key, _collect_repeated_value(draft, flag, text), "sparkctl does not set this flag", name=flag
         )
 
 
-def _append_kept_value(draft: ProfileDraft, flag: str, text: str) -> object:
+def _collect_repeated_value(draft: ProfileDraft, flag: str, text: str) -> object:
     """Return the value to keep; a flag that stands twice keeps both."""
     before = draft.ledger.extra.pop(flag, None)
     return text if before is None else [*(before if isinstance(before, list) else [before]), text]
 
 
-def _option(draft: ProfileDraft, flag: str, text: str, key: str) -> None:
+def _apply_option(draft: ProfileDraft, flag: str, text: str, key: str) -> None:
     kind = DOCKER_OPTIONS[flag]
     if kind is DockerOptionKind.FLAG:
         if text.lower() in ("false", "0"):
@@ -80,7 +80,7 @@ def _option(draft: ProfileDraft, flag: str, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, f"container.options.{flag}", text)
 
 
-def _env(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
+def _apply_env(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
     if flag == "env-file":
         text = resolve_defaults(value)
         if text is None or draft.env_file not in (None, text):
@@ -119,7 +119,7 @@ def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, ke
             key, f"{source} depends on the directory it is started in; write the path on the node"
         )
         return
-    if not source.startswith(("/", "~")) and not _NAME.fullmatch(source):
+    if not source.startswith(("/", "~")) and not _DOCKER_NAME.fullmatch(source):
         draft.ledger.add_unsupported(key, f"{source or 'nothing'} is neither a path nor a volume's name")
         return
     text = f"{source}:{target}:ro" if read_only else f"{source}:{target}"
@@ -128,7 +128,7 @@ def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, ke
     draft.ledger.add_mapped(key, "mounts", text)
 
 
-def _mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     """``--mount type=bind,source=/a,target=/b,readonly``."""
     pairs = [part.partition("=")[::2] for part in text.split(",")]
     said = dict(pairs)
@@ -136,7 +136,7 @@ def _mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     target = said.get("target", said.get("destination", said.get("dst", "")))
     kind = said.get("type", "volume")
     if kind == "tmpfs" and target:
-        _option(draft, "tmpfs", target, key)
+        _apply_option(draft, "tmpfs", target, key)
         return
     if kind not in ("bind", "volume") or not source:
         draft.ledger.add_unsupported(key, f"a mount of type {kind} without a source is not for a profile")
@@ -147,7 +147,7 @@ def _mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     add_mount(draft, source, target, any(said.get(name, "no") in ("", "true", "1") for name in ("readonly", "ro")), key)
 
 
-def _ulimit(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_ulimit(draft: ProfileDraft, text: str, key: str) -> None:
     name, _, limit = text.partition("=")
     if not re.fullmatch(r"(-1|[0-9]+)(:(-1|[0-9]+))?", limit):
         draft.ledger.add_unsupported(key, f"{text} is not a limit")
@@ -156,18 +156,18 @@ def _ulimit(draft: ProfileDraft, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, f"container.ulimits.{name}")
 
 
-def _device(draft: ProfileDraft, text: str, key: str) -> None:
-    if not text.startswith("/") and not _CDI.fullmatch(text):
+def _apply_device(draft: ProfileDraft, text: str, key: str) -> None:
+    if not text.startswith("/") and not _CDI_DEVICE.fullmatch(text):
         draft.ledger.add_unsupported(key, f"{text} is not a device")
         return
     if text not in draft.devices:
         draft.devices.append(text)
-    if _CDI.fullmatch(text) and draft.gpus is None:
+    if _CDI_DEVICE.fullmatch(text) and draft.gpus is None:
         draft.gpus = "none"  # it has its GPUs by that name
     draft.ledger.add_mapped(key, "container.devices", text)
 
 
-def _gpus(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_gpus(draft: ProfileDraft, text: str, key: str) -> None:
     text = text.strip()
     quoted = f'"{text}"' if text.startswith("device=") and "," in text else text
     if not re.fullmatch(r'all|[0-9]{1,3}|count=(all|[0-9]{1,3})|device=[\w-]+|".*"|.*capabilities=.*', quoted):
@@ -177,7 +177,7 @@ def _gpus(draft: ProfileDraft, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, "container.gpus", quoted)
 
 
-def _shm_size(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_shm_size(draft: ProfileDraft, text: str, key: str) -> None:
     try:
         parse_size(text)
     except ValueError:
@@ -187,7 +187,7 @@ def _shm_size(draft: ProfileDraft, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, "container.shm_size")
 
 
-def _network(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_network(draft: ProfileDraft, text: str, key: str) -> None:
     draft.network = text
     draft.ledger.add_mapped(key, "container.network", text)
     if text == "host":
@@ -196,40 +196,40 @@ def _network(draft: ProfileDraft, text: str, key: str) -> None:
             draft.ledger.add_unsupported(f"--publish {value}", "on the host's network every port is there already")
 
 
-def _copy_field(name: str, to: str) -> Callable[[ProfileDraft, str, str], None]:
-    def take(draft: ProfileDraft, text: str, key: str) -> None:
+def _build_field_handler(name: str, to: str) -> Callable[[ProfileDraft, str, str], None]:
+    def set_field(draft: ProfileDraft, text: str, key: str) -> None:
         if not text:
             draft.ledger.add_mapped(key, "nothing: it is empty")
             return
         setattr(draft, name, text)
         draft.ledger.add_mapped(key, to, text)
 
-    return take
+    return set_field
 
 
-def _name(draft: ProfileDraft, text: str, key: str) -> None:
-    if not _NAME.fullmatch(text) or len(text) > 64:
+def _apply_name(draft: ProfileDraft, text: str, key: str) -> None:
+    if not _DOCKER_NAME.fullmatch(text) or len(text) > 64:
         draft.ledger.add_unsupported(key, f"{text} is not a container's name")
         return
     draft.container_name = text
     draft.ledger.add_mapped(key, "container.name")
 
 
-def _health(draft: ProfileDraft, text: str, key: str) -> None:
-    if path := health_check_path(text):
+def _apply_health_check(draft: ProfileDraft, text: str, key: str) -> None:
+    if path := find_health_check_path(text):
         draft.health = path
         draft.ledger.add_mapped(key, "start.health")
     else:
         draft.ledger.keep_extra(key, text, "only a path that is asked over HTTP can be start.health", name="health-cmd")
 
 
-def health_check_path(text: str) -> str | None:
+def find_health_check_path(text: str) -> str | None:
     """Return the path that a health check asks for over HTTP, None where it asks otherwise."""
     match = _HEALTH_URL.search(text)
     return match["path"] if match else None
 
 
-def _stop_grace(draft: ProfileDraft, text: str, key: str) -> None:
+def _apply_stop_timeout(draft: ProfileDraft, text: str, key: str) -> None:
     try:
         draft.stop_grace = parse_duration(text)
     except ValueError:
@@ -238,12 +238,12 @@ def _stop_grace(draft: ProfileDraft, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, "stop.grace")
 
 
-def _ignore_detach(draft: ProfileDraft, text: str, key: str) -> None:
+def _note_detach(draft: ProfileDraft, text: str, key: str) -> None:
     draft.ledger.add_mapped(key, "nothing: sparkctl always starts in the background")
 
 
-_FIELDS: dict[str, Callable[[ProfileDraft, str, str], None]] = {
-    "name": _name, "gpus": _gpus, "shm-size": _shm_size, "network": _network, "ipc": _copy_field("ipc", "container.ipc"),
-    "entrypoint": _copy_field("entrypoint", "container.entrypoint"), "ulimit": _ulimit, "device": _device, "volume": add_volume,
-    "mount": _mount_flag, "health-cmd": _health, "stop-timeout": _stop_grace, "detach": _ignore_detach,
+_FLAG_HANDLERS: dict[str, Callable[[ProfileDraft, str, str], None]] = {
+    "name": _apply_name, "gpus": _apply_gpus, "shm-size": _apply_shm_size, "network": _apply_network, "ipc": _build_field_handler("ipc", "container.ipc"),
+    "entrypoint": _build_field_handler("entrypoint", "container.entrypoint"), "ulimit": _apply_ulimit, "device": _apply_device, "volume": add_volume,
+    "mount": _apply_mount_flag, "health-cmd": _apply_health_check, "stop-timeout": _apply_stop_timeout, "detach": _note_detach,
 }  # fmt: skip

@@ -13,13 +13,13 @@ from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
-PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
+DOCKER_PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
 METADATA_COMMENT = "# sparkctl: "  # the comment in which an export says what a line of docker has no flag for
-_BARE = frozenset({
+_BARE_FLAGS = frozenset({
     "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
     "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
 })  # fmt: skip
-_VALUED = frozenset({
+_VALUE_FLAGS = frozenset({
     "add-host", "annotation", "attach", "blkio-weight", "blkio-weight-device", "cap-add", "cap-drop", "cgroup-parent",
     "cgroupns", "cidfile", "cpu-count", "cpu-percent", "cpu-period", "cpu-quota", "cpu-rt-period", "cpu-rt-runtime",
     "cpu-shares", "cpus", "cpuset-cpus", "cpuset-mems", "detach-keys", "device", "device-cgroup-rule",
@@ -33,17 +33,18 @@ _VALUED = frozenset({
     "stop-timeout", "storage-opt", "sysctl", "tmpfs", "ulimit", "user", "userns", "uts", "volume", "volume-driver",
     "volumes-from", "workdir",
 })  # fmt: skip
-_SHORT_BARE = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
-_SHORT_VALUED = {"e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir", "m": "memory",
+_SHORT_BARE_FLAGS = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
+_SHORT_VALUE_FLAGS = {"e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir", "m": "memory",
                  "h": "hostname", "a": "attach", "c": "cpu-shares"}  # fmt: skip
-_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.-]++)?(?:@sha256:[0-9a-f]++)?")
+_IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.-]++)?(?:@sha256:[0-9a-f]++)?")
 
 
 def has_docker_run(text: str) -> bool:
     """Tell whether a text has a `docker run` in it."""
     return (
         re.search(
-            rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b", shell_parser.clean_pasted_text(text)
+            rf"(?<![\w.-])({'|'.join(DOCKER_PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b",
+            shell_parser.clean_pasted_text(text),
         )
         is not None
     )
@@ -61,7 +62,7 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
     unclosed: str | None = None
     for command in shell_parser.parse_shell(text if draft.beside else shell_parser.clean_pasted_text(text), defined):
         unclosed = command.unclosed
-        words = words_after_docker_run(command.words)
+        words = find_docker_run_words(command.words)
         if words is not None and found is None:
             if command.unclosed is not None:
                 raise InvalidInput(
@@ -99,11 +100,11 @@ def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellComman
     draft.ledger.add_unsupported(f"`{line}`", why)
 
 
-def words_after_docker_run(words: Sequence[ShellWord]) -> list[ShellWord] | None:
+def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     """Return what stands behind ``docker [container] run``, None for any other command."""
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:8]):
-        if text.rpartition("/")[2] in PROGRAMS:
+        if text.rpartition("/")[2] in DOCKER_PROGRAMS:
             rest = texts[at + 1 : at + 7]
             for step, verb in enumerate(rest):
                 if verb in ("run", "create"):
@@ -127,7 +128,9 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
             break
         if not text.startswith("-") or text == "-":
             break
-        at += _long(draft, words, at, unknown) if text.startswith("--") else _short(draft, words, at)
+        at += (
+            _read_long_flag(draft, words, at, unknown) if text.startswith("--") else _read_short_flags(draft, words, at)
+        )
     if at >= len(words):
         raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
     image = resolve_defaults(words[at].text)
@@ -146,22 +149,22 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
         draft.ledger.add_mapped("COMMAND", "command, args")
 
 
-def _long(draft: ProfileDraft, words: list[ShellWord], at: int, unknown: list[tuple[str, str]]) -> int:
+def _read_long_flag(draft: ProfileDraft, words: list[ShellWord], at: int, unknown: list[tuple[str, str]]) -> int:
     """Take one ``--flag``; return how many words it is."""
     name, equals, value = words[at].text[2:].partition("=")
     if equals:
-        _apply(draft, name, value, words[at])
+        _apply_flag(draft, name, value, words[at])
         return 1
-    if name in _BARE:
-        _apply(draft, name, "true", words[at])
+    if name in _BARE_FLAGS:
+        _apply_flag(draft, name, "true", words[at])
         return 1
-    if name not in _VALUED and (at + 1 >= len(words) or not _takes_value(words, at)):
-        _apply(draft, name, "true", words[at])
+    if name not in _VALUE_FLAGS and (at + 1 >= len(words) or not _takes_value(words, at)):
+        _apply_flag(draft, name, "true", words[at])
         return 1
     if at + 1 >= len(words):
         draft.ledger.add_unsupported(f"--{name}", "its value is missing")
         return 1
-    _apply(draft, name, words[at + 1].text, words[at + 1])
+    _apply_flag(draft, name, words[at + 1].text, words[at + 1])
     return 2
 
 
@@ -171,25 +174,25 @@ def _takes_value(words: list[ShellWord], at: int) -> bool:
     if value.startswith("-"):
         return False
     behind = next((word.text for word in words[at + 2 :] if not word.text.startswith("-")), "")
-    looks = re.search(r"[/:]", value) is not None and _IMAGE.fullmatch(value) is not None
+    looks = re.search(r"[/:]", value) is not None and _IMAGE_REFERENCE.fullmatch(value) is not None
     return not (looks and not re.search(r"[a-z0-9][/:][a-z0-9]", behind))
 
 
-def _short(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:
+def _read_short_flags(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:
     """Take ``-it``, ``-p 80:80``, ``-eK=V`` and the like; return how many words it is."""
     letters = words[at].text[1:]
     for position, letter in enumerate(letters):
-        if letter in _SHORT_BARE:
-            _apply(draft, _SHORT_BARE[letter], "true", words[at], f"-{letter}")
-        elif letter in _SHORT_VALUED:
+        if letter in _SHORT_BARE_FLAGS:
+            _apply_flag(draft, _SHORT_BARE_FLAGS[letter], "true", words[at], f"-{letter}")
+        elif letter in _SHORT_VALUE_FLAGS:
             own = letters[position + 1 :].removeprefix("=")
             if own:
-                _apply(draft, _SHORT_VALUED[letter], own, words[at], f"-{letter}")
+                _apply_flag(draft, _SHORT_VALUE_FLAGS[letter], own, words[at], f"-{letter}")
                 return 1
             if at + 1 >= len(words):
                 draft.ledger.add_unsupported(f"-{letter}", "its value is missing")
                 return 1
-            _apply(draft, _SHORT_VALUED[letter], words[at + 1].text, words[at + 1], f"-{letter}")
+            _apply_flag(draft, _SHORT_VALUE_FLAGS[letter], words[at + 1].text, words[at + 1], f"-{letter}")
             return 2
         else:
             draft.ledger.keep_extra(f"-{letters[position:]}", letters[position:], "docker run has no such flag")
@@ -197,7 +200,7 @@ def _short(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:
     return 1
 
 
-def _apply(draft: ProfileDraft, flag: str, value: str, word: ShellWord, shown: str | None = None) -> None:
+def _apply_flag(draft: ProfileDraft, flag: str, value: str, word: ShellWord, shown: str | None = None) -> None:
     key = shown or f"--{flag}"
     if flag in ("env", "volume", "publish", "ulimit", "device", "cap-add", "security-opt", "mount", "label"):
         key = f"{key} {value.partition('=')[0] if flag in ('env', 'label') else value}"
@@ -205,22 +208,22 @@ def _apply(draft: ProfileDraft, flag: str, value: str, word: ShellWord, shown: s
         draft.ledger.add_unsupported(key, f"{word.unknown[0]} is known only to the shell it is run in")
         return
     if flag == "volume":
-        value = _home(value)
+        value = _shorten_home(value)
     if flag == "mount":
-        value = ",".join(_home_of(part) for part in value.split(","))
+        value = ",".join(_shorten_home_in_mount(part) for part in value.split(","))
     docker_flags.apply_docker_flag(draft, flag, value, key)
 
 
-def _home(text: str) -> str:
+def _shorten_home(text: str) -> str:
     return re.sub(r"^(\$\{HOME\}|\$\{HOME:-[^}]*\}|/home/\$\{USER\})(?=/|:|$)", "~", text)
 
 
-def _home_of(part: str) -> str:
+def _shorten_home_in_mount(part: str) -> str:
     name, equals, value = part.partition("=")
-    return f"{name}={_home(value)}" if equals else part
+    return f"{name}={_shorten_home(value)}" if equals else part
 
 
-def draft_from_container(run: DockerRunSpec, ledger: ImportReport, beyond: Sequence[tuple[str, str]]) -> ProfileDraft:
+def build_container_draft(run: DockerRunSpec, ledger: ImportReport, beyond: Sequence[tuple[str, str]]) -> ProfileDraft:
     """Return the draft of a container; the image's own settings are already taken out of ``run``.
 
     ``beyond``: further settings (a docker run flag and its value) that a profile has no field for.
@@ -230,7 +233,7 @@ def draft_from_container(run: DockerRunSpec, ledger: ImportReport, beyond: Seque
     ledger.add_mapped("IMAGE", "image")
     own = dict(run.labels)
     if profile := own.get(ContainerLabel.PROFILE):
-        ledger.remark(f"sparkctl itself started it, from the profile {profile}.")
+        ledger.add_remark(f"sparkctl itself started it, from the profile {profile}.")
     singles = (
         ("name", run.name), ("gpus", run.gpus), ("shm-size", run.shm_size), ("ipc", run.ipc), ("network", run.network),
         ("entrypoint", run.entrypoint),

@@ -14,18 +14,18 @@ from sparkctl.profiles.env_references import escape_references, has_references, 
 from sparkctl.profiles.importers import docker_flags, engine_command, secret_references
 from sparkctl.profiles.importers.engine_command import EngineCommand
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
-from sparkctl.profiles.importers.shell_parser import sole_shell_script, unwrap_shell_command
+from sparkctl.profiles.importers.shell_parser import find_sole_shell_script, unwrap_shell_command
 
-_WORD = re.compile(r"[^a-z0-9._-]+")
-LONGEST = 56
+_NON_NAME_CHARACTERS = re.compile(r"[^a-z0-9._-]+")
+MAX_NAME_LENGTH = 56
 
 
 def profile_name_from_text(text: str | None) -> str | None:
     """Return a profile's name made of a text, None where nothing of it can be one."""
     if not text:
         return None
-    found = _WORD.sub("-", text.lower()).strip("-._")
-    found = re.sub(r"-{2,}", "-", found)[:LONGEST].rstrip("-._")
+    found = _NON_NAME_CHARACTERS.sub("-", text.lower()).strip("-._")
+    found = re.sub(r"-{2,}", "-", found)[:MAX_NAME_LENGTH].rstrip("-._")
     return found if len(found) >= 2 else None
 
 
@@ -52,15 +52,15 @@ def shorten_title(text: str | None) -> str | None:
     return line[:99].rpartition(" ")[0].rstrip(",;:-") + "…"
 
 
-_PARALLEL = (
+_PARALLEL_SIZE_FLAGS = (
     ("tensor-parallel-size", "tp", "tp-size"),
     ("pipeline-parallel-size", "pp", "pp-size"),
     ("data-parallel-size", "dp", "dp-size"),
 )
-_IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
+_IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
 
-_LAUNCH = {
+_LAUNCH_WORDS = {
     "vllm": ("vllm", "serve"),
     "sglang": ("python", "-m", "sglang.launch_server"),
     "llamacpp": ("llama-server",),
@@ -73,7 +73,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
 
     Raises `InvalidInput` where there is no image.
     """
-    if not draft.image or not _IMAGE.fullmatch(draft.image):
+    if not draft.image or not _IMAGE_REFERENCE.fullmatch(draft.image):
         raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
     found = _parse_command(draft, engines)
     entrypoint, command = _split_entrypoint(draft, found)
@@ -82,11 +82,11 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     if command is not None:
         command = secret_references.replace_command_secrets(draft, command)
     if draft.by_ranks and found.engine in ("vllm", "sglang"):
-        draft.nodes = min(8, max(draft.nodes, rank_count(flags)))
+        draft.nodes = min(8, max(draft.nodes, count_ranks(flags)))
     if draft.kind in (SourceFormat.SPARKRUN, SourceFormat.EUGR, SourceFormat.SERVICES) and draft.nodes > 1:
-        draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
+        draft.ledger.add_remark(f"It is for {draft.nodes} Sparks.", "nodes")
     profile = Profile(
-        name=profile_name_from_text(name) or _name(draft, found),
+        name=profile_name_from_text(name) or _choose_profile_name(draft, found),
         engine=found.engine,
         image=draft.image,
         origin="",
@@ -96,7 +96,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
             found.model or draft.model, found.served_name, parameters=_parse_parameter_count(draft.parameters)
         ),
         nodes=draft.nodes,
-        port=found.port or draft.port or _published_port(draft),
+        port=found.port or draft.port or _find_published_port(draft),
         command=command,
         args=tuple(flags),
         env=tuple(draft.env.items()),
@@ -104,7 +104,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
         mounts=tuple(draft.mounts),
         container=ContainerOptions(
             draft.container_name,
-            _gpus(draft, found.engine),
+            _select_gpus(draft, found.engine),
             draft.shm_size,
             draft.ipc,
             draft.network,
@@ -113,12 +113,12 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
             tuple(draft.devices),
             tuple(_group_options(draft.options)),
         ),
-        start=_start(draft, found),
+        start=_build_start_options(draft, found),
         stop_grace=30.0 if draft.stop_grace is None else draft.stop_grace,
         notes="\n\n".join(draft.notes) or None,
         source=draft.source,
         extra=tuple(
-            (key, JsonValue(_text(secret_references.replace_data_secrets(value, key))))
+            (key, JsonValue(_dump_compact_json(secret_references.replace_data_secrets(value, key))))
             for key, value in draft.ledger.extra.items()
         ),
     )
@@ -126,16 +126,16 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     return ImportResult(draft.kind, profile, draft.ledger, comments)
 
 
-def rank_count(flags: Sequence[tuple[str, ArgValue]]) -> int:
+def count_ranks(flags: Sequence[tuple[str, ArgValue]]) -> int:
     """Return how many GPUs the parallel sizes among the flags take."""
     count = 1
-    for names in _PARALLEL:
+    for names in _PARALLEL_SIZE_FLAGS:
         sizes = [value for key, value in flags if key.lstrip("-") in names and isinstance(value, str)]
         count *= int(sizes[-1]) if sizes and sizes[-1].isdigit() and 0 < int(sizes[-1]) <= 8 else 1
     return count
 
 
-def _name(draft: ProfileDraft, found: EngineCommand) -> str:
+def _choose_profile_name(draft: ProfileDraft, found: EngineCommand) -> str:
     if draft.engine is not None and draft.name is not None:
         return draft.name  # it was a profile's before
     names = (
@@ -146,7 +146,7 @@ def _name(draft: ProfileDraft, found: EngineCommand) -> str:
     return next(filter(None, (*names, profile_name_from_image(draft.image))), "imported")
 
 
-def _text(value: object) -> str:
+def _dump_compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -154,14 +154,14 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
     """Read what is started: the entry point and the words behind it, out of the shell they may stand in."""
     words = [*([escape_references(draft.entrypoint)] if draft.entrypoint else []), *(draft.words or [])]
     plain = [resolve_defaults(word) for word in words]
-    script = sole_shell_script([word for word in plain if word is not None]) if None not in plain else None
+    script = find_sole_shell_script([word for word in plain if word is not None]) if None not in plain else None
     if (
         script is None
         and len(words) == 3
-        and sole_shell_script([resolve_defaults(words[0]) or "", resolve_defaults(words[1]) or "", "x"])
+        and find_sole_shell_script([resolve_defaults(words[0]) or "", resolve_defaults(words[1]) or "", "x"])
     ):
         script = None  # its text depends on the operator's environment: it stays as it is
-        draft.ledger.remark("The script takes values from your shell; they are not filled in here.", "command")
+        draft.ledger.add_remark("The script takes values from your shell; they are not filled in here.", "command")
     if script is not None:
         if draft.engine is None:
             plain = [word.strip() if word == script else word for word in plain if word is not None]
@@ -218,7 +218,7 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
 
 def _note_script(draft: ProfileDraft) -> None:
     if draft.engine is None:  # an export of ours has said it once
-        draft.ledger.remark(
+        draft.ledger.add_remark(
             "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
             "command",
         )
@@ -232,14 +232,14 @@ def _split_entrypoint(draft: ProfileDraft, found: EngineCommand) -> tuple[str | 
     if draft.entrypoint is None:
         return None, command
     if command is None:
-        command = _LAUNCH.get(found.engine, ())
+        command = _LAUNCH_WORDS.get(found.engine, ())
     if not command:
-        return draft.entrypoint, () if found.engine in engine_command.OWN else None
+        return draft.entrypoint, () if found.engine in engine_command.KNOWN_ENGINES else None
     rest = command[1:]
-    return command[0], rest if rest or found.engine in engine_command.OWN else None
+    return command[0], rest if rest or found.engine in engine_command.KNOWN_ENGINES else None
 
 
-def _published_port(draft: ProfileDraft) -> int | None:
+def _find_published_port(draft: ProfileDraft) -> int | None:
     """Return the first port that is published, as the container sees it."""
     for option, value in draft.options:
         inside = value.removesuffix("/tcp").rpartition(":")[2]
@@ -248,9 +248,9 @@ def _published_port(draft: ProfileDraft) -> int | None:
     return None
 
 
-def _gpus(draft: ProfileDraft, engine: str) -> str | None:
+def _select_gpus(draft: ProfileDraft, engine: str) -> str | None:
     """Engines get all GPUs without a word; anything else only those it asks for."""
-    if draft.gpus == "all" and engine in engine_command.OWN:
+    if draft.gpus == "all" and engine in engine_command.KNOWN_ENGINES:
         return None
     return draft.gpus
 
@@ -261,12 +261,12 @@ def _group_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, value) for wanted in names for name, value in options if name == wanted]
 
 
-def _start(draft: ProfileDraft, found: EngineCommand) -> StartOptions:
+def _build_start_options(draft: ProfileDraft, found: EngineCommand) -> StartOptions:
     timeouts = {key: value for key, value in draft.timeouts.items() if value > 0}
-    own = found.engine in engine_command.OWN
+    own = found.engine in engine_command.KNOWN_ENGINES
     health = draft.health if draft.health is not None else None if own else found.health
     if not own and health is None and draft.kind is not SourceFormat.CONTAINER:
-        draft.ledger.remark(
+        draft.ledger.add_remark(
             "It counts as ready as soon as it runs: start.ready_line or start.health would say more.", "engine"
         )
     return StartOptions(health=health, probe=draft.probe, prompt=draft.prompt, timeouts=PhaseTimeouts(**timeouts))

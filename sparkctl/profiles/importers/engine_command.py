@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.profiles.env_references import has_references, resolve_defaults
 
-_PYTHON = re.compile(r"python[0-9.]*")
-_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?")
-_KEY = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
-_PORT = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
-_NAMED = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
+_PYTHON_PROGRAM = re.compile(r"python[0-9.]*")
+_NEGATIVE_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?")
+_FLAG_NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_PORT_FLAG = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
+_SERVED_NAME_FLAG = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
 # vLLM's short flags, by the names its own help gives them.
-SHORT = {
+VLLM_SHORT_FLAGS = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
     "-dp": "data-parallel-size",
@@ -24,7 +24,7 @@ SHORT = {
     "-pcp": "prefill-context-parallel-size",
     "-q": "quantization",
 }
-_SWITCHES = (
+_SWITCH_PREFIXES = (
     "--enable-",
     "--disable-",
     "--no-",
@@ -34,19 +34,19 @@ _SWITCHES = (
 _SGLANG_MODULE = "sglang.launch_server"
 _VLLM_MODULE = "vllm.entrypoints.openai.api_server"
 # Engines that are started by a word of their own, and what recipes call them.
-OWN = ("vllm", "sglang", "llamacpp", "trtllm")
-_STARTED_BY = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
-_CALLED = {"llama-cpp": "llamacpp"}
+KNOWN_ENGINES = ("vllm", "sglang", "llamacpp", "trtllm")
+_ENGINES_BY_PROGRAM = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
+_ENGINE_ALIASES = {"llama-cpp": "llamacpp"}
 # llama-server's names for what a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
-_LLAMA_MODEL = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
-_HUB = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+_LLAMA_MODEL_FLAGS = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 # Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
-_OTHERS = {
+_OTHER_SERVER_HEALTH = {
     "text-generation-launcher": "/health",
     "ollama": "/",
     "tritonserver": "/v2/health/ready",
 }
-_IMAGES = {"ollama/ollama": "/", "text-generation-inference": "/health"}
+_IMAGE_HEALTH = {"ollama/ollama": "/", "text-generation-inference": "/health"}
 
 
 @dataclass(slots=True)
@@ -73,44 +73,49 @@ def parse_engine_command(
     ``model``: what the source says is served.
     """
     if certain is not None:
-        return _certain(words, certain)
+        return _parse_given_engine(words, certain)
     found = (
-        _vllm(_model_first(words, model)) or _sglang(words) or _by_word(words) or _parse_known_server(words, engines)
+        _parse_vllm(_move_model_first(words, model))
+        or _parse_sglang(words)
+        or _parse_by_program(words)
+        or _parse_known_server(words, engines)
     )
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
-        found = _by_image(words, image, hint)
-    return found or _with_health(_parse_any_command(words), image)
+        found = _parse_by_image(words, image, hint)
+    return found or _add_image_health(_parse_any_command(words), image)
 
 
-def _with_health(found: EngineCommand, image: str) -> EngineCommand:
+def _add_image_health(found: EngineCommand, image: str) -> EngineCommand:
     """An image may be known by its name where its command says nothing."""
-    found.health = found.health or next((path for name, path in _IMAGES.items() if name in image), None)
+    found.health = found.health or next((path for name, path in _IMAGE_HEALTH.items() if name in image), None)
     return found
 
 
-def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
+def _move_model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
     """Return the words with the model right behind ``vllm serve``: it may stand behind flags that take no value."""
-    at = _find(words, "vllm", "serve")
+    at = _find_word_sequence(words, "vllm", "serve")
     if model is None or at is None or not any(word.startswith("-") for word in words[at + 2 : at + 3]):
         return words
     for position in range(at + 3, len(words)):
         before = words[position - 1]
-        bare = not before.startswith("-") or "=" in before or before.startswith(_SWITCHES)
+        bare = not before.startswith("-") or "=" in before or before.startswith(_SWITCH_PREFIXES)
         if words[position] == model and bare:
             return [*words[: at + 2], model, *words[at + 2 : position], *words[position + 1 :]]
     return words
 
 
-def _certain(words: Sequence[str], engine: str) -> EngineCommand:
+def _parse_given_engine(words: Sequence[str], engine: str) -> EngineCommand:
     """Read the words of an engine that is known, whatever its launch words are."""
-    if engine not in OWN:
+    if engine not in KNOWN_ENGINES:
         return _parse_any_command(words)
-    found = {"vllm": _vllm, "sglang": _sglang}.get(engine, _by_word)(words)
+    found = {"vllm": _parse_vllm, "sglang": _parse_sglang}.get(engine, _parse_by_program)(words)
     if found is not None and found.engine == engine:
         return found
-    first = _first_flag(words)
+    first = _find_first_flag(words)
     launch = tuple(words[:first])
-    return _served(EngineCommand(engine, launch), words[first:], launch, SHORT if engine == "vllm" else {})
+    return _read_server_flags(
+        EngineCommand(engine, launch), words[first:], launch, VLLM_SHORT_FLAGS if engine == "vllm" else {}
+    )
 
 
 def parse_script_command(script: str, command: tuple[str, ...], hint: str | None) -> EngineCommand:
@@ -123,16 +128,17 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
     elif _SGLANG_MODULE in script or "sglang serve" in script:
         engine = "sglang"
     elif started := next(
-        (one for word, one in _STARTED_BY.items() if re.search(rf"(?<![\w-]){word}(?![\w-])", script)), None
+        (one for word, one in _ENGINES_BY_PROGRAM.items() if re.search(rf"(?<![\w-]){word}(?![\w-])", script)), None
     ):
         engine = started
-    elif _CALLED.get(hint or "", hint) in OWN:
-        engine = _CALLED.get(hint or "", hint or "")
+    elif _ENGINE_ALIASES.get(hint or "", hint) in KNOWN_ENGINES:
+        engine = _ENGINE_ALIASES.get(hint or "", hint or "")
     model = (match or path) and (match or path)[1]  # type: ignore[index]
-    port, name = _PORT.search(script), _NAMED.search(script)
+    port, name = _PORT_FLAG.search(script), _SERVED_NAME_FLAG.search(script)
     number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
     health = next(
-        (path for program, path in _OTHERS.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)), None
+        (path for program, path in _OTHER_SERVER_HEALTH.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)),
+        None,
     )
     return EngineCommand(engine, command, model, name[1] if name else None, number, health=health)
 
@@ -146,7 +152,7 @@ def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> 
     at = 0
     while at < len(words):
         name, equals, own = words[at].partition("=")
-        if not name.startswith("-") or not _KEY.fullmatch(name):
+        if not name.startswith("-") or not _FLAG_NAME.fullmatch(name):
             return None
         values = [own] if equals else []
         at += 1
@@ -155,19 +161,19 @@ def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> 
             at += 1
         if equals and _is_flag(own):
             return None
-        found.setdefault(_key(name, aliases or {}), []).append(values)
-    flags = [(key, _value(given)) for key, given in found.items()]
+        found.setdefault(_flag_to_key(name, aliases or {}), []).append(values)
+    flags = [(key, _parse_flag_value(given)) for key, given in found.items()]
     return None if any(value is None for _, value in flags) else [(k, v) for k, v in flags if v is not None]
 
 
-def _key(name: str, aliases: dict[str, str]) -> str:
+def _flag_to_key(name: str, aliases: dict[str, str]) -> str:
     if name in aliases:
         return aliases[name]
     bare = name.lstrip("-")
     return bare if name == (f"-{bare}" if len(bare) == 1 else f"--{bare}") else name
 
 
-def _value(given: list[list[str]]) -> ArgValue | None:
+def _parse_flag_value(given: list[list[str]]) -> ArgValue | None:
     if len(given) > 1:
         return tuple(values[0] for values in given) if all(len(values) == 1 for values in given) else None
     values = given[0]
@@ -183,33 +189,33 @@ def parse_json_map(text: str) -> JsonValue | None:
     if not text.lstrip().startswith("{") or len(text) > 20_000:
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_pairs)
+        value = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     except (ValueError, RecursionError):
         return None
-    return JsonValue(text) if isinstance(value, dict) and _depth(value) <= 12 else None
+    return JsonValue(text) if isinstance(value, dict) and _measure_depth(value) <= 12 else None
 
 
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) != len(pairs):
         raise ValueError("a key stands twice")
     return dict(pairs)
 
 
-def _depth(value: object) -> int:
+def _measure_depth(value: object) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max((_depth(one) for one in inner), default=0)
+    return 1 + max((_measure_depth(one) for one in inner), default=0)
 
 
 def _is_flag(word: str) -> bool:
-    return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word) and not word.startswith("- ")
+    return word.startswith("-") and len(word) > 1 and not _NEGATIVE_NUMBER.fullmatch(word) and not word.startswith("- ")
 
 
 def _is_program(word: str) -> bool:
     path = word.startswith("/") and ("/bin/" in word or word.endswith((".sh", ".py")))
-    return path or _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
+    return path or _PYTHON_PROGRAM.fullmatch(word.rpartition("/")[2]) is not None
 
 
-def _find(words: Sequence[str], *names: str) -> int | None:
+def _find_word_sequence(words: Sequence[str], *names: str) -> int | None:
     """Return where these words stand one after the other, the first also as a path."""
     for at in range(len(words) - len(names) + 1):
         first = words[at].rpartition("/")[2]
@@ -220,49 +226,49 @@ def _find(words: Sequence[str], *names: str) -> int | None:
     return None
 
 
-def _module(words: Sequence[str], name: str) -> int | None:
+def _find_python_module_end(words: Sequence[str], name: str) -> int | None:
     """Return where ``-m NAME`` of a Python ends."""
     for at in range(len(words) - 2):
-        if _PYTHON.fullmatch(words[at].rpartition("/")[2]) and "-m" in words[at + 1 : at + 4]:
+        if _PYTHON_PROGRAM.fullmatch(words[at].rpartition("/")[2]) and "-m" in words[at + 1 : at + 4]:
             minus = words.index("-m", at)
             if words[minus + 1 : minus + 2] == [name] or tuple(words[minus + 1 : minus + 2]) == (name,):
                 return minus + 2
     return None
 
 
-def _vllm(words: Sequence[str]) -> EngineCommand | None:
-    end = _launch_end(words, "vllm", _VLLM_MODULE)
+def _parse_vllm(words: Sequence[str]) -> EngineCommand | None:
+    end = _find_launch_end(words, "vllm", _VLLM_MODULE)
     if end is None:
         return None
     launch, rest = tuple(words[:end]), list(words[end:])
     found = EngineCommand("vllm", None if launch == ("vllm", "serve") else launch)
-    return _served(found, _first(found, rest), launch, SHORT)
+    return _read_server_flags(found, _take_first_word_model(found, rest), launch, VLLM_SHORT_FLAGS)
 
 
-def _sglang(words: Sequence[str]) -> EngineCommand | None:
-    end = _launch_end(words, "sglang", _SGLANG_MODULE)
+def _parse_sglang(words: Sequence[str]) -> EngineCommand | None:
+    end = _find_launch_end(words, "sglang", _SGLANG_MODULE)
     if end is None:
         return None
     launch = tuple(words[:end])
     found = EngineCommand("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
-    return _served(found, words[end:], launch, {})
+    return _read_server_flags(found, words[end:], launch, {})
 
 
-def _launch_end(words: Sequence[str], program: str, module: str) -> int | None:
+def _find_launch_end(words: Sequence[str], program: str, module: str) -> int | None:
     """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python; None where they are neither."""
-    at = _find(words, program, "serve")
-    return _module(words, module) if at is None else at + 2
+    at = _find_word_sequence(words, program, "serve")
+    return _find_python_module_end(words, module) if at is None else at + 2
 
 
-def _is_vllm(launch: tuple[str, ...]) -> bool:
+def _is_vllm_launch(launch: tuple[str, ...]) -> bool:
     """Tell whether launch words are vLLM's own, an image's entry point among them: the model is said behind them again."""
-    return not launch or launch[-1] == _VLLM_MODULE or _find(launch, "vllm", "serve") == len(launch) - 2
+    return not launch or launch[-1] == _VLLM_MODULE or _find_word_sequence(launch, "vllm", "serve") == len(launch) - 2
 
 
-def _by_word(words: Sequence[str]) -> EngineCommand | None:
+def _parse_by_program(words: Sequence[str]) -> EngineCommand | None:
     """Read llama-server or trtllm-serve, among the first words and perhaps as a path."""
     for at, word in enumerate(words[:4]):
-        engine = _STARTED_BY.get(word.rpartition("/")[2])
+        engine = _ENGINES_BY_PROGRAM.get(word.rpartition("/")[2])
         if engine is None:
             continue
         end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
@@ -274,11 +280,11 @@ def _by_word(words: Sequence[str]) -> EngineCommand | None:
             if not rest or rest[0].startswith("-") or has_references(rest[0]):
                 return None  # its model is a word, and may stand anywhere
             found.model, rest = resolve_defaults(rest[0]), rest[1:]
-        return _served(found, rest, launch, {})
+        return _read_server_flags(found, rest, launch, {})
     return None
 
 
-def _by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
+def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
     """An image whose entry point is the engine: its words begin with a model or a flag."""
     name = image.rpartition("@")[0] or image
     engine = hint if hint in ("vllm", "sglang") else None
@@ -289,11 +295,11 @@ def _by_image(words: Sequence[str], image: str, hint: str | None) -> EngineComma
         return None
     rest = list(words)
     found = EngineCommand(engine, ())
-    rest = _first(found, rest) if engine == "vllm" else rest
-    return _served(found, rest, (), SHORT if engine == "vllm" else {})
+    rest = _take_first_word_model(found, rest) if engine == "vllm" else rest
+    return _read_server_flags(found, rest, (), VLLM_SHORT_FLAGS if engine == "vllm" else {})
 
 
-def _first(found: EngineCommand, rest: list[str]) -> list[str]:
+def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
     """Take the model that `vllm serve` has as its first word; one from the operator's environment is only a flag's."""
     if not rest or rest[0].startswith("-"):
         return rest
@@ -303,7 +309,7 @@ def _first(found: EngineCommand, rest: list[str]) -> list[str]:
     return rest[1:]
 
 
-def _served(
+def _read_server_flags(
     found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]
 ) -> EngineCommand:
     """Take model, port and name out of an engine's flags; what sparkctl says itself is left to it."""
@@ -311,24 +317,31 @@ def _served(
     if flags is None:
         # Words that are not all flags can only be told as they stand; port and host are said again behind them.
         words = (*launch, *([found.model] if found.model else []), *rest)
-        host = _after(rest, "--host")
-        return EngineCommand(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
+        host = _find_flag_value(rest, "--host")
+        return EngineCommand(
+            found.engine, words, port=_find_port(rest, "--port"), flags=[("host", host)] if host else []
+        )
     names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
     called = (
         ("alias", "a") if found.engine == "llamacpp" else ("served-model-name",) if found.engine != "trtllm" else ()
     )
     for key, value in flags:
         plain = key.lstrip("-").replace("_", "-")
-        if found.engine == "llamacpp" and plain in _LLAMA_MODEL and isinstance(value, str) and found.model is None:
+        if (
+            found.engine == "llamacpp"
+            and plain in _LLAMA_MODEL_FLAGS
+            and isinstance(value, str)
+            and found.model is None
+        ):
             path = resolve_defaults(value)
-            is_on_hub = path is not None and _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
-            if path is not None and is_on_hub is _LLAMA_MODEL[plain]:
+            is_on_hub = path is not None and _HUB_ID.fullmatch(path) is not None and not path.endswith(".gguf")
+            if path is not None and is_on_hub is _LLAMA_MODEL_FLAGS[plain]:
                 found.model = path
             else:
                 found.flags.append((key, value))
         elif plain in names and isinstance(value, str) and found.model is None:
             found.model = resolve_defaults(value)
-            if found.model is None or (found.engine == "vllm" and not _is_vllm(launch)):
+            if found.model is None or (found.engine == "vllm" and not _is_vllm_launch(launch)):
                 found.flags.append((key, value))
         elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
             found.port = int(value)
@@ -344,7 +357,7 @@ def _served(
 
 
 def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineCommand | None:
-    for program, health in _OTHERS.items():
+    for program, health in _OTHER_SERVER_HEALTH.items():
         if any(word.rpartition("/")[2] == program for word in words[:4]):
             found = _parse_any_command(words)
             found.health, found.program = health, program
@@ -354,39 +367,41 @@ def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineC
 
 def _parse_any_command(words: Sequence[str]) -> EngineCommand:
     """Any other command: its flags as args where they can be written so, else all of it as it stands."""
-    first = _first_flag(words)
+    first = _find_first_flag(words)
     rest = list(words[first:])
     flags = parse_flags(rest)
     found = EngineCommand("container", tuple(words[:first]) if flags is not None else tuple(words))
     if not found.command:
         found.command = None
     found.flags = flags or []
-    found.port = _number(words, "--port")
-    found.model = resolve_defaults(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
-    found.served_name = resolve_defaults(_after(words, "--alias", "-a", "--served-model-name") or "") or None
+    found.port = _find_port(words, "--port")
+    found.model = (
+        resolve_defaults(_find_flag_value(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
+    )
+    found.served_name = resolve_defaults(_find_flag_value(words, "--alias", "-a", "--served-model-name") or "") or None
     return found
 
 
-def _first_flag(words: Sequence[str]) -> int:
+def _find_first_flag(words: Sequence[str]) -> int:
     """Return where the first flag of a command stands; ``-m NAME`` is how a Python program is called."""
     first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-    is_python = first > 0 and _PYTHON.fullmatch(words[first - 1].rpartition("/")[2]) is not None
+    is_python = first > 0 and _PYTHON_PROGRAM.fullmatch(words[first - 1].rpartition("/")[2]) is not None
     if is_python and list(words[first : first + 1]) == ["-m"]:
         first += 2
         first = next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))
     return first
 
 
-def _number(words: Sequence[str], *names: str) -> int | None:
-    text = _after(words, *names)
+def _find_port(words: Sequence[str], *names: str) -> int | None:
+    text = _find_flag_value(words, *names)
     return int(text) if text and text.isdigit() and 0 < int(text) < 65536 else None
 
 
-def _after(words: Sequence[str], *names: str) -> str | None:
+def _find_flag_value(words: Sequence[str], *names: str) -> str | None:
     for at, word in enumerate(words):
         name, equals, own = word.partition("=")
         if name in names:
-            if name == "-m" and at and _PYTHON.fullmatch(words[at - 1].rpartition("/")[2]):
+            if name == "-m" and at and _PYTHON_PROGRAM.fullmatch(words[at - 1].rpartition("/")[2]):
                 continue
             value = own if equals else words[at + 1] if at + 1 < len(words) else None
             return None if value is None or value.startswith("-") else value

@@ -11,7 +11,7 @@ from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
 
-KEYS = ("recipe_version", "name", "description", "model", "container", "command", "defaults", "env", "mods", "build_args",
+EUGR_KEYS = ("recipe_version", "name", "description", "model", "container", "command", "defaults", "env", "mods", "build_args",
         "cluster_only", "solo_only", "pull_image")  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
     draft.model = foreign_yaml.scalar_text(data.get("model"))
     if draft.model:
         ledger.add_mapped("model", "model.path")
-    _env(recipe)
+    _read_env(recipe)
     command = foreign_yaml.scalar_text(data.get("command"))
     engine = recipe_names.detect_engine(
         foreign_yaml.scalar_text(data.get("runtime")), command, foreign_yaml.scalar_text(data.get("container"))
@@ -41,17 +41,17 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
         "container", draft.engine_hint, defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
     )
     recipe.take_command(command, draft.engine_hint)
-    _build(recipe)
-    _nodes(recipe)
+    _read_build(recipe)
+    _read_node_limits(recipe)
     for key in data:
-        if key not in KEYS:
+        if key not in EUGR_KEYS:
             recipe.keep_extra(key, "no key of eugr's recipes")
     recipe.mount_hub_cache()
     draft.ipc, draft.network, draft.gpus = "host", "host", "all"
     return draft
 
 
-def _env(recipe: RecipeReader) -> None:
+def _read_env(recipe: RecipeReader) -> None:
     """``export K="V"`` in the launch script: a shell in the container fills in what begins with a dollar sign."""
     literal: dict[str, Any] = {}
     for name, value in foreign_yaml.as_mapping(recipe.data.get("env")).items():
@@ -69,7 +69,7 @@ def _env(recipe: RecipeReader) -> None:
     recipe.take_env(literal)
 
 
-def _build(recipe: RecipeReader) -> None:
+def _read_build(recipe: RecipeReader) -> None:
     args = foreign_yaml.scalar_texts(recipe.data.get("build_args")) if recipe.data.get("build_args") else []
     if "build_args" in recipe.data:
         recipe.keep_extra("build_args", "how eugr's build makes the image")
@@ -83,19 +83,19 @@ def _build(recipe: RecipeReader) -> None:
     recipe.note_local_build(args)
 
 
-def _nodes(recipe: RecipeReader) -> None:
+def _read_node_limits(recipe: RecipeReader) -> None:
     solo, cluster = (foreign_yaml.is_truthy(recipe.data.get(key)) for key in ("solo_only", "cluster_only"))
     if cluster and not solo:
-        recipe.draft.nodes = max(2, rank_count(recipe))
+        recipe.draft.nodes = max(2, count_parallel_nodes(recipe))
     recipe.draft.by_ranks = not solo
     for key in ("solo_only", "cluster_only"):
         if key in recipe.data:
             recipe.ledger.add_mapped(key, "nodes")
 
 
-def rank_count(recipe: RecipeReader) -> int:
+def count_parallel_nodes(recipe: RecipeReader) -> int:
     """Return how many Sparks the parallel sizes take: each has one GPU."""
     count = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
-        count *= max(1, foreign_yaml.whole_number(recipe.values.get(key)) or 1)
+        count *= max(1, foreign_yaml.parse_whole_number(recipe.placeholder_values.get(key)) or 1)
     return min(count, 8)

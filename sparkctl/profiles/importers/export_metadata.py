@@ -19,7 +19,7 @@ from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
 
-_PLAIN = (
+_TOP_LEVEL_FIELDS = (
     "title",
     "nodes",
     "engine_version",
@@ -32,37 +32,43 @@ _PLAIN = (
     "notes",
     "source",
 )
-_FIGURES = ("weights", "active_parameters", "parameters", "draft_weights", "kv_per_token")
-_START = ("drop_caches", "ready_line", "health", "probe", "prompt", "expected")
+_MODEL_FIGURES = ("weights", "active_parameters", "parameters", "draft_weights", "kv_per_token")
+_START_FIELDS = ("drop_caches", "ready_line", "health", "probe", "prompt", "expected")
 
 
-def metadata_to_json(profile: Profile, **more: object) -> str:
+def format_metadata_json(profile: Profile, **more: object) -> str:
     """Return what an import of the exported form could not find out again, as JSON of one line."""
     model, rules, box = profile.model, profile.start, profile.container
     limits, guard, experts = rules.timeouts, rules.guard, model.experts
     said: dict[str, Any] = {"name": profile.name, "engine": profile.engine, "port": profile.port}
-    said |= {key: getattr(profile, key) for key in _PLAIN}
-    said["model"] = _said({key: getattr(model, key) for key in ("path", "served_name", *_FIGURES)}) | _said(
-        {"experts": experts and [experts.weights, experts.count, experts.per_token]}
-    )
-    said["start"] = _said({key: getattr(rules, key) for key in _START})
+    said |= {key: getattr(profile, key) for key in _TOP_LEVEL_FIELDS}
+    said["model"] = _drop_empty_values(
+        {key: getattr(model, key) for key in ("path", "served_name", *_MODEL_FIGURES)}
+    ) | _drop_empty_values({"experts": experts and [experts.weights, experts.count, experts.per_token]})
+    said["start"] = _drop_empty_values({key: getattr(rules, key) for key in _START_FIELDS})
     if limits != PhaseTimeouts():
         said["start"]["timeouts"] = [limits.creating, limits.starting, limits.loading, limits.warming]
     if guard != GuardRule():
         said["start"]["guard"] = guard and [guard.floor, guard.cache_below, guard.limit]
-    said["container"] = _said({"name": box.name, "gpus": box.gpus, "network": box.network})
+    said["container"] = _drop_empty_values({"name": box.name, "gpus": box.gpus, "network": box.network})
     said["patched_flags"] = list(profile.patched_flags)
     said["extra"] = [[key, kept.text] for key, kept in profile.extra]
-    return json.dumps(_said(said) | more, ensure_ascii=True, separators=(",", ":"))
+    return json.dumps(_drop_empty_values(said) | more, ensure_ascii=True, separators=(",", ":"))
 
 
-def _said(values: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty_values(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, [], {})}
 
 
 # --- and back ---
 
-_OF_RECIPES = ("mounts", "env", "env_file", "placeholders", "unsaid")  # only a sparkrun recipe has no word for these
+_RECIPE_ONLY_FIELDS = (
+    "mounts",
+    "env",
+    "env_file",
+    "placeholders",
+    "unsaid",
+)  # only a sparkrun recipe has no word for these
 
 
 def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
@@ -79,12 +85,16 @@ def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
         said = str(error)
     if not isinstance(said, dict):
         why = said if isinstance(said, str) else "it is no map"
-        draft.ledger.malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
+        draft.ledger.add_malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
         return None
-    if not _TEXT.holds(said.get("engine")):
-        draft.ledger.malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
+    if not _TEXT_TYPE.holds(said.get("engine")):
+        draft.ledger.add_malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
         return None
-    form = {key: rule for key, rule in _FIELDS.items() if draft.kind is SourceFormat.SPARKRUN or key not in _OF_RECIPES}
+    form = {
+        key: rule
+        for key, rule in _FIELD_TYPES.items()
+        if draft.kind is SourceFormat.SPARKRUN or key not in _RECIPE_ONLY_FIELDS
+    }
     return _check_fields(said, form, "", draft)
 
 
@@ -95,40 +105,42 @@ class _FieldType:
         self.words, self.holds = words, holds
 
 
-_TEXT = _FieldType("text", lambda value: isinstance(value, str) and not foreign_yaml.UNWELCOME.search(value))
-_CALLED = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}")
-_NAME = _FieldType("a name", lambda value: isinstance(value, str) and _CALLED.fullmatch(value) is not None)
-_WHOLE = _FieldType("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)
-_SECONDS = _FieldType("a number of seconds", lambda value: type(value) in (int, float) and 0 <= value < 1e9)
-_FLAG = _FieldType("true or false", lambda value: isinstance(value, bool))
+_TEXT_TYPE = _FieldType(
+    "text", lambda value: isinstance(value, str) and not foreign_yaml.FORBIDDEN_CHARACTERS.search(value)
+)
+_NAME_PATTERN = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}")
+_NAME_TYPE = _FieldType("a name", lambda value: isinstance(value, str) and _NAME_PATTERN.fullmatch(value) is not None)
+_WHOLE_NUMBER_TYPE = _FieldType("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)
+_SECONDS_TYPE = _FieldType("a number of seconds", lambda value: type(value) in (int, float) and 0 <= value < 1e9)
+_BOOLEAN_TYPE = _FieldType("true or false", lambda value: isinstance(value, bool))
 
 
-def _list_of(wanted: _FieldType, length: int | None = None) -> _FieldType:
+def _list_type(wanted: _FieldType, length: int | None = None) -> _FieldType:
     return _FieldType(
         f"a list of {wanted.words}",
         lambda value: isinstance(value, list) and length in (None, len(value)) and all(map(wanted.holds, value)),
     )
 
 
-def _choice(*words: str) -> _FieldType:
+def _choice_type(*words: str) -> _FieldType:
     return _FieldType(" or ".join(words), lambda value: value in words and isinstance(value, str))
 
 
-def _is_guard(value: Any) -> bool:
+def _is_valid_guard(value: Any) -> bool:
     """Tell a guard that is off from one with its floor, its limit of page cache and its end."""
     if value is None:
         return True
     if not isinstance(value, list) or len(value) != 3:
         return False
     return (
-        _WHOLE.holds(value[0])
-        and (value[1] is None or _WHOLE.holds(value[1]))
-        and (value[2] is None or _SECONDS.holds(value[2]))
+        _WHOLE_NUMBER_TYPE.holds(value[0])
+        and (value[1] is None or _WHOLE_NUMBER_TYPE.holds(value[1]))
+        and (value[2] is None or _SECONDS_TYPE.holds(value[2]))
     )
 
 
-def _is_extra(value: Any) -> bool:
-    if not _list_of(_TEXT, 2).holds(value):
+def _is_valid_extra(value: Any) -> bool:
+    if not _list_type(_TEXT_TYPE, 2).holds(value):
         return False
     try:
         json.loads(value[1])
@@ -137,24 +149,24 @@ def _is_extra(value: Any) -> bool:
     return True
 
 
-_FIELDS: dict[str, Any] = {
-    "name": _NAME, "engine": _TEXT, "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
-    "title": _TEXT, "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT,
-    "expected_memory": _WHOLE, "floor_memory": _WHOLE, "draft_workspace": _choice("before-weights"), "stop_grace": _SECONDS,
-    "liveness": _choice("none"), "group": _NAME, "notes": _TEXT, "source": _TEXT, "patched_flags": _list_of(_TEXT),
-    "extra": _FieldType("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_extra, value))),
-    "model": {"path": _TEXT, "served_name": _TEXT, **dict.fromkeys(_FIGURES, _WHOLE), "experts": _list_of(_WHOLE, 3)},
+_FIELD_TYPES: dict[str, Any] = {
+    "name": _NAME_TYPE, "engine": _TEXT_TYPE, "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
+    "title": _TEXT_TYPE, "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT_TYPE,
+    "expected_memory": _WHOLE_NUMBER_TYPE, "floor_memory": _WHOLE_NUMBER_TYPE, "draft_workspace": _choice_type("before-weights"), "stop_grace": _SECONDS_TYPE,
+    "liveness": _choice_type("none"), "group": _NAME_TYPE, "notes": _TEXT_TYPE, "source": _TEXT_TYPE, "patched_flags": _list_type(_TEXT_TYPE),
+    "extra": _FieldType("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_valid_extra, value))),
+    "model": {"path": _TEXT_TYPE, "served_name": _TEXT_TYPE, **dict.fromkeys(_MODEL_FIGURES, _WHOLE_NUMBER_TYPE), "experts": _list_type(_WHOLE_NUMBER_TYPE, 3)},
     "start": {
-        "drop_caches": _FLAG, "ready_line": _TEXT, "health": _TEXT, "probe": _choice("completions", "chat", "none"),
-        "prompt": _TEXT, "expected": _SECONDS, "timeouts": _list_of(_SECONDS, 4),
-        "guard": _FieldType("null, or three numbers", _is_guard),
+        "drop_caches": _BOOLEAN_TYPE, "ready_line": _TEXT_TYPE, "health": _TEXT_TYPE, "probe": _choice_type("completions", "chat", "none"),
+        "prompt": _TEXT_TYPE, "expected": _SECONDS_TYPE, "timeouts": _list_type(_SECONDS_TYPE, 4),
+        "guard": _FieldType("null, or three numbers", _is_valid_guard),
     },
-    "container": {"name": _NAME, "gpus": _TEXT, "network": _TEXT},
-    "mounts": _list_of(_TEXT), "env": _FieldType("a list of pairs of text", _list_of(_list_of(_TEXT, 2)).holds), "env_file": _TEXT,
+    "container": {"name": _NAME_TYPE, "gpus": _TEXT_TYPE, "network": _TEXT_TYPE},
+    "mounts": _list_type(_TEXT_TYPE), "env": _FieldType("a list of pairs of text", _list_type(_list_type(_TEXT_TYPE, 2)).holds), "env_file": _TEXT_TYPE,
     "placeholders": _FieldType(
-        "a map of texts", lambda value: isinstance(value, dict) and all(_TEXT.holds(one) for pair in value.items() for one in pair)
+        "a map of texts", lambda value: isinstance(value, dict) and all(_TEXT_TYPE.holds(one) for pair in value.items() for one in pair)
     ),
-    "unsaid": _list_of(_choice("ipc", "shm_size")),
+    "unsaid": _list_type(_choice_type("ipc", "shm_size")),
 }  # fmt: skip
 
 
@@ -177,17 +189,17 @@ def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft:
         else:
             found[name] = value
             if name not in ("mounts", "env", "env_file"):  # they pass the same checks as those of the form
-                draft.ledger.add_mapped(key, _PLACES.get(field, field))
+                draft.ledger.add_mapped(key, _PROFILE_FIELD_NAMES.get(field, field))
     return found
 
 
-_PLACES = {
+_PROFILE_FIELD_NAMES = {
     "expected_memory": "memory.expected", "floor_memory": "memory.floor", "draft_workspace": "memory.draft_workspace",
     "stop_grace": "stop.grace", "placeholders": "args", "unsaid": "container",
 }  # fmt: skip
 
 
-def complete(draft: ProfileDraft, fields: dict[str, Any]) -> None:
+def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
     """Put into a draft what its form has no word for; variables and files go the way that those of the form go."""
     draft.engine, draft.name = fields["engine"], fields.get("name", draft.name)
     for name, text in fields.get("env", []):
@@ -200,7 +212,7 @@ def complete(draft: ProfileDraft, fields: dict[str, Any]) -> None:
     if "mounts" in fields:
         # The recipe's tool mounts a cache of its own accord; a profile that has none says so here. It adds none.
         named = [mount.removesuffix(":rw") for mount in fields["mounts"]]
-        draft.mounts = [one for one in draft.mounts if one in named or draft.ledger.has("mounts", one)]
+        draft.mounts = [one for one in draft.mounts if one in named or draft.ledger.has_mapped_field("mounts", one)]
         for lost in sorted(set(named) - set(draft.mounts)):
             draft.ledger.add_unsupported(
                 f"{draft.beside_key}: mounts {lost}", "the recipe itself does not mount it: write it there"
@@ -217,7 +229,7 @@ def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportRes
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
     placeholders, unsaid = said.get("placeholders", {}), said.get("unsaid", [])
-    same: dict[str, Any] = {key: said.get(key) for key in _PLAIN} | {
+    same: dict[str, Any] = {key: said.get(key) for key in _TOP_LEVEL_FIELDS} | {
         "nodes": said.get("nodes", one.nodes), "stop_grace": float(said.get("stop_grace", one.stop_grace)),
     }  # fmt: skip
     profile = replace(
@@ -226,24 +238,26 @@ def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportRes
         args=tuple((key, _restore_references(value, placeholders)) for key, value in one.args),
         model=ModelSpec(
             path=path if own else one.model.path or path, served_name=name if own else one.model.served_name or name,
-            experts=RoutedExperts(*experts) if experts else None, **{key: model.get(key) for key in _FIGURES},
+            experts=RoutedExperts(*experts) if experts else None, **{key: model.get(key) for key in _MODEL_FIGURES},
         ),
         container=replace(
             one.container, name=box.get("name"), gpus=box.get("gpus"), network=box.get("network"),
             ipc=None if "ipc" in unsaid else one.container.ipc,
             shm_size=None if "shm_size" in unsaid else one.container.shm_size,
         ),
-        start=_start(said.get("start", {})),
+        start=_restore_start_options(said.get("start", {})),
         extra=tuple((key, JsonValue(text)) for key, text in said.get("extra", [])),
     )  # fmt: skip
     return replace(imported, profile=profile)
 
 
-def _start(rules: dict[str, Any]) -> StartOptions:
+def _restore_start_options(rules: dict[str, Any]) -> StartOptions:
     guard: GuardRule | None = GuardRule()
     if "guard" in rules:
         guard = GuardRule(*rules["guard"]) if rules["guard"] else None
-    same: dict[str, Any] = {key: rules.get(key) for key in _START} | {"drop_caches": rules.get("drop_caches", True)}
+    same: dict[str, Any] = {key: rules.get(key) for key in _START_FIELDS} | {
+        "drop_caches": rules.get("drop_caches", True)
+    }
     return StartOptions(timeouts=PhaseTimeouts(*rules.get("timeouts", [])), guard=guard, **same)
 
 

@@ -14,8 +14,8 @@ MAX_BYTES = 512 * 1024
 MAX_ALIASES = 200
 MAX_ITEMS = 50_000
 MAX_DEPTH = 40
-_ALIAS = re.compile(r"(?<![\w\"'&*])\*[A-Za-z0-9_-]+")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+_ALIAS_PATTERN = re.compile(r"(?<![\w\"'&*])\*[A-Za-z0-9_-]+")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
 def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -28,12 +28,12 @@ def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tupl
         raise InvalidInput(f"{name}: larger than {MAX_BYTES // 1024} KiB: that is no recipe")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     mended: list[str] = []
-    if _CONTROL.search(text):
-        text = _CONTROL.sub(" ", text)
+    if _CONTROL_CHARACTERS.search(text):
+        text = _CONTROL_CHARACTERS.sub(" ", text)
         mended.append("control characters were read as blanks")
-    if len(_ALIAS.findall(text)) > MAX_ALIASES:
+    if len(_ALIAS_PATTERN.findall(text)) > MAX_ALIASES:
         raise InvalidInput(f"{name}: more than {MAX_ALIASES} aliases: that is no recipe")
-    documents, twice = _documents(text, name, mended, as_written)
+    documents, twice = _load_documents(text, name, mended, as_written)
     mended += [f"`{key}` stands twice in line {line}; the last one counts" for key, line in twice]
     found = [one for one in documents if isinstance(one, dict)]
     if not found:
@@ -47,16 +47,18 @@ def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tupl
     return {str(key): value for key, value in data.items()}, tuple(mended)
 
 
-def _documents(text: str, name: str, mended: list[str], as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:
+def _load_documents(
+    text: str, name: str, mended: list[str], as_written: bool
+) -> tuple[list[Any], list[tuple[str, int]]]:
     import yaml
 
     try:
-        return _parsed(text, as_written)
+        return _parse_documents(text, as_written)
     except yaml.YAMLError as first:
         if "\t" not in text:
             raise InvalidInput(_format_yaml_error(name, first)) from first
         try:
-            found = _parsed(text.expandtabs(2), as_written)
+            found = _parse_documents(text.expandtabs(2), as_written)
         except yaml.YAMLError:
             raise InvalidInput(_format_yaml_error(name, first)) from first
         mended.append("tabs were read as two blanks")
@@ -65,7 +67,7 @@ def _documents(text: str, name: str, mended: list[str], as_written: bool) -> tup
         raise InvalidInput(f"{name}: this cannot be read: {error}") from error
 
 
-def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:
+def _parse_documents(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:
     import yaml
 
     twice: list[tuple[str, int]] = []
@@ -78,8 +80,8 @@ def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int
     Loader.add_multi_constructor("!", _ignore_tag)
     if as_written:
         for tag in ("int", "float", "timestamp"):
-            Loader.add_constructor(f"tag:yaml.org,2002:{tag}", _text)
-        Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
+            Loader.add_constructor(f"tag:yaml.org,2002:{tag}", _construct_text)
+        Loader.add_constructor("tag:yaml.org,2002:bool", _construct_bool)
     loader = Loader(text)
     try:
         while loader.check_node():
@@ -102,16 +104,16 @@ def _ignore_tag(loader: Any, suffix: str, node: Any) -> Any:
     return loader.construct_scalar(node)
 
 
-def _text(loader: Any, node: Any) -> str:
+def _construct_text(loader: Any, node: Any) -> str:
     return str(node.value)
 
 
-def _bool(loader: Any, node: Any) -> object:
+def _construct_bool(loader: Any, node: Any) -> object:
     """YAML 1.2: only true and false are booleans; yes and on are text."""
     return {"true": True, "false": False}.get(str(node.value).lower(), node.value)
 
 
-def _nodes(root: Any) -> Iterator[Any]:
+def _iter_nodes(root: Any) -> Iterator[Any]:
     """Yield each node below ``root`` once, itself too: aliases make one stand in several places."""
     import yaml
 
@@ -132,7 +134,7 @@ def _nodes(root: Any) -> Iterator[Any]:
 def _find_duplicate_keys(root: Any, twice: list[tuple[str, int]]) -> None:
     import yaml
 
-    for node in _nodes(root):
+    for node in _iter_nodes(root):
         keys: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
@@ -147,7 +149,7 @@ def _check_merge_size(root: Any) -> None:
 
     sizes: dict[int, int] = {}
 
-    def size(node: Any) -> int:
+    def count_merged_entries(node: Any) -> int:
         if not isinstance(node, yaml.MappingNode):
             return 0
         if id(node) not in sizes:
@@ -155,14 +157,16 @@ def _check_merge_size(root: Any) -> None:
             total = len(node.value)
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.value == "<<":
-                    total += sum(map(size, value.value if isinstance(value, yaml.SequenceNode) else [value]))
+                    total += sum(
+                        map(count_merged_entries, value.value if isinstance(value, yaml.SequenceNode) else [value])
+                    )
             if total > MAX_ITEMS:
                 raise ValueError("its merge keys unfold to more than any recipe holds")
             sizes[id(node)] = total
         return sizes[id(node)]
 
-    for node in _nodes(root):
-        size(node)
+    for node in _iter_nodes(root):
+        count_merged_entries(node)
 
 
 def _check_alias_size(value: object, name: str) -> None:
@@ -187,7 +191,7 @@ def _format_yaml_error(name: str, error: Exception) -> str:
 
 
 # What no profile may hold: controls but for tab and line end, halves of surrogates.
-UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def scalar_text(value: object) -> str | None:
@@ -219,7 +223,7 @@ def as_mapping(value: object) -> dict[str, Any]:
     return found
 
 
-def whole_number(value: object) -> int | None:
+def parse_whole_number(value: object) -> int | None:
     """Return a whole number, also one that is written as text or as 2.0; None for anything else."""
     if isinstance(value, bool):
         return None
@@ -240,11 +244,13 @@ def is_truthy(value: object) -> bool:
 def to_json_data(value: object) -> object:
     """Return JSON data: what YAML has more of (dates, sets, keys that are no text) as text."""
     if isinstance(value, dict):
-        return {UNWELCOME.sub(" ", scalar_text(key) or str(key)): to_json_data(one) for key, one in value.items()}
+        return {
+            FORBIDDEN_CHARACTERS.sub(" ", scalar_text(key) or str(key)): to_json_data(one) for key, one in value.items()
+        }
     if isinstance(value, list | tuple | set):
         return [to_json_data(one) for one in value]
     if isinstance(value, str):
-        return UNWELCOME.sub(" ", value)
+        return FORBIDDEN_CHARACTERS.sub(" ", value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -252,7 +258,7 @@ def to_json_data(value: object) -> object:
     return scalar_text(value) or str(value)
 
 
-def kind(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Return in words what kind of thing it is."""
     if isinstance(value, dict):
         return "a map"
@@ -266,6 +272,6 @@ def is_empty_value(value: object) -> bool:
     return value is None or value == "" or value == [] or value == {}
 
 
-def compact_json(value: object) -> str:
+def to_compact_json(value: object) -> str:
     """Return JSON text."""
     return json.dumps(to_json_data(value), ensure_ascii=False, separators=(",", ":"))

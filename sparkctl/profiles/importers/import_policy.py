@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from sparkctl.model.launch_plan import GuardRule
-from sparkctl.model.node_paths import misleading_part
+from sparkctl.model.node_paths import find_misleading_part
 from sparkctl.model.profile import ArgValue, FlagValues, Profile
 from sparkctl.model.secrets import is_secret_name
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
-from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_references, has_references, referenced_names
+from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_references, has_references, list_referenced_names
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ImportResult
 
-ALL = "all"  # what `--allow` without a name takes
+ALLOW_ALL = "all"  # what `--allow` without a name takes
 ALLOW_NAMES = (
     "mount", "device", "env", "env-file", "network", "ipc", "gpus", "ulimit", "guard", "hooks", "ssh", *DOCKER_OPTIONS,
 )  # fmt: skip
-_ALIASES = {
+_ALLOW_ALIASES = {
     "mounts": "mount", "volume": "mount", "volumes": "mount", "v": "mount", "devices": "device", "e": "env",
     "environment": "env", "env-files": "env-file", "envfile": "env-file", "net": "network", "network-mode": "network",
     "gpu": "gpus", "ulimits": "ulimit", "hook": "hooks", "pre-exec": "hooks", "post-exec": "hooks", "post-commands": "hooks",
@@ -36,15 +36,15 @@ _ALIASES = {
 # --- environment: what a profile may read from the operator's own ---
 
 # Tokens that model registries are asked with, and keys of a server's own.
-_TOKENS = re.compile(
+_REGISTRY_TOKENS = re.compile(
     r"HF_TOKEN|HF_API_TOKEN|HF_HUB_TOKEN|HUGGING_?FACE_TOKEN|HUGGING_?FACE_HUB_TOKEN|HUGGINGFACEHUB_API_TOKEN|NGC_API_KEY"
     r"|MODELSCOPE_API_TOKEN|API_KEY|VLLM_API_KEY|SGLANG_API_KEY|LLAMA_API_KEY|LLAMA_ARG_API_KEY|SECRET_[0-9]{1,3}"
 )
-_ENGINE_SETTINGS = re.compile(
+_ENGINE_SETTING_NAMES = re.compile(
     r"(HF|VLLM|SGLANG|SGL|LLAMA|GGML|TRTLLM|TLLM|NCCL|UCX|GLOO|OMPI|CUDA|NVIDIA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON"
     r"|FLASHINFER|TRANSFORMERS|TOKENIZERS|TIKTOKEN|OMP|MKL|RAY|NIM|OLLAMA|LC)_[A-Z0-9_]+"
 )
-_SETTINGS = frozenset((
+_SETTING_WORDS = frozenset((
     "ADDR", "ADDRESS", "ARCH", "BACKEND", "BATCH", "BLOCK", "BLOCKS", "CACHE", "CONTEXT", "COUNT", "CPU", "CPUS", "CTX",
     "CTXLEN", "DEBUG", "DEVICE", "DEVICES", "DIR", "DIRECTORY", "DIRS", "DOMAIN", "DP", "DRAFT", "DTYPE", "EAGER", "ENGINE",
     "EP", "FILE", "FOLDER", "FORMAT", "FRACTION", "GID", "GPU", "GPUS", "GROUP", "HANDLE", "HEAD", "HOME", "HOST", "HOSTNAME",
@@ -78,28 +78,28 @@ _MODEL_PREFIXES = _MODEL_WORDS | {
     "my",
     "shared",
 }
-_SYSTEM = frozenset((
+_SYSTEM_DIRECTORIES = frozenset((
     "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "lost+found", "nix", "proc", "run", "sbin", "snap", "sys",
     "usr",
 ))  # fmt: skip
-_HIDDEN = frozenset((
+_HIDDEN_MODEL_DIRECTORIES = frozenset((
     ".cache", ".flashinfer", ".hf", ".huggingface", ".llama.cpp", ".lmstudio", ".local", ".modelscope", ".nim", ".nv",
     ".ollama", ".sglang", ".torch", ".triton", ".vllm",
 ))  # fmt: skip
-_CODE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key|env)$", re.IGNORECASE)
-_SOCKET = re.compile(r"docker\.sock|containerd\.sock|podman\.sock")
-_VOLUME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+_CODE_FILE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key|env)$", re.IGNORECASE)
+_DOCKER_SOCKET = re.compile(r"docker\.sock|containerd\.sock|podman\.sock")
+_VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 
 # --- devices, GPUs and the rest of `docker run` ---
 
-_DEVICE = re.compile(r"/dev/(infiniband(/[\w-]+)*|nvidia[\w-]*(/[\w-]+)*|dri(/[\w-]+)*|kfd|fuse)/?", re.ASCII)
-_CDI = re.compile(r"nvidia\.com/gpu=[A-Za-z0-9_.:-]+")
+_HARMLESS_DEVICE = re.compile(r"/dev/(infiniband(/[\w-]+)*|nvidia[\w-]*(/[\w-]+)*|dri(/[\w-]+)*|kfd|fuse)/?", re.ASCII)
+_CDI_GPU = re.compile(r"nvidia\.com/gpu=[A-Za-z0-9_.:-]+")
 _GPU_PART = re.compile(
     r"all|[0-9]{1,3}|count=(all|[0-9]{1,3})|device=[\w,-]+|driver=nvidia|capabilities=[a-z0-9,]+", re.ASCII
 )
-_IPC = re.compile(r"host|none|private|shareable")
-_NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-_ULIMITS = (
+_HARMLESS_IPC = re.compile(r"host|none|private|shareable")
+_NETWORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_HARMLESS_ULIMITS = (
     "core",
     "cpu",
     "data",
@@ -113,11 +113,11 @@ _ULIMITS = (
     "sigpending",
     "stack",
 )
-_ANY = re.compile(r".*", re.DOTALL)
+_ANY_VALUE = re.compile(r".*", re.DOTALL)
 # Each flag with the values that reach no further than the container. A flag that is not here is withheld whatever it says.
-_OPTIONS: dict[str, re.Pattern[str]] = {
-    "add-host": _ANY, "cap-drop": _ANY, "cpus": _ANY, "cpuset-cpus": _ANY, "hostname": _ANY, "init": _ANY, "memory": _ANY,
-    "memory-swap": _ANY, "pids-limit": _ANY, "publish": _ANY, "read-only": _ANY, "stop-signal": _ANY, "workdir": _ANY,
+_HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
+    "add-host": _ANY_VALUE, "cap-drop": _ANY_VALUE, "cpus": _ANY_VALUE, "cpuset-cpus": _ANY_VALUE, "hostname": _ANY_VALUE, "init": _ANY_VALUE, "memory": _ANY_VALUE,
+    "memory-swap": _ANY_VALUE, "pids-limit": _ANY_VALUE, "publish": _ANY_VALUE, "read-only": _ANY_VALUE, "stop-signal": _ANY_VALUE, "workdir": _ANY_VALUE,
     # What Docker gives every container, and the two that engines ask for: locked memory for RDMA, and NUMA.
     "cap-add": re.compile(
         r"(CAP_)?(IPC_LOCK|SYS_NICE|AUDIT_WRITE|CHOWN|DAC_OVERRIDE|FOWNER|FSETID|KILL|NET_BIND_SERVICE|NET_RAW|SETFCAP|SETGID"
@@ -136,11 +136,11 @@ _OPTIONS: dict[str, re.Pattern[str]] = {
     ),
     "user": re.compile(r"[\w-]+(:([0-9]+|root|users|video|render))?", re.ASCII),
 }  # fmt: skip
-_LOGS_IN = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mounts ~/.ssh for them
+_SSH_ENGINES = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mounts ~/.ssh for them
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class ImportRisk:
     """A value in a profile that is not known to be harmless.
 
     ``name`` is what `--allow` calls it; ``field`` and ``value`` say where it stands (``container.options.cap-add``).
@@ -152,7 +152,7 @@ class Risk:
     why: str
 
 
-def allowed_names(texts: Iterable[str]) -> frozenset[str]:
+def parse_allow_names(texts: Iterable[str]) -> frozenset[str]:
     """Return the names to allow, as `ALLOW_NAMES` writes them, from texts in any usual spelling (``cap_add``, ``--volume``).
 
     ``NAME=VALUE`` allows one value. Raises ValueError for a name that is none.
@@ -160,7 +160,7 @@ def allowed_names(texts: Iterable[str]) -> frozenset[str]:
     found = set()
     for text in texts:
         written, equals, value = text.strip().partition("=")
-        name = allow_name(written)
+        name = normalize_allow_name(written)
         if name is None:
             near = format_did_you_mean(written, ALLOW_NAMES)
             raise ValueError(
@@ -170,12 +170,12 @@ def allowed_names(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def allow_name(text: str) -> str | None:
+def normalize_allow_name(text: str) -> str | None:
     """Return the name of `--allow` that a text means, None where it means none."""
     folded = text.strip().strip("-").lower().replace("_", "-")
     folded = folded.rpartition(".")[2] or folded  # container.options.cap-add
-    name = _ALIASES.get(folded, folded)
-    return name if name == ALL or name in ALLOW_NAMES else None
+    name = _ALLOW_ALIASES.get(folded, folded)
+    return name if name == ALLOW_ALL or name in ALLOW_NAMES else None
 
 
 def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> ImportResult:
@@ -184,115 +184,115 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
     """
     ledger, profile = imported.ledger, imported.profile
-    withheld = [one for one in find_risks(profile, is_beside) if not ledger.allows(one.name, one.value)]
+    withheld = [one for one in find_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
     for one in withheld:
-        ledger.withhold(one.field, one.value, one.name, one.why)
-    profile = _without(profile, frozenset((one.field, one.value) for one in withheld))
-    for field, value in _entries(profile):
-        if not ledger.has(field, value):
+        ledger.withhold_value(one.field, one.value, one.name, one.why)
+    profile = _remove_withheld(profile, frozenset((one.field, one.value) for one in withheld))
+    for field, value in _iter_container_entries(profile):
+        if not ledger.has_mapped_field(field, value):
             ledger.add_mapped(f"{imported.kind.value}'s own {field}", field, value)
-    _remark_tokens(profile, ledger)
-    for text in ledger.unused_values():
-        ledger.remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
+    _note_environment_secrets(profile, ledger)
+    for text in ledger.list_unused_allow_values():
+        ledger.add_remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
     gone = {one.field for one in withheld}
     comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
     return replace(imported, profile=profile, comments=comments)
 
 
-def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Risk, ...]:
+def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[ImportRisk, ...]:
     """Return everything in a profile that is not on the list of what is harmless."""
     return tuple(_list_risks(profile, is_beside))
 
 
-def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Risk]:
+def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[ImportRisk]:
     box = one.container
     for mount in one.mounts:
         if why := explain_mount_risk(mount):
-            yield Risk("mount", "mounts", mount, why)
+            yield ImportRisk("mount", "mounts", mount, why)
     for device in box.devices:
         if why := _explain_device_risk(device):
-            yield Risk("device", "container.devices", device, why)
+            yield ImportRisk("device", "container.devices", device, why)
     for option, value in box.options:
         if why := _explain_option_risk(option, value):
-            yield Risk(option, f"container.options.{option}", value, why)
+            yield ImportRisk(option, f"container.options.{option}", value, why)
     for name, value in box.ulimits:
-        if name not in _ULIMITS:
-            yield Risk(
+        if name not in _HARMLESS_ULIMITS:
+            yield ImportRisk(
                 "ulimit",
                 f"container.ulimits.{name}",
                 value,
                 "it gives the container precedence over the node's own programs",
             )
-    if box.gpus is not None and not _is_gpus(box.gpus):
-        yield Risk("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
-    if box.ipc is not None and not _IPC.fullmatch(box.ipc):
-        yield Risk("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
-    if box.network is not None and not _NETWORK.fullmatch(box.network):
-        yield Risk("network", "container.network", box.network, "it shares the network of another container")
-    if one.env_file is not None and not _is_env_file(one.env_file, is_beside):
-        yield Risk(
+    if box.gpus is not None and not _is_gpu_request(box.gpus):
+        yield ImportRisk("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
+    if box.ipc is not None and not _HARMLESS_IPC.fullmatch(box.ipc):
+        yield ImportRisk("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
+    if box.network is not None and not _NETWORK_NAME.fullmatch(box.network):
+        yield ImportRisk("network", "container.network", box.network, "it shares the network of another container")
+    if one.env_file is not None and not _is_local_env_file(one.env_file, is_beside):
+        yield ImportRisk(
             "env-file", "env_file", one.env_file,
             f"{one.env_file} does not lie beside the source and the profile: its variables would go into the container",
         )  # fmt: skip
     for name, value in one.env:
-        for variable in unlisted_variables(value):
-            yield Risk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
+        for variable in list_unlisted_variables(value):
+            yield ImportRisk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
     for name, arg in one.args:
-        for text in _texts(arg):
-            for variable in unlisted_variables(text):
-                yield Risk("env", f"args.{name}", variable, _explain_variable_risk(variable, text))
+        for text in _list_reference_texts(arg):
+            for variable in list_unlisted_variables(text):
+                yield ImportRisk("env", f"args.{name}", variable, _explain_variable_risk(variable, text))
     guard = one.start.guard
     if guard is None or guard.floor < GuardRule().floor or guard.limit is not None:
-        yield Risk(
+        yield ImportRisk(
             "guard",
             "start.guard",
             "",
             "without the usual guard nothing stops a start that uses up the node's memory",
         )
     if one.floor_memory is not None and one.floor_memory < GuardRule().floor:
-        yield Risk(
+        yield ImportRisk(
             "guard", "memory.floor", str(one.floor_memory), "less than usual would be left for the node's own programs"
         )
-    if one.nodes > 1 and one.engine in _LOGS_IN:
+    if one.nodes > 1 and one.engine in _SSH_ENGINES:
         why = (
             "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
         )
-        yield Risk("ssh", "nodes", str(one.nodes), why)
+        yield ImportRisk("ssh", "nodes", str(one.nodes), why)
 
 
-def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
+def _remove_withheld(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
     """Return a profile without these pairs of field and value."""
 
-    def kept(field: str, value: str | None) -> str | None:
+    def keep_unless_withheld(field: str, value: str | None) -> str | None:
         return None if value is None or (field, value) in withheld else value
 
     box, guard = one.container, one.start.guard
     return replace(
         one,
-        mounts=tuple(mount for mount in one.mounts if kept("mounts", mount)),
+        mounts=tuple(mount for mount in one.mounts if keep_unless_withheld("mounts", mount)),
         env=tuple(
-            (name, text) for name, value in one.env if (text := _with_defaults(value, f"env.{name}", withheld)) is not None
+            (name, text) for name, value in one.env if (text := _fill_withheld_defaults(value, f"env.{name}", withheld)) is not None
         ),
         args=tuple(
-            (name, arg) for name, value in one.args if (arg := _arg(value, f"args.{name}", withheld)) is not None
+            (name, arg) for name, value in one.args if (arg := _fill_withheld_arg(value, f"args.{name}", withheld)) is not None
         ),
-        env_file=kept("env_file", one.env_file),
+        env_file=keep_unless_withheld("env_file", one.env_file),
         nodes=1 if ("nodes", str(one.nodes)) in withheld else one.nodes,
         floor_memory=None if ("memory.floor", str(one.floor_memory)) in withheld else one.floor_memory,
         start=replace(one.start, guard=GuardRule() if ("start.guard", "") in withheld else guard),
         container=replace(
             box,
-            gpus=kept("container.gpus", box.gpus),
-            ipc=kept("container.ipc", box.ipc),
-            network=kept("container.network", box.network),
-            ulimits=tuple(pair for pair in box.ulimits if kept(f"container.ulimits.{pair[0]}", pair[1])),
-            devices=tuple(device for device in box.devices if kept("container.devices", device)),
-            options=tuple(pair for pair in box.options if kept(f"container.options.{pair[0]}", pair[1])),
+            gpus=keep_unless_withheld("container.gpus", box.gpus),
+            ipc=keep_unless_withheld("container.ipc", box.ipc),
+            network=keep_unless_withheld("container.network", box.network),
+            ulimits=tuple(pair for pair in box.ulimits if keep_unless_withheld(f"container.ulimits.{pair[0]}", pair[1])),
+            devices=tuple(device for device in box.devices if keep_unless_withheld("container.devices", device)),
+            options=tuple(pair for pair in box.options if keep_unless_withheld(f"container.options.{pair[0]}", pair[1])),
         ),
     )  # fmt: skip
 
 
-def _entries(one: Profile) -> Iterator[tuple[str, str | None]]:
+def _iter_container_entries(one: Profile) -> Iterator[tuple[str, str | None]]:
     """Yield field and value of what a container gets beside its image and its command."""
     box = one.container
     yield from (("mounts", mount) for mount in one.mounts)
@@ -318,17 +318,17 @@ def _entries(one: Profile) -> Iterator[tuple[str, str | None]]:
 def explain_mount_risk(mount: str) -> str | None:
     """Return why a mount is not harmless, None where it is: a directory below one of models or caches, or their volume."""
     source, _, rest = mount.partition(":")
-    if _SOCKET.search(source):
+    if _DOCKER_SOCKET.search(source):
         return "whoever has Docker's socket is root on the node"
-    if not mount.isprintable() or misleading_part(source) or misleading_part(rest.partition(":")[0]):
+    if not mount.isprintable() or find_misleading_part(source) or find_misleading_part(rest.partition(":")[0]):
         return f"{source} is not the directory that it seems to be"
     if not source.startswith(("/", "~")):
-        if _VOLUME.fullmatch(source) and is_model_name(source):
+        if _VOLUME_NAME.fullmatch(source) and is_model_name(source):
             return None
         return f"the volume {source} may be another container's: its name is none of models or caches"
-    if source.rstrip("/") == "/dev/shm" or _DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
+    if source.rstrip("/") == "/dev/shm" or _HARMLESS_DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
         return None
-    if _CODE.search(source.rstrip("/")) or not _is_model_directory(source):
+    if _CODE_FILE.search(source.rstrip("/")) or not _is_model_directory(source):
         return f"{source} on the node is not a directory for models or caches"
     return None
 
@@ -336,12 +336,12 @@ def explain_mount_risk(mount: str) -> str | None:
 def _is_model_directory(path: str) -> bool:
     """Tell whether a path lies in, or is, a directory named for models or caches; a home directory is never one."""
     parts = [part for part in path.split("/") if part]
-    if not parts or parts[0] in _SYSTEM or (parts[0].startswith("~") and parts[0] != "~"):
+    if not parts or parts[0] in _SYSTEM_DIRECTORIES or (parts[0].startswith("~") and parts[0] != "~"):
         return False
     below = parts[{"home": 2, "~": 1, "root": 1}.get(parts[0], 0) :]
     if parts[0] == "var":  # /var/lib/ollama; nothing of it is by the name of what is further in
         below = parts[2:] if parts[1:2] in (["lib"], ["cache"], ["tmp"]) and is_model_name("".join(parts[2:3])) else []
-    if any(part.startswith(".") and part not in _HIDDEN for part in below):
+    if any(part.startswith(".") and part not in _HIDDEN_MODEL_DIRECTORIES for part in below):
         return False
     # ~/.cache holds what other programs run; the caches in it are named.
     return any(is_model_name(part) for part in below if part != ".cache")
@@ -350,35 +350,35 @@ def _is_model_directory(path: str) -> bool:
 def is_model_name(name: str) -> bool:
     """Tell whether a directory's or a volume's name speaks of models or their caches: hf-cache, LLMs, my_models_2."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
-    return any(_names_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
+    return any(_is_model_word(word) for word in (*(word.lower() for word in words), *_split_lowercase_words(name)))
 
 
-def _folded(name: str) -> list[str]:
+def _split_lowercase_words(name: str) -> list[str]:
     return re.findall(r"[a-z]+", name[:255].lower())
 
 
-def _names_models(word: str) -> bool:
+def _is_model_word(word: str) -> bool:
     if word in _MODEL_WORDS:
         return True
     return any(word[:at] in _MODEL_PREFIXES and word[at:] in _MODEL_WORDS for at in range(2, len(word) - 1))
 
 
 def _explain_device_risk(device: str) -> str | None:
-    if _CDI.fullmatch(device):
+    if _CDI_GPU.fullmatch(device):
         return None
     outside, *rest = device.split(":")
-    if any(map(misleading_part, (outside, *rest))):
+    if any(map(find_misleading_part, (outside, *rest))):
         return f"{device} is not the device that it seems to be"
     is_mapped = len(rest) <= 2 and all(part.startswith("/") or set(part) <= set("rwm") for part in rest)
-    if _DEVICE.fullmatch(outside) and is_mapped:
+    if _HARMLESS_DEVICE.fullmatch(outside) and is_mapped:
         return None
     return f"{device} is neither a GPU nor a network adapter"
 
 
 def _explain_option_risk(option: str, value: str) -> str | None:
-    harmless = _OPTIONS.get(option)
+    harmless = _HARMLESS_OPTIONS.get(option)
     found = None if harmless is None else harmless.fullmatch(value)
-    if found is not None and not (option == "tmpfs" and misleading_part(found["target"])):
+    if found is not None and not (option == "tmpfs" and find_misleading_part(found["target"])):
         return None
     if option == "privileged":
         return "a privileged container is root on the node"
@@ -393,7 +393,7 @@ def _explain_option_risk(option: str, value: str) -> str | None:
     return f"{value} is not among the values of --{option} that are known to be harmless"
 
 
-def _is_gpus(text: str) -> bool:
+def _is_gpu_request(text: str) -> bool:
     """Tell whether a text asks for GPUs alone, by Docker's grammar."""
     if text == "none":
         return True
@@ -404,7 +404,7 @@ def _is_gpus(text: str) -> bool:
     return bool(parts) and all(_GPU_PART.fullmatch(part) for part in parts)
 
 
-def _is_env_file(text: str, is_beside: Callable[[str], bool]) -> bool:
+def _is_local_env_file(text: str, is_beside: Callable[[str], bool]) -> bool:
     name = text.removeprefix("./")
     return (
         "/" not in name
@@ -421,7 +421,7 @@ def _is_env_file(text: str, is_beside: Callable[[str], bool]) -> bool:
 def is_listed_variable(name: str) -> bool:
     """Tell whether a variable of the operator's may go into a container unasked: a token that registries of models are asked
     with, or a setting by its name. A secret of any other name may not."""
-    if _TOKENS.fullmatch(name):
+    if _REGISTRY_TOKENS.fullmatch(name):
         return True
     upper = name.upper()
     if is_secret_name(upper):
@@ -429,12 +429,12 @@ def is_listed_variable(name: str) -> bool:
     stem = upper.rstrip("0123456789")
     last = (stem if stem == upper else stem.removesuffix("_")).rpartition("_")[2]
     is_address = re.search(r"(^|_)(API_URL|BASE_URL|ENDPOINT)$", upper) is not None
-    return is_address or _ENGINE_SETTINGS.fullmatch(upper) is not None or last in _SETTINGS
+    return is_address or _ENGINE_SETTING_NAMES.fullmatch(upper) is not None or last in _SETTING_WORDS
 
 
-def unlisted_variables(text: str) -> tuple[str, ...]:
+def list_unlisted_variables(text: str) -> tuple[str, ...]:
     """Return the variables in a text that the operator's environment is not asked for without `--allow env`."""
-    return tuple(dict.fromkeys(name for name in referenced_names(text) if not is_listed_variable(name)))
+    return tuple(dict.fromkeys(name for name in list_referenced_names(text) if not is_listed_variable(name)))
 
 
 def _explain_variable_risk(variable: str, text: str) -> str:
@@ -447,7 +447,7 @@ def _explain_variable_risk(variable: str, text: str) -> str:
     return problem if is_secret_name(variable) else f"{problem}; --define {variable}=VALUE gives it a value"
 
 
-def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
+def _fill_withheld_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
     """Return a text with the defaults of the variables that are withheld, None where one has none.
 
     A default is text: nothing that stands beside it makes a reference of it (``${A:-$}{B}``).
@@ -466,8 +466,8 @@ def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) 
     return found + escape_references(plain + text[end:])
 
 
-def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:
-    texts = [_with_defaults(text, field, withheld) for text in _texts(value)]
+def _fill_withheld_arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:
+    texts = [_fill_withheld_defaults(text, field, withheld) for text in _list_reference_texts(value)]
     if not texts:
         return value
     plain = tuple(text for text in texts if text is not None)
@@ -476,7 +476,7 @@ def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> A
     return FlagValues(plain) if isinstance(value, FlagValues) else plain if isinstance(value, tuple) else plain[0]
 
 
-def _texts(value: ArgValue) -> tuple[str, ...]:
+def _list_reference_texts(value: ArgValue) -> tuple[str, ...]:
     """Return what of a flag's value is filled in from the operator's environment."""
     if isinstance(value, FlagValues):
         return value.words
@@ -485,12 +485,12 @@ def _texts(value: ArgValue) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else ()
 
 
-def _remark_tokens(profile: Profile, ledger: ImportReport) -> None:
+def _note_environment_secrets(profile: Profile, ledger: ImportReport) -> None:
     """Say which secrets of the operator's own environment go into the container, where that is not said already."""
     known = {remark.path for remark in ledger.remarks}
     texts = [*((f"env.{name}", value) for name, value in profile.env)]
-    texts += [(f"args.{name}", text) for name, value in profile.args for text in _texts(value)]
+    texts += [(f"args.{name}", text) for name, value in profile.args for text in _list_reference_texts(value)]
     for field, text in texts:
-        taken = [name for name in referenced_names(text) if is_secret_name(name)] if has_references(text) else []
+        taken = [name for name in list_referenced_names(text) if is_secret_name(name)] if has_references(text) else []
         if taken and field not in known:
-            ledger.remark(f"{field} takes {', '.join(taken)} from your own environment into the container.", field)
+            ledger.add_remark(f"{field} takes {', '.join(taken)} from your own environment into the container.", field)

@@ -55,9 +55,9 @@ class ImportReport:
 
     def add_mapped(self, key: str, to: str, value: str | None = None) -> None:
         """Note that a key stands in the profile, as this value of its field."""
-        self._note(KeyRecord(key, KeyOutcome.MAPPED, to, value=value))
+        self._add_record(KeyRecord(key, KeyOutcome.MAPPED, to, value=value))
 
-    def has(self, to: str, value: str | None = None) -> bool:
+    def has_mapped_field(self, to: str, value: str | None = None) -> bool:
         """Tell whether some key is noted to stand in this field, as this value of it where the field has several."""
         return (to, value) in self._places or (to, None) in self._places
 
@@ -67,57 +67,57 @@ class ImportReport:
         while name in self.extra and self.extra[name] != value:
             name += "_"
         self.extra[name] = value
-        self._note(KeyRecord(key, KeyOutcome.KEPT, f"extra.{name}", why))
+        self._add_record(KeyRecord(key, KeyOutcome.KEPT, f"extra.{name}", why))
 
     def add_unsupported(self, key: str, why: str) -> None:
         """Note that a key is left out."""
-        self._note(KeyRecord(key, KeyOutcome.UNSUPPORTED, None, why))
+        self._add_record(KeyRecord(key, KeyOutcome.UNSUPPORTED, None, why))
 
-    def malformed(self, key: str, why: str) -> None:
+    def add_malformed(self, key: str, why: str) -> None:
         """Note that a key is left out because it is of another kind than its field, with the place where it stands."""
         self.add_unsupported(key, f"{self.locate(key)}: {why}")
 
-    def allows(self, name: str, value: str = "") -> bool:
+    def is_allowed(self, name: str, value: str = "") -> bool:
         """Tell whether the operator takes what goes by this name, or this value of it."""
         found = self._allow & {"all", name, f"{name}={value}", f"{name}={value.partition(':')[0]}"}
         self._used |= found
         return bool(found)
 
-    def unused_values(self) -> list[str]:
+    def list_unused_allow_values(self) -> list[str]:
         """Return each ``NAME=VALUE`` that the operator allows and that the source does not have."""
         return sorted(text for text in self._allow - self._used if "=" in text)
 
-    def allow_argument(self, account: KeyRecord) -> str | None:
+    def format_allow_argument(self, account: KeyRecord) -> str | None:
         """Return what `--allow` takes for this account alone: with its value where others are withheld under the same name."""
-        alike = [one for one in self.keys_with(KeyOutcome.WITHHELD) if one.allow == account.allow]
+        alike = [one for one in self.list_keys_by_outcome(KeyOutcome.WITHHELD) if one.allow == account.allow]
         return account.allow if len(alike) == 1 or not account.value else f"{account.allow}={account.value}"
 
     def check_permission(self, key: str, name: str, why: str) -> bool:
         """Tell whether something dangerous that no field of a profile holds may be kept; where not, it is noted as withheld."""
-        if not self.allows(name):
-            self._note(KeyRecord(key, KeyOutcome.WITHHELD, None, why, allow=name))
+        if not self.is_allowed(name):
+            self._add_record(KeyRecord(key, KeyOutcome.WITHHELD, None, why, allow=name))
             return False
         return True
 
-    def withhold(self, to: str, value: str, name: str, why: str) -> None:
+    def withhold_value(self, to: str, value: str, name: str, why: str) -> None:
         """Note that what stands in a field is taken out of it again."""
         places = [at for key in {(to, value), (to, None)} for at in self._places.pop(key, ())]
         for at in places:
             self.accounts[at] = KeyRecord(self.accounts[at].key, KeyOutcome.WITHHELD, None, why, value, name)
         if not places:
-            self._note(KeyRecord(f"{to} {value}".strip(), KeyOutcome.WITHHELD, None, why, value, name))
+            self._add_record(KeyRecord(f"{to} {value}".strip(), KeyOutcome.WITHHELD, None, why, value, name))
 
-    def remark(self, text: str, path: str | None = None) -> None:
+    def add_remark(self, text: str, path: str | None = None) -> None:
         """Note what the operator should know."""
         remark = ImportNote(text, path)
         if remark not in self.remarks:
             self.remarks.append(remark)
 
-    def keys_with(self, fate: KeyOutcome) -> tuple[KeyRecord, ...]:
+    def list_keys_by_outcome(self, fate: KeyOutcome) -> tuple[KeyRecord, ...]:
         """Return the accounts of one fate."""
         return tuple(account for account in self.accounts if account.fate is fate)
 
-    def _note(self, account: KeyRecord) -> None:
+    def _add_record(self, account: KeyRecord) -> None:
         if account in self._noted:
             return
         self._noted.add(account)

@@ -20,13 +20,13 @@ from sparkctl.profiles.importers import (
     sparkrun_recipe,
     systemd_unit,
 )
-from sparkctl.profiles.importers.docker_run import draft_from_container
+from sparkctl.profiles.importers.docker_run import build_container_draft
 from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
 from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft
 
-Lookup = Callable[[str], str | None]
-_EXPORT = (
+IncludeLookup = Callable[[str], str | None]
+_EXPORT_REMARK = (
     "It claims to be an export of sparkctl. Anybody can write that, so the same is withheld as from any other source."
 )
 
@@ -44,7 +44,7 @@ class ImportOptions:
     service: str | None = None
     allow: bool | Collection[str] = False
     defined: Mapping[str, str] = field(default_factory=dict)
-    lookup: Lookup = lambda _: None
+    lookup: IncludeLookup = lambda _: None
     is_beside: Callable[[str], bool] = lambda _: False
 
 
@@ -56,11 +56,11 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     if not text.strip():
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = ImportReport(allow=wishes.allow)
-    ledger.locate = lambda key: _place(text, origin, key)
+    ledger.locate = lambda key: _locate_key(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
     if suffix not in (".yaml", ".yml") and systemd_unit.is_unit_file(text):
         draft = systemd_unit.import_systemd(text, ledger, wishes.defined)
-    elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_keys(text):
+    elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_recipe_keys(text):
         draft = docker_run.import_docker_run(text, ledger, wishes.defined)
     else:
         draft = _import_yaml(text, origin, ledger, wishes)
@@ -69,11 +69,11 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     if fields is None:
         found = build_imported_profile(draft, wishes.engines, wishes.name or _name_from_file(draft, origin))
     else:
-        export_metadata.complete(draft, fields)
+        export_metadata.complete_draft(draft, fields)
         found = export_metadata.restore_profile(build_imported_profile(draft, wishes.engines, wishes.name), fields)
     found = import_policy.apply_policy(found, wishes.is_beside)
-    if fields is not None and ledger.keys_with(KeyOutcome.WITHHELD):
-        ledger.remark(_EXPORT)
+    if fields is not None and ledger.list_keys_by_outcome(KeyOutcome.WITHHELD):
+        ledger.add_remark(_EXPORT_REMARK)
     return found
 
 
@@ -81,12 +81,12 @@ def import_container(
     run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]] = ()
 ) -> ImportResult:
     """Return the profile of a container; ``beyond``: what it was created with and no profile can say."""
-    draft = draft_from_container(run, ImportReport(allow=wishes.allow), beyond)
+    draft = build_container_draft(run, ImportReport(allow=wishes.allow), beyond)
     draft.source = f"The container {run.name} on {node}"
     return import_policy.apply_policy(build_imported_profile(draft, wishes.engines, wishes.name), wishes.is_beside)
 
 
-def _place(text: str, origin: str, key: str) -> str:
+def _locate_key(text: str, origin: str, key: str) -> str:
     """Return file and line of the first key of that name (the last word of a dotted one)."""
     name = key if key.startswith("#") else re.split(r"[.: ]", key.strip())[-1]
     found = re.search(rf"""(?:^|[\s{{,"'-]){re.escape(name)}["']?\s*:""", text, re.MULTILINE)
@@ -96,7 +96,7 @@ def _place(text: str, origin: str, key: str) -> str:
 def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOptions) -> ProfileDraft:
     data, mended = foreign_yaml.load_foreign_yaml(text, origin)
     for remark in mended:
-        ledger.remark(f"{origin}: {remark}.")
+        ledger.add_remark(f"{origin}: {remark}.")
     if compose_file.is_compose_file(data):
         written, _ = foreign_yaml.load_foreign_yaml(text, origin, as_written=True)
         return compose_file.import_compose(written, ledger, wishes.service, wishes.defined)
@@ -115,7 +115,7 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
     return sparkrun_recipe.import_sparkrun(data, ledger, wishes.defined, wishes.lookup)
 
 
-def _has_keys(text: str) -> bool:
+def _has_recipe_keys(text: str) -> bool:
     """Tell a recipe whose command or notes name `docker run` from a pasted line."""
     return re.search(r"^(recipe_version|services|model|container):", text, re.MULTILINE) is not None
 

@@ -14,10 +14,10 @@ from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml, shell_parser
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BLANK_CONTINUATION = re.compile(r"\\[ \t]+\n")
-_DEEPEST = 8  # a value may hold placeholders itself, even its own
-_MOST = 2_000  # placeholders in one command, those in values counted
+_MAX_DEPTH = 8  # a value may hold placeholders itself, even its own
+_MAX_PLACEHOLDERS = 2_000  # placeholders in one command, those in values counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +34,34 @@ def fill_sparkrun_placeholders(text: str, values: Mapping[str, str]) -> FilledTe
 
     A text without a doubled opening brace keeps all it has: ``}}`` closes nested JSON there.
     """
-    return _Filling(values).fill(text, 0)
+    return _PlaceholderFiller(values).fill_text(text, 0)
 
 
-class _Filling:
+class _PlaceholderFiller:
     """One text being filled in; values that hold placeholders of each other end at a limit."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
-        self.left = _MOST
+        self.left = _MAX_PLACEHOLDERS
 
-    def fill(self, text: str, depth: int) -> FilledText:
+    def fill_text(self, text: str, depth: int) -> FilledText:
         doubled = "{{" in text
         used: list[str] = []
         missing: list[str] = []
         parts: list[str] = []
         end = 0
-        for match in _PLACEHOLDER.finditer(text):
-            if _is_doubled(match):
+        for match in _PLACEHOLDER_PATTERN.finditer(text):
+            if _is_escaped_brace(match):
                 continue
             parts.append(_unescape_braces(text[end : match.start()], doubled))
             end = match.end()
             name = match[1]
             self.left -= 1 + len(self.values.get(name, "")) // 100
-            if name not in self.values or depth >= _DEEPEST or self.left < 0:
+            if name not in self.values or depth >= _MAX_DEPTH or self.left < 0:
                 missing.append(name)
                 parts.append(match[0])
                 continue
-            inner = self.fill(self.values[name], depth + 1)
+            inner = self.fill_text(self.values[name], depth + 1)
             used += [name, *inner.used]
             missing += inner.missing
             parts.append(inner.text)
@@ -99,7 +99,7 @@ def fill_eugr_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
     )
 
 
-def _is_doubled(match: re.Match[str]) -> bool:
+def _is_escaped_brace(match: re.Match[str]) -> bool:
     """``{{name}}`` is the text {name}, not a placeholder; ``{{{name}}}`` is one in braces."""
     text, start, end = match.string, match.start(), match.end()
     before = 0
@@ -108,8 +108,8 @@ def _is_doubled(match: re.Match[str]) -> bool:
     return before % 2 == 1 and text[end : end + 1] == "}"
 
 
-Rule = Callable[["RecipeReader", str, Any], None]
-_BASH = ("bash", "-c")
+RecipeKeyReader = Callable[["RecipeReader", str, Any], None]
+_BASH_WORDS = ("bash", "-c")
 
 
 class RecipeReader:
@@ -126,9 +126,11 @@ class RecipeReader:
         self.env: dict[str, str] = {}  # as a shell in the container sees it
 
     @property
-    def values(self) -> dict[str, str]:
+    def placeholder_values(self) -> dict[str, str]:
         """The placeholders' values; ``model`` is always one."""
-        found = {key: _said(value) for key, value in self.defaults.items() if value is not None} | dict(self.defined)
+        found = {key: _format_command_value(value) for key, value in self.defaults.items() if value is not None} | dict(
+            self.defined
+        )
         model = foreign_yaml.scalar_text(self.data.get("model"))
         return ({"model": model} if model else {}) | found
 
@@ -150,19 +152,19 @@ class RecipeReader:
         """Fill in the command and take it apart; without one, the defaults are flags by the tool's own table (``more``:
         what its tool knows beside sparkrun's)."""
         if command is not None:
-            filled = self.fill_placeholders(command.strip(), self.values)
+            filled = self.fill_placeholders(command.strip(), self.placeholder_values)
             self._report_command(filled)
-            self._run(filled.text)
+            self._set_command_words(filled.text)
             return
-        if engine not in recipe_names.launch_words:
-            self.ledger.remark(
+        if engine not in recipe_names.LAUNCH_WORDS:
+            self.ledger.add_remark(
                 "The recipe has no command, and no engine that it could be made for: write command: by hand."
             )
             self._report_unused_defaults(frozenset())
             return
-        values, words = self.values, list(recipe_names.launch_words[engine])
+        values, words = self.placeholder_values, list(recipe_names.LAUNCH_WORDS[engine])
         used = {"model"}
-        for key, flag in (recipe_names.flags_by_recipe_key[engine] | dict(more or {})).items():
+        for key, flag in (recipe_names.FLAGS_BY_RECIPE_KEY[engine] | dict(more or {})).items():
             if key not in values:
                 continue
             used.add(key)
@@ -209,7 +211,7 @@ class RecipeReader:
         for key in set(self.defaults) - set(idle) - used:
             self.ledger.add_mapped(f"defaults.{key}", "nothing: it is empty")
 
-    def _run(self, text: str) -> None:
+    def _set_command_words(self, text: str) -> None:
         """Put the command into the draft: as words where it is one command, else as a shell's script."""
         found = shell_parser.unwrap_shell_command(
             text, {name: escape_references(value) for name, value in self.env.items()}
@@ -219,30 +221,32 @@ class RecipeReader:
         if found.words is not None:
             self.draft.words = [escape_references(word) for word in found.words]
             return
-        self.draft.words = [*_BASH, escape_references(text)]
-        self.ledger.remark("The command is a script: its flags stay in it, and --set cannot change them.", "command")
+        self.draft.words = [*_BASH_WORDS, escape_references(text)]
+        self.ledger.add_remark(
+            "The command is a script: its flags stay in it, and --set cannot change them.", "command"
+        )
 
     def mount_hub_cache(self) -> None:
         """Mount the node's cache of the hub, as the recipe's tool does, where the model comes from it."""
-        target = self.env.get("HF_HOME", recipe_names.HUB_TARGET)
+        target = self.env.get("HF_HOME", recipe_names.HUB_CACHE_TARGET)
         model = self.draft.model or ""
         if model.startswith(("/", "~", ".")) or not target.startswith("/"):
             return
-        if not any(mount.split(":")[1] in (target, recipe_names.HUB_TARGET) for mount in self.draft.mounts):
+        if not any(mount.split(":")[1] in (target, recipe_names.HUB_CACHE_TARGET) for mount in self.draft.mounts):
             self.draft.mounts.append(f"{recipe_names.HUB_CACHE}:{target}")
 
     def take_image(self, key: str, engine: str | None, image: str | None) -> None:
         """Take the image; where none is named, the one that the tool would take. Raises `InvalidInput`."""
         if image:
-            filled = self.fill_placeholders(image, self.values)
+            filled = self.fill_placeholders(image, self.placeholder_values)
             self.used_defaults |= set(filled.used)
             for name in filled.used:
                 self.ledger.add_mapped(f"defaults.{name}", "image")
             self.draft.image = filled.text.strip()
             self.ledger.add_mapped(key, "image")
-        elif engine in recipe_names.default_image:
-            self.draft.image = recipe_names.default_image[engine]
-            self.ledger.remark(f"The recipe names no image; {self.draft.image} is a guess.", "image")
+        elif engine in recipe_names.DEFAULT_IMAGES:
+            self.draft.image = recipe_names.DEFAULT_IMAGES[engine]
+            self.ledger.add_remark(f"The recipe names no image; {self.draft.image} is a guess.", "image")
         else:
             raise InvalidInput(
                 "the recipe names no image (container:), and its engine is none that an image is known for",
@@ -266,16 +270,16 @@ class RecipeReader:
         if "--pre-tf" in args or "--pre-transformers" in args:
             flavour = "-tf5"
         build = " ".join(["./build-and-copy.sh", "-t", image, *args])
-        self.ledger.remark(
+        self.ledger.add_remark(
             f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
             f"eugr/spark-vllm-docker). Built every night and close to it: --set image={recipe_names.EUGR_NIGHTLY_IMAGE}{flavour}:latest",
             "image",
         )
 
 
-def _said(value: object) -> str:
+def _format_command_value(value: object) -> str:
     """Return a value as Python's tools write it into a command."""
-    return str(value) if not isinstance(value, dict | list) else foreign_yaml.compact_json(value)
+    return str(value) if not isinstance(value, dict | list) else foreign_yaml.to_compact_json(value)
 
 
 def note_mods(recipe: RecipeReader, mods: list[str]) -> None:
@@ -283,7 +287,7 @@ def note_mods(recipe: RecipeReader, mods: list[str]) -> None:
     if mods:
         recipe.ledger.keep_extra("mods", mods, "sparkctl patches no container")
         names = ", ".join(mod.removeprefix("mods/") for mod in mods)
-        recipe.ledger.remark(
+        recipe.ledger.add_remark(
             f"The recipe wants mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
             "runs in the container before the engine; bake them into an image of your own, or see whether it starts without.",
             "extra.mods",

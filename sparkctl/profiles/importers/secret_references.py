@@ -14,11 +14,11 @@ from sparkctl.profiles.importers.profile_draft import ProfileDraft
 def replace_env_secrets(draft: ProfileDraft) -> None:
     """Replace every secret value among the environment entries."""
     for name, value in draft.env.items():
-        if _is_secret(name, value):
+        if _is_secret_value(name, value):
             draft.env[name] = format_reference(name)
             _note_replacement(draft, f"env.{name}", name)
         else:
-            draft.env[name] = _without_defaults(draft, f"env.{name}", name, value)
+            draft.env[name] = _strip_secret_defaults(draft, f"env.{name}", name, value)
 
 
 def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
@@ -28,10 +28,10 @@ def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]])
         name = re.sub(r"[^A-Za-z0-9]+", "_", key.strip("-")).upper()
         texts = value.words if isinstance(value, FlagValues) else value if isinstance(value, tuple) else (value,)
         words = [text.text if isinstance(text, JsonValue) else text for text in texts if not isinstance(text, bool)]
-        if not any(_is_secret(key, word) for word in words):
-            out.append((key, _arg_without_defaults(draft, key, value)))
+        if not any(_is_secret_value(key, word) for word in words):
+            out.append((key, _strip_arg_secret_defaults(draft, key, value)))
             continue
-        kept = tuple(format_reference(name) if _is_secret(key, word) else word for word in words)
+        kept = tuple(format_reference(name) if _is_secret_value(key, word) else word for word in words)
         out.append(
             (key, FlagValues(kept) if isinstance(value, FlagValues) else kept if isinstance(value, tuple) else kept[0])
         )
@@ -67,26 +67,26 @@ def replace_data_secrets(value: object, name: str = "") -> object:
         return {key: replace_data_secrets(one, key) for key, one in value.items()}
     if isinstance(value, list):
         return [replace_data_secrets(one, name) for one in value]
-    if isinstance(value, str) and _is_secret(name or "_", value):
+    if isinstance(value, str) and _is_secret_value(name or "_", value):
         return format_reference(re.sub(r"[^A-Za-z0-9]+", "_", name or "SECRET").strip("_").upper() or "SECRET")
     return value
 
 
-def _arg_without_defaults(draft: ProfileDraft, key: str, value: ArgValue) -> ArgValue:
+def _strip_arg_secret_defaults(draft: ProfileDraft, key: str, value: ArgValue) -> ArgValue:
     if isinstance(value, bool | JsonValue):
         return value
     field = f"args.{key}"
     if isinstance(value, FlagValues):
-        return FlagValues(tuple(_without_defaults(draft, field, key, word) for word in value.words))
+        return FlagValues(tuple(_strip_secret_defaults(draft, field, key, word) for word in value.words))
     if isinstance(value, tuple):
-        return tuple(_without_defaults(draft, field, key, word) for word in value)
-    return _without_defaults(draft, field, key, value)
+        return tuple(_strip_secret_defaults(draft, field, key, word) for word in value)
+    return _strip_secret_defaults(draft, field, key, value)
 
 
-def _without_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> str:
+def _strip_secret_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> str:
     """Return a text whose references have no default that is a secret: ``${HF_TOKEN:-hf_...}`` is ``${HF_TOKEN}``."""
 
-    def plain(match: re.Match[str]) -> str:
+    def strip_secret_default(match: re.Match[str]) -> str:
         variable, default = match["name"], match["default"]
         if variable is None or not default or _is_dummy_secret(default):
             return match[0]
@@ -97,16 +97,16 @@ def _without_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> 
             or find_secret_values([("_", default)])
         ):
             return match[0]
-        draft.ledger.remark(
+        draft.ledger.add_remark(
             f"The default of {variable} in {field} looked like a secret and is not written down: your environment has to set it.",
             field,
         )
         return format_reference(variable)
 
-    return REFERENCE_PATTERN.sub(plain, text)
+    return REFERENCE_PATTERN.sub(strip_secret_default, text)
 
 
-def _is_secret(name: str, value: str) -> bool:
+def _is_secret_value(name: str, value: str) -> bool:
     plain = REFERENCE_PATTERN.sub("", value)
     if not plain.strip():
         return False
@@ -123,7 +123,7 @@ def _is_dummy_secret(text: str) -> bool:
 
 
 def _note_replacement(draft: ProfileDraft, field: str, name: str) -> None:
-    draft.ledger.remark(
+    draft.ledger.add_remark(
         f"The value of {field} looked like a secret and is not written down: it is taken from {name} in your environment.",
         field,
     )

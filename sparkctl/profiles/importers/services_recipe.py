@@ -16,9 +16,9 @@ from sparkctl.profiles.importers.recipe_reader import RecipeReader
 
 _SAME_KEYS = ("max_model_len", "gpu_memory_utilization", "tool_call_parser", "reasoning_parser", "port", "quantization", "dtype",
          "max_num_seqs", "kv_cache_dtype")  # fmt: skip
-_NAMES = {"served_name": "served_model_name", **{name: name for name in _SAME_KEYS}}
+_DEFAULT_KEYS = {"served_name": "served_model_name", **{name: name for name in _SAME_KEYS}}
 _EXTRA_FLAGS = {"tool_call_parser": "--tool-call-parser", "reasoning_parser": "--reasoning-parser"}
-_PARALLEL = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel"}
+_PARALLEL_KEYS = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel"}
 
 
 def import_services(
@@ -68,12 +68,12 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
     engine = recipe_names.detect_engine(foreign_yaml.scalar_text(body.get("engine")), None, None) or "vllm"
     draft.engine_hint, draft.model = engine, foreign_yaml.scalar_text(body.get("model"))
     for key, value in body.items():
-        if key in _NAMES:
-            defaults[_NAMES[key]] = value
+        if key in _DEFAULT_KEYS:
+            defaults[_DEFAULT_KEYS[key]] = value
         elif key == "parallel":
             for axis, size in foreign_yaml.as_mapping(value).items():
-                if axis in _PARALLEL:
-                    defaults[_PARALLEL[axis]] = size
+                if axis in _PARALLEL_KEYS:
+                    defaults[_PARALLEL_KEYS[axis]] = size
                 else:
                     ledger.add_unsupported(f"parallel.{axis}", "no such way to share a model is known")
         elif key in ("name", "engine", "model"):
@@ -82,9 +82,9 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
             ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
     recipe.take_defaults(defaults, defined)
     recipe.take_env(foreign_yaml.as_mapping(body.get("env")))
-    if engine in recipe_names.launch_words:
+    if engine in recipe_names.LAUNCH_WORDS:
         recipe.take_command(None, engine, _EXTRA_FLAGS)
-    elif port := foreign_yaml.whole_number(body.get("port")):
+    elif port := foreign_yaml.parse_whole_number(body.get("port")):
         draft.port = port
         ledger.add_mapped("port", "port")
     extra = foreign_yaml.scalar_texts(body.get("extra_args")) if body.get("extra_args") else []
@@ -98,8 +98,8 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
     )
     recipe.take_image("container", engine, image)
     draft.nodes = 1
-    for axis in _PARALLEL.values():
-        draft.nodes *= max(1, foreign_yaml.whole_number(defaults.get(axis)) or 1)
+    for axis in _PARALLEL_KEYS.values():
+        draft.nodes *= max(1, foreign_yaml.parse_whole_number(defaults.get(axis)) or 1)
     draft.nodes = min(draft.nodes, 8)
     recipe.mount_hub_cache()
     draft.ipc, draft.network, draft.gpus = "host", "host", "all"

@@ -15,25 +15,25 @@ from sparkctl.profiles.env_references import (
     format_reference,
     has_references,
     is_variable_name,
-    referenced_names,
+    list_referenced_names,
     resolve_defaults,
 )
 
 MAX_CHARS = 128 * 1024  # longer texts are read so far
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
                              "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
-_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
-_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$|>)[ \t]+", re.MULTILINE)
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
-_CONTINUED = re.compile(r"\\[ \t]+$", re.MULTILINE)
-_BACKTICKED = re.compile(r"[ \t]`[ \t]*$", re.MULTILINE)
+_LONG_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
+_SHELL_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$|>)[ \t]+", re.MULTILINE)
+_CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
+_CONTINUATION_WITH_BLANKS = re.compile(r"\\[ \t]+$", re.MULTILINE)
+_BACKTICK_CONTINUATION = re.compile(r"[ \t]`[ \t]*$", re.MULTILINE)
 _OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "(", ")")
-_PARAMETER = re.compile(
+_PARAMETER_PATTERN = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-=])(?P<default>[^{}$`\"']*)|:?[?][^{}]*)?\})",
     re.ASCII,
 )
-_SPECIAL = re.compile(r"\$(?:[0-9@*#?$!-]|\{[^}]*\})")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
+_SPECIAL_PARAMETER = re.compile(r"\$(?:[0-9@*#?$!-]|\{[^}]*\})")
+_ANSI_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class ShellCommand:
 def clean_pasted_text(text: str) -> str:
     """Return pasted text as it was before a forum, a chat or a terminal's prompt got into it."""
     text = text[:MAX_CHARS].replace("\r\n", "\n").replace("\r", "\n").translate(_TYPOGRAPHY)
-    text = _FENCE.sub("", _DASH.sub("--", text))
-    text = _PROMPT.sub("", text)
-    text = _CONTINUED.sub(r"\\", text)
-    if _BACKTICKED.search(text) and text.count("`") == len(_BACKTICKED.findall(text)):
-        text = _BACKTICKED.sub(r" \\", text)  # PowerShell's way to go on in the next line
+    text = _CODE_FENCE.sub("", _LONG_DASH.sub("--", text))
+    text = _SHELL_PROMPT.sub("", text)
+    text = _CONTINUATION_WITH_BLANKS.sub(r"\\", text)
+    if _BACKTICK_CONTINUATION.search(text) and text.count("`") == len(_BACKTICK_CONTINUATION.findall(text)):
+        text = _BACKTICK_CONTINUATION.sub(r" \\", text)  # PowerShell's way to go on in the next line
     return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
 
 
@@ -80,12 +80,12 @@ class _ShellReader:
         self.in_word = self.quoted = False
         self.redirecting: str | None = None
 
-    def read(self) -> list[ShellCommand]:
+    def read_commands(self) -> list[ShellCommand]:
         text = self.text
         while self.at < len(text):
             char = text[self.at]
             if char == "\\":
-                self._backslash()
+                self._read_backslash()
             elif char in " \t":
                 self._end_word()
                 self.at += 1
@@ -96,122 +96,122 @@ class _ShellReader:
                 end = text.find("\n", self.at)
                 self.at = len(text) if end < 0 else end
             elif char == "'":
-                self._single()
+                self._read_single_quotes()
             elif char == '"':
-                self._double()
+                self._read_double_quotes()
             elif char in "$`":
-                self._dollar(quoted=False)
+                self._read_dollar(quoted=False)
             elif char in "<>":
-                self._redirection()
+                self._read_redirection()
             elif operator := next((one for one in _OPERATORS if text.startswith(one, self.at)), None):
                 self._end_command(operator)
                 self.at += len(operator)
             else:
-                end = _plain_end(text, self.at)
-                self._put(escape_references(text[self.at : end]))
+                end = _find_plain_text_end(text, self.at)
+                self._append_text(escape_references(text[self.at : end]))
                 self.at = end
         self._end_command("")
         return self.commands
 
-    def _put(self, text: str) -> None:
+    def _append_text(self, text: str) -> None:
         self.in_word = True
         self.parts.append(text)
 
-    def _backslash(self) -> None:
+    def _read_backslash(self) -> None:
         following = self.text[self.at + 1 : self.at + 2]
         if following and following != "\n":
-            self._put(escape_references(following))
+            self._append_text(escape_references(following))
         self.at += 2
 
-    def _single(self) -> None:
+    def _read_single_quotes(self) -> None:
         end = self.text.find("'", self.at + 1)
         if end < 0:
             end = len(self.text)
-            self._leave_open(self.at)
-        self._put(escape_references(self.text[self.at + 1 : end]))
+            self._mark_unclosed_quote(self.at)
+        self._append_text(escape_references(self.text[self.at + 1 : end]))
         self.quoted = True
         self.at = end + 1
 
-    def _leave_open(self, start: int) -> None:
+    def _mark_unclosed_quote(self, start: int) -> None:
         self.command.unclosed = self.text[start : start + 40].split("\n")[0]
 
-    def _double(self) -> None:
+    def _read_double_quotes(self) -> None:
         start = self.at
         self.at += 1
-        self._put("")
+        self._append_text("")
         self.quoted = True
         while self.at < len(self.text) and self.text[self.at] != '"':
             char = self.text[self.at]
             if char == "\\":
                 following = self.text[self.at + 1 : self.at + 2]
                 if following != "\n":
-                    self._put(escape_references(following if following in '$`"\\' else char + following))
+                    self._append_text(escape_references(following if following in '$`"\\' else char + following))
                 self.at += 2
             elif char in "$`":
-                self._dollar(quoted=True)
+                self._read_dollar(quoted=True)
             else:
                 end = re.compile(r'[\\"$`]').search(self.text, self.at)
                 stop = end.start() if end else len(self.text)
-                self._put(escape_references(self.text[self.at : stop]))
+                self._append_text(escape_references(self.text[self.at : stop]))
                 self.at = stop
         if self.at >= len(self.text):
-            self._leave_open(start)
+            self._mark_unclosed_quote(start)
         self.at += 1
 
-    def _dollar(self, *, quoted: bool) -> None:
+    def _read_dollar(self, *, quoted: bool) -> None:
         text = self.text
         if text[self.at] == "`":
             end = text.find("`", self.at + 1)
             self._add_unresolved(text[self.at : len(text) if end < 0 else end + 1])
         elif text.startswith("$(", self.at):
-            self._add_unresolved(text[self.at : _closing(text, self.at + 1)])
+            self._add_unresolved(text[self.at : _find_closing_bracket(text, self.at + 1)])
         elif text.startswith("$'", self.at) and not quoted:
-            self._ansi()
-        elif match := _PARAMETER.match(text, self.at):
+            self._read_ansi_quotes()
+        elif match := _PARAMETER_PATTERN.match(text, self.at):
             name = match["bare"] or match["name"]
             self.at = match.end()
             if name not in self.known:
-                self._put(format_reference(name, match["default"]))
+                self._append_text(format_reference(name, match["default"]))
             elif quoted:
-                self._put(self.known[name])
+                self._append_text(self.known[name])
             else:
-                self._split(self.known[name])
-        elif match := _SPECIAL.match(text, self.at):
+                self._append_split_value(self.known[name])
+        elif match := _SPECIAL_PARAMETER.match(text, self.at):
             self._add_unresolved(match[0])
         else:
-            self._put("$")
+            self._append_text("$")
             self.at += 1
 
-    def _split(self, value: str) -> None:
+    def _append_split_value(self, value: str) -> None:
         """Put a variable's value outside of quotes: blanks in it part words."""
         for position, part in enumerate(re.split(r"[ \t\n]+", value)):
             if position:
                 self._end_word()
             if part:
-                self._put(part)
+                self._append_text(part)
 
-    def _ansi(self) -> None:
+    def _read_ansi_quotes(self) -> None:
         end = self.at + 2
         found = ""
         while end < len(self.text) and self.text[end] != "'":
             if self.text[end] == "\\" and end + 1 < len(self.text):
                 end += 1
-                found += _ESCAPES.get(self.text[end], "\\" + self.text[end])
+                found += _ANSI_ESCAPES.get(self.text[end], "\\" + self.text[end])
             else:
                 found += self.text[end]
             end += 1
         if end >= len(self.text):
-            self._leave_open(self.at)
-        self._put(escape_references(found))
+            self._mark_unclosed_quote(self.at)
+        self._append_text(escape_references(found))
         self.quoted = True
         self.at = end + 1
 
     def _add_unresolved(self, piece: str) -> None:
-        self._put(escape_references(piece))
+        self._append_text(escape_references(piece))
         self.unresolved.append(piece)
         self.at += max(1, len(piece))
 
-    def _redirection(self) -> None:
+    def _read_redirection(self) -> None:
         match = re.compile(r"<<<?-?|[<>]&[0-9-]?|>>|>\||[<>]").match(self.text, self.at)
         assert match is not None
         number = "".join(self.parts)
@@ -258,7 +258,7 @@ class _ShellReader:
 
 def parse_shell(text: str, known: Mapping[str, str] | None = None) -> list[ShellCommand]:
     """Return the commands of a text; variables in ``known``, and those that the text sets above, are replaced."""
-    return _ShellReader(text[:MAX_CHARS], known or {}).read()
+    return _ShellReader(text[:MAX_CHARS], known or {}).read_commands()
 
 
 def parse_assignment(word: ShellWord) -> tuple[str, str] | None:
@@ -267,12 +267,12 @@ def parse_assignment(word: ShellWord) -> tuple[str, str] | None:
     return (name, value) if equals and is_variable_name(name) and not word.unknown else None
 
 
-def _plain_end(text: str, start: int) -> int:
+def _find_plain_text_end(text: str, start: int) -> int:
     match = re.compile(r"[\s\\'\"$`<>;|&()]").search(text, start + 1)
     return match.start() if match else len(text)
 
 
-def _closing(text: str, start: int) -> int:
+def _find_closing_bracket(text: str, start: int) -> int:
     """Return where the bracket that opens at ``start`` is closed, or the end of the text."""
     depth = 0
     for match in re.compile(r"[()]").finditer(text, start):
@@ -282,7 +282,7 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-_HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<directory>/\S*))$")
+_HARMLESS_COMMAND = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<directory>/\S*))$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +296,13 @@ class UnwrappedCommand:
     directory: str | None = None
 
 
-def sole_shell_script(words: Sequence[str]) -> str | None:
+def find_sole_shell_script(words: Sequence[str]) -> str | None:
     """Return the script of ``bash -lc '...'``, None for any other command, also one with words behind its script."""
-    text = shell_script_text(words)
+    text = find_shell_script_text(words)
     return text if text is not None and words[-1] == text and words[-2].startswith("-") else None
 
 
-def shell_script_text(words: Sequence[str]) -> str | None:
+def find_shell_script_text(words: Sequence[str]) -> str | None:
     """Return the script of a shell, whatever stands behind it; None where there is no shell with one."""
     at = find_shell_script(words)
     return None if at is None else words[at]
@@ -318,7 +318,7 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
     rest: list[ShellCommand] = []
     directory: str | None = None
     for command in commands:
-        harmless = _HARMLESS.match(_line(command))
+        harmless = _HARMLESS_COMMAND.match(_join_command_words(command))
         if harmless is None:
             rest.append(command)
         elif (went := harmless["directory"]) is not None:
@@ -347,22 +347,22 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
         plain = plain[1:] if plain[0] == "exec" else plain
         if not plain or any(has_references(value) for value in found.values()):
             return whole
-        if any(_would_split(word) for word in words):
+        if any(_has_glob(word) for word in words):
             return whole
         return UnwrappedCommand(tuple(plain), tuple(found.items()), None, directory)
     return whole
 
 
-def delete(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def list_unset_variables(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables of a script that nobody sets before it."""
     words = [word for command in parse_shell(script, env) for word in command.words]
-    return tuple(dict.fromkeys(name for word in words for name in referenced_names(word.text)))
+    return tuple(dict.fromkeys(name for word in words for name in list_referenced_names(word.text)))
 
 
-def _line(command: ShellCommand) -> str:
+def _join_command_words(command: ShellCommand) -> str:
     return " ".join(word.text for word in command.words) if not command.redirections else "<"
 
 
-def _would_split(word: ShellWord) -> bool:
+def _has_glob(word: ShellWord) -> bool:
     """A glob outside of quotes is the shell's to fill in."""
     return not word.quoted and re.search(r"\*|^~|\{[^{}]*,[^{}]*\}", word.text) is not None

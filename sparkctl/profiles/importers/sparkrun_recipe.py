@@ -10,13 +10,13 @@ from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml, recipe_reader
-from sparkctl.profiles.importers.eugr_recipe import rank_count
+from sparkctl.profiles.importers.eugr_recipe import count_parallel_nodes
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
 
-DEEPEST = 8
-_WHOLE = ("defaults", "env")  # their values are not merged any deeper
+MAX_INCLUDES = 8
+_SHALLOW_SECTIONS = ("defaults", "env")  # their values are not merged any deeper
 _ARCHITECTURES = ("arm64", "aarch64", "gb10", "sm121", "sm_121", "sm_121a", "spark", "dgx-spark", "blackwell")
 
 
@@ -29,8 +29,8 @@ def merge_included_recipes(
         reference = foreign_yaml.scalar_text(name) or ""
         if reference in seen:
             raise InvalidInput(f"include: {reference} leads back to here")
-        if len(seen) >= DEEPEST:
-            raise InvalidInput(f"include: more than {DEEPEST} recipes in a row")
+        if len(seen) >= MAX_INCLUDES:
+            raise InvalidInput(f"include: more than {MAX_INCLUDES} recipes in a row")
         seen.add(reference)
         text = lookup(reference)
         if text is None:
@@ -40,7 +40,7 @@ def merge_included_recipes(
             break
         base, mended = foreign_yaml.load_foreign_yaml(text, reference)
         for remark in mended:
-            ledger.remark(f"{reference}: {remark}.")
+            ledger.add_remark(f"{reference}: {remark}.")
         ledger.add_mapped(f"include {reference}", "the fields it gives")
         chain.append(base)
     found = chain[-1]
@@ -58,13 +58,15 @@ def _merge_maps(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, An
         elif key == "overrides" and isinstance(value, list) and isinstance(found.get(key), list):
             found[key] = [*found[key], *value]
         elif isinstance(value, dict) and isinstance(found.get(key), dict):
-            found[key] = _flat(found[key], value) if key in _WHOLE else _merge_maps(found[key], value)
+            found[key] = (
+                _merge_flat_maps(found[key], value) if key in _SHALLOW_SECTIONS else _merge_maps(found[key], value)
+            )
         else:
             found[key] = value
     return found
 
 
-def _flat(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_flat_maps(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**base, **top}.items() if value is not None}
 
 
@@ -91,9 +93,9 @@ def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes
         text = (foreign_yaml.scalar_text(wanted) or "").replace(" ", "")
         for sign, test in ((">=", nodes.__ge__), ("<=", nodes.__le__), (">", nodes.__gt__), ("<", nodes.__lt__)):
             if text.startswith(sign):
-                limit = foreign_yaml.whole_number(text.removeprefix(sign))
+                limit = foreign_yaml.parse_whole_number(text.removeprefix(sign))
                 return limit is not None and bool(test(limit))
-        return nodes in [foreign_yaml.whole_number(one) for one in foreign_yaml.scalar_texts(wanted)]
+        return nodes in [foreign_yaml.parse_whole_number(one) for one in foreign_yaml.scalar_texts(wanted)]
     if name == "arch":
         return any(one.lower() in _ARCHITECTURES for one in foreign_yaml.scalar_texts(wanted))
     if name in ("runtime", "engine"):
@@ -105,9 +107,9 @@ def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes
     )
 
 
-Lookup = Callable[[str], str | None]
-_CONFIG = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
-_KEPT = {
+RecipeLookup = Callable[[str], str | None]
+_CONFIG_REFERENCE = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
+_EXTRA_KEYS = {
     "runtime_version": "a profile's image says it",
     "max_nodes": "a profile is for one number of nodes",
     "mode": "how many nodes there are says it",
@@ -128,10 +130,10 @@ _KEPT = {
     "variants": "variants are profiles of their own: extends: this one",
     "patches": "sparkctl patches no container",
 }
-_SILENT = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
-_HOOKS = ("pre_exec", "post_exec", "post_commands")
-_METADATA = {"model_params": "parameters", "description": "title"}
-_EXECUTOR = {
+_FORMAT_KEYS = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
+_HOOK_KEYS = ("pre_exec", "post_exec", "post_commands")
+_METADATA_FIELDS = {"model_params": "parameters", "description": "title"}
+_EXECUTOR_FLAGS = {
     "shm_size": "shm-size", "memory_limit": "memory", "devices": "device", "cap_add": "cap-add", "cap_drop": "cap-drop",
     "security_opt": "security-opt", "auto_remove": "rm", "restart_policy": "restart", "labels": "label",
     "ulimits": "ulimit", "volumes": "volume",
@@ -139,14 +141,14 @@ _EXECUTOR = {
 
 
 def import_sparkrun(
-    data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str], lookup: Lookup
+    data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str], lookup: RecipeLookup
 ) -> ProfileDraft:
     """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
     at hand. Raises `InvalidInput` where it names no image, or includes itself."""
     data = merge_included_recipes(data, ledger, lookup)
     draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=foreign_yaml.scalar_text(data.get("name")))
     recipe = RecipeReader(draft, data, recipe_reader.fill_sparkrun_placeholders)
-    _nodes(recipe, defined)
+    _read_node_count(recipe, defined)
     data = apply_overrides(data, ledger, draft.nodes)
     recipe.data = data
     recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
@@ -155,34 +157,34 @@ def import_sparkrun(
     draft.title = foreign_yaml.scalar_text(data.get("description")) or foreign_yaml.scalar_text(
         metadata.get("description")
     )
-    _launch(recipe, defined)
+    _read_launch(recipe, defined)
     for key, value in data.items():
         before = len(ledger.accounts)
-        if key in _RULES:
-            _RULES[key](recipe, key, value)
-        elif key in _HOOKS:
+        if key in _KEY_READERS:
+            _KEY_READERS[key](recipe, key, value)
+        elif key in _HOOK_KEYS:
             _note_hook(recipe, key, value)
-        elif key in _KEPT:
-            recipe.keep_extra(key, _KEPT[key])
-        elif key in _SILENT:
+        elif key in _EXTRA_KEYS:
+            recipe.keep_extra(key, _EXTRA_KEYS[key])
+        elif key in _FORMAT_KEYS:
             ledger.add_mapped(key, "nothing: how the recipe is read")
-        elif key not in _TAKEN:
+        elif key not in _LAUNCH_KEYS:
             recipe.keep_extra(key, "no key of sparkrun's recipes")
         if len(ledger.accounts) == before and (
-            key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
+            key in _KEY_READERS or (key in ("env", "defaults") and not isinstance(value, dict))
         ):
-            ledger.malformed(key, f"{key} cannot be {foreign_yaml.kind(value)}")
+            ledger.add_malformed(key, f"{key} cannot be {foreign_yaml.describe_kind(value)}")
     recipe.mount_hub_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
     return draft
 
 
-_TAKEN = ("model", "command", "container", "runtime", "defaults", "env", "min_nodes", "solo_only", "cluster_only", "include",
+_LAUNCH_KEYS = ("model", "command", "container", "runtime", "defaults", "env", "min_nodes", "solo_only", "cluster_only", "include",
           "overrides")  # fmt: skip
 
 
-def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
+def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     """Read model, environment, command and image; the ledger is told of each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
     command = foreign_yaml.scalar_text(data.get("command"))
@@ -202,12 +204,12 @@ def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     )
     recipe.take_image("container", engine, image)
     recipe.take_command(command, engine)
-    _served_name(recipe, command, engine)
+    _append_served_name(recipe, command, engine)
 
 
-def _served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
+def _append_served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
     """A served name among the defaults is said behind a command that does not say it."""
-    name = recipe.values.get("served_model_name")
+    name = recipe.placeholder_values.get("served_model_name")
     flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
     words = recipe.draft.words
     if name is None or command is None or words is None or any(flag in word for word in words):
@@ -224,11 +226,11 @@ def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
     if not isinstance(value, str):
         return value
 
-    def put(match: re.Match[str]) -> str:
+    def replace_config_reference(match: re.Match[str]) -> str:
         if match[0].startswith("{{") and match[0].endswith("}}"):
             return match[0][1:-1]
-        if match[1] == "config" and match[2] in recipe.values:
-            return recipe.values[match[2]]
+        if match[1] == "config" and match[2] in recipe.placeholder_values:
+            return recipe.placeholder_values[match[2]]
         if match[0] == "{launch.num_nodes}":
             return str(recipe.draft.nodes)
         recipe.ledger.add_unsupported(
@@ -236,16 +238,16 @@ def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
         )
         return match[0]
 
-    return _CONFIG.sub(put, value)
+    return _CONFIG_REFERENCE.sub(replace_config_reference, value)
 
 
-def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
+def _read_node_count(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     data, ledger = recipe.data, recipe.ledger
     recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
-    count = foreign_yaml.whole_number(data.get("min_nodes")) or 1
+    count = foreign_yaml.parse_whole_number(data.get("min_nodes")) or 1
     if foreign_yaml.is_truthy(data.get("cluster_only")):
         count = max(2, count)
-    if foreign_yaml.is_truthy(data.get("solo_only")) or foreign_yaml.whole_number(data.get("max_nodes")) == 1:
+    if foreign_yaml.is_truthy(data.get("solo_only")) or foreign_yaml.parse_whole_number(data.get("max_nodes")) == 1:
         count = 1
     elif recipe_names.detect_engine(
         foreign_yaml.scalar_text(data.get("runtime")), foreign_yaml.scalar_text(data.get("command")), None
@@ -254,7 +256,7 @@ def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
         "sglang",
         "trtllm",
     ):
-        count = max(count, rank_count(recipe))  # one GPU a Spark: each rank is a node
+        count = max(count, count_parallel_nodes(recipe))  # one GPU a Spark: each rank is a node
         recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
     for key in ("min_nodes", "solo_only", "cluster_only"):
@@ -269,7 +271,7 @@ def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
         recipe.keep_extra(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
-def _metadata(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_metadata(recipe: RecipeReader, key: str, value: object) -> None:
     rest = foreign_yaml.as_mapping(value)
     if not rest and not foreign_yaml.is_empty_value(value):
         recipe.keep_extra(key)
@@ -294,7 +296,7 @@ def _metadata(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
     for name, one in foreign_yaml.as_mapping(value).items():
-        flag = _EXECUTOR.get(name, name.replace("_", "-"))
+        flag = _EXECUTOR_FLAGS.get(name, name.replace("_", "-"))
         if (isinstance(one, bool) and not one) or foreign_yaml.is_empty_value(one):
             recipe.ledger.add_mapped(f"{key}.{name}", "nothing: it is off")
             continue
@@ -314,7 +316,7 @@ def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
             docker_flags.apply_docker_flag(recipe.draft, flag, escape_references(text), f"{key}.{name}")
 
 
-def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_volumes(recipe: RecipeReader, key: str, value: object) -> None:
     """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
     pairs = (
         [f"{a}:{foreign_yaml.scalar_text(b)}" for a, b in value.items()]
@@ -325,15 +327,15 @@ def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
         docker_flags.apply_docker_flag(
             recipe.draft,
             "volume",
-            escape_references(recipe.fill_placeholders(text, recipe.values).text),
+            escape_references(recipe.fill_placeholders(text, recipe.placeholder_values).text),
             f"{key} {text}",
         )
 
 
-def _readiness(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_readiness(recipe: RecipeReader, key: str, value: object) -> None:
     draft, ledger = recipe.draft, recipe.ledger
     for name, one in foreign_yaml.as_mapping(value).items():
-        path, number = f"{key}.{name}", foreign_yaml.whole_number(one)
+        path, number = f"{key}.{name}", foreign_yaml.parse_whole_number(one)
         phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
         if phase and number is not None and number > 0:
             draft.timeouts[phase] = float(number)
@@ -355,19 +357,19 @@ def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
     recipe.ledger.add_mapped(key, {"name": "name", "description": "title"}[key])
 
 
-def _mods(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_mods(recipe: RecipeReader, key: str, value: object) -> None:
     mods = foreign_yaml.scalar_texts(value) if isinstance(value, list | str) else []
     note_mods(recipe, mods)
     if not mods:
         recipe.keep_extra(key)
 
 
-def _build_args(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_build_args(recipe: RecipeReader, key: str, value: object) -> None:
     recipe.keep_extra(key, "how eugr's build makes the image")
     recipe.note_local_build(foreign_yaml.scalar_texts(value))
 
 
-def _revision(recipe: RecipeReader, key: str, value: object) -> None:
+def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
     text, words = foreign_yaml.scalar_text(value), recipe.draft.words
     if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
         if not any(word.startswith("--revision") for word in words):
@@ -384,8 +386,8 @@ def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:
         recipe.ledger.add_mapped(key, "nothing: it is off")
 
 
-_RULES: dict[str, Callable[[RecipeReader, str, Any], None]] = {
-    "metadata": _metadata, "executor_config": _read_executor, "volumes": _volumes, "readiness": _readiness,
-    "name": _note_mapped, "description": _note_mapped, "mods": _mods, "build_args": _build_args,
-    "model_revision": _revision, "stop_after_post": _note_auto_stop,
+_KEY_READERS: dict[str, Callable[[RecipeReader, str, Any], None]] = {
+    "metadata": _read_metadata, "executor_config": _read_executor, "volumes": _read_volumes, "readiness": _read_readiness,
+    "name": _note_mapped, "description": _note_mapped, "mods": _read_mods, "build_args": _read_build_args,
+    "model_revision": _read_model_revision, "stop_after_post": _note_auto_stop,
 }  # fmt: skip

@@ -13,18 +13,18 @@ from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
-_SECTION = re.compile(r"^\[(Unit|Service|Install|Container)\]\s*$", re.MULTILINE)
+_UNIT_SECTION = re.compile(r"^\[(Unit|Service|Install|Container)\]\s*$", re.MULTILINE)
 _IGNORED_KEYS = frozenset({
     "Description", "ExecStart", "ExecStop", "Type", "Restart", "TimeoutStartSec", "TimeoutStopSec", "After", "Requires",
     "Wants", "WantedBy", "RestartSec", "RemainAfterExit",
 })  # fmt: skip
-_PIECE = re.compile(r"\$\$\{|\$\$|%%|%h|\$\{(?P<name>[A-Za-z_]\w*)\}|\$(?P<bare>[A-Za-z_]\w*)")
-_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
+_UNIT_VARIABLE = re.compile(r"\$\$\{|\$\$|%%|%h|\$\{(?P<name>[A-Za-z_]\w*)\}|\$(?P<bare>[A-Za-z_]\w*)")
+_UNIT_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
 
 
 def is_unit_file(text: str) -> bool:
     """Tell whether a text is a unit file."""
-    return _SECTION.search(text) is not None and "ExecStart" in text
+    return _UNIT_SECTION.search(text) is not None and "ExecStart" in text
 
 
 def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
@@ -37,8 +37,8 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
     line = next((value for value in starts if docker_run.has_docker_run(value)), None)
     if line is None:
         raise InvalidInput("the unit starts no `docker run`", "ExecStart= is read")
-    known = {**_environment(pairs), **defined}
-    found = docker_run.words_after_docker_run(
+    known = {**_parse_environment(pairs), **defined}
+    found = docker_run.find_docker_run_words(
         [ShellWord(_convert_unit_variables(word, known)) for word in split_unit_words(line)]
     )
     if found is None:
@@ -68,19 +68,19 @@ def split_unit_words(line: str) -> list[str]:
     found: list[str] = []
     for match in re.finditer(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line):
         parts = re.findall(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^"'\\]+""", match[0])
-        found.append("".join(_unquoted(part) for part in parts))
+        found.append("".join(_unquote_part(part) for part in parts))
     return found
 
 
-def _unquoted(part: str) -> str:
+def _unquote_part(part: str) -> str:
     inner = part[1:-1] if part[0] in "\"'" else part
-    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), inner, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda escape: _UNIT_ESCAPES.get(escape[1], escape[0]), inner, flags=re.DOTALL)
 
 
 def _convert_unit_variables(word: str, known: Mapping[str, str]) -> str:
     """Return a word in a profile's notation; a variable that the unit sets itself is a default."""
     out, end = "", 0
-    for match in _PIECE.finditer(word):
+    for match in _UNIT_VARIABLE.finditer(word):
         out += escape_references(word[end : match.start()])
         name = match["name"] or match["bare"]
         if name is not None:
@@ -92,7 +92,7 @@ def _convert_unit_variables(word: str, known: Mapping[str, str]) -> str:
     return out.replace("${HOME}", "~", 1) if out.startswith("${HOME}") else re.sub(r"=\$\{HOME\}(?=/)", "=~", out)
 
 
-def _environment(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def _parse_environment(pairs: list[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in pairs:
         if key.strip() == "Environment":

@@ -14,13 +14,13 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.profile import Profile
 
-_VERSION = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
-_WITH_MODELS = ("sglang", "vllm", "llamacpp", "trtllm")
+_VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
+_ENGINES_WITH_MODELS = ("sglang", "vllm", "llamacpp", "trtllm")
 
 
 def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None]:
     """Return the model and the draft model that a launch names, as paths in the container or hub ids."""
-    if profile.engine not in _WITH_MODELS:
+    if profile.engine not in _ENGINES_WITH_MODELS:
         return None, None
     words = CommandFlags(plan.command)
     named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
@@ -64,7 +64,7 @@ def build_estimate_input(
         engine=profile.engine,
         words=CommandFlags(plan.command),
         weights=measure_weights(own, told.weights),
-        draft=_draft(drafts, told.draft_weights) if is_asked else None,
+        draft=_measure_draft(drafts, told.draft_weights) if is_asked else None,
         layout=parse_kv_layout(own.config) if own is not None else None,
         per_token=told.kv_per_token,
         version=parse_engine_version(profile),
@@ -75,13 +75,13 @@ def build_estimate_input(
     )
 
 
-_TENSOR = ("tensor-parallel-size", "tp", "tp-size")
-_PIPELINE = ("pipeline-parallel-size", "pp", "pp-size")
+_TENSOR_PARALLEL_FLAGS = ("tensor-parallel-size", "tp", "tp-size")
+_PIPELINE_PARALLEL_FLAGS = ("pipeline-parallel-size", "pp", "pp-size")
 
 
 def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
     """Return among how many Sparks, of a GPU each, the weights are divided: what the flags say, else the profile's nodes."""
-    tensor, pipeline = words.get_count(*_TENSOR), words.get_count(*_PIPELINE)
+    tensor, pipeline = words.get_count(*_TENSOR_PARALLEL_FLAGS), words.get_count(*_PIPELINE_PARALLEL_FLAGS)
     if tensor is None and pipeline is None:
         return profile.nodes
     return max(1, tensor or 1) * max(1, pipeline or 1)
@@ -91,12 +91,12 @@ def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
     """Return how many Sparks a launch is for."""
     return (
         max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command)))
-        if profile.engine in _WITH_MODELS
+        if profile.engine in _ENGINES_WITH_MODELS
         else profile.nodes
     )
 
 
-def _draft(found: CheckpointFiles | None, told: int | None) -> WeightsSize:
+def _measure_draft(found: CheckpointFiles | None, told: int | None) -> WeightsSize:
     return measure_weights(found, told, "model.draft_weights")
 
 
@@ -105,5 +105,5 @@ def parse_engine_version(profile: Profile) -> tuple[int, ...]:
     if profile.engine_version:
         return parse_version(profile.engine_version)
     _, colon, tag = profile.image.partition("@")[0].rpartition("/")[2].partition(":")
-    found = _VERSION.findall(tag) if colon else []
+    found = _VERSION_PATTERN.findall(tag) if colon else []
     return parse_version(max(found, key=lambda one: one.count("."))) if found else ()

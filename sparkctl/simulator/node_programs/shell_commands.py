@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.node import collect, peer_checks, switch_journal
-from sparkctl.simulator.fabric_ports import PINGS_LINE, answer_pings
+from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
 from sparkctl.simulator.http_server import ReadStream, serve_connection
-from sparkctl.simulator.node_programs.look_output import FIRST_LINE, print_file_check, print_look
+from sparkctl.simulator.node_programs.look_output import INSPECTION_SCRIPT_MARKER, encode_file_check, format_inspection
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
 from sparkctl.simulator.sim_node import SUDO_PASSWORD, USER, ByteSink, SimNode, SudoRule
-from sparkctl.simulator.sim_node_remains import UNLINK_LINE, unlink
-from sparkctl.transport.ssh.login_shell import MARK
+from sparkctl.simulator.sim_node_remains import UNLINK_SCRIPT_MARKER, remove_shared_files
+from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 
 def run_collector(node: SimNode) -> bytes:
     """Return its lines."""
     lines: list[dict[str, object]] = []
-    for path in collect.FILES:
-        content = node.file(path)
+    for path in collect.FILE_PATHS:
+        content = node.read_file(path)
         if content is not None:
             lines.append({"name": path[1:], "text": content.decode()})
         lines.append(
@@ -37,11 +37,11 @@ def run_collector(node: SimNode) -> bytes:
 
 
 DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
-HELD_BY_ANOTHER = 75
-REFUSED = 111  # ECONNREFUSED
-LOCK_SILENT = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
-NO_SHELL = 255  # as ssh says that it could not connect
-_FROM_STDIN = re.compile(r"sh -c 's=\$\(dd bs=(\d+) ")
+LOCK_HELD_STATUS = 75
+CONNECTION_REFUSED_STATUS = 111  # ECONNREFUSED
+LOCK_SILENCE_SECONDS = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
+NO_SHELL_STATUS = 255  # as ssh says that it could not connect
+_STDIN_COMMAND_PATTERN = re.compile(r"sh -c 's=\$\(dd bs=(\d+) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class CommandStreams:
     stdout: ByteSink
     stderr: ByteSink
 
-    async def all_input(self) -> bytes:
+    async def read_all_input(self) -> bytes:
         """Return everything up to the end of stdin."""
         read = b""
         while data := await self.stdin.read(65536):
@@ -65,16 +65,16 @@ CommandHandler = Callable[[SimNode, list[str], CommandStreams], Awaitable[int]]
 
 async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
     """Run one command line as sshd would hand it over; return its exit status."""
-    if from_stdin := _FROM_STDIN.match(line):
+    if from_stdin := _STDIN_COMMAND_PATTERN.match(line):
         line = await _read_command(int(from_stdin[1]), streams)
     try:
         argv = shlex.split(line)
     except ValueError as error:
-        return _fail(streams, f"sh: {error}", 2)
+        return _report_failure(streams, f"sh: {error}", 2)
     if not argv:
-        return _fail(streams, f"{node.name} is simulated: there is no shell on it", NO_SHELL)
-    command = _COMMANDS.get(argv[0].rpartition("/")[2])
-    return await (command or _unknown)(node, argv, streams)
+        return _report_failure(streams, f"{node.name} is simulated: there is no shell on it", NO_SHELL_STATUS)
+    command = _COMMAND_HANDLERS.get(argv[0].rpartition("/")[2])
+    return await (command or _reject_command)(node, argv, streams)
 
 
 async def _read_command(size: int, streams: CommandStreams) -> str:
@@ -83,47 +83,47 @@ async def _read_command(size: int, streams: CommandStreams) -> str:
     while len(script) < size and (more := await streams.stdin.read(size - len(script))):
         script += more
     for output in (streams.stdout, streams.stderr):
-        output.write(MARK)
+        output.write(BEGIN_MARK)
     return script.decode("utf-8", "replace").partition("\nexec ")[2]
 
 
-def _fail(streams: CommandStreams, message: str, status: int) -> int:
+def _report_failure(streams: CommandStreams, message: str, status: int) -> int:
     streams.stderr.write(f"{message}\n".encode())
     return status
 
 
-async def _unknown(_node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    return _fail(streams, f"not simulated: {shlex.join(argv)}", 127)
+async def _reject_command(_node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    return _report_failure(streams, f"not simulated: {shlex.join(argv)}", 127)
 
 
-async def _sh(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+async def _run_sh(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     if argv[1:3] == ["-s", "--"]:
-        script = (await streams.all_input()).decode("utf-8", "replace")
-        answer = _SCRIPTS.get(script.split("\n", 1)[0].strip())
+        script = (await streams.read_all_input()).decode("utf-8", "replace")
+        answer = _SCRIPT_HANDLERS.get(script.split("\n", 1)[0].strip())
         if answer is None:
-            return await _unknown(node, argv, streams)
+            return await _reject_command(node, argv, streams)
         streams.stdout.write(answer(node, argv[3:]).encode())
         return 0
     if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
-        return await _lock(node, argv[4], argv[7], streams)
+        return await _hold_lock(node, argv[4], argv[7], streams)
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.list_directory())
         return 0
-    return await _unknown(node, argv, streams)
+    return await _reject_command(node, argv, streams)
 
 
-def _print_login(node: SimNode, _words: list[str]) -> str:
+def _format_login(node: SimNode, _words: list[str]) -> str:
     return f"@@ login\n{USER}\n22\nlisted\n@@ end\n"
 
 
-async def _env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     """A login at another node, whose sshd knows the keys; nothing else is run in another environment here."""
     if "ssh" not in argv or argv[-1] != "true":
-        return await _unknown(node, argv, streams)
+        return await _reject_command(node, argv, streams)
     return 0
 
 
-def _journal(node: SimNode, words: list[str]) -> str:
+def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
     if over and (node.journal or switch_journal.NO_JOURNAL) not in over:
         return "@@ other\n"
@@ -131,15 +131,15 @@ def _journal(node: SimNode, words: list[str]) -> str:
     return "@@ removed\n" if text is None else "@@ written\n"
 
 
-async def _python(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
     if argv[1:2] == ["-ISc"]:
         return 0  # whether there is a Python, and new enough
     if argv[1:3] == ["-IS", "-c"] and "sparkctl-whole" in argv[3]:
-        streams.stdout.write(print_file_check(node, argv[4:]))
+        streams.stdout.write(encode_file_check(node, argv[4:]))
         return 0
     if argv[1:3] == ["-IS", "-c"] and "socket" in argv[3]:
-        return await _ask_port(node, int(argv[4]), streams)
+        return await _query_port(node, int(argv[4]), streams)
     if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
         await node.guard.start(argv[4:], streams.stdin, streams.stdout)
         return 0
@@ -151,12 +151,12 @@ async def _python(node: SimNode, argv: list[str], streams: CommandStreams) -> in
         if argv[1:3] == ["-ISu", "-c"] and mark in argv[3]:
             return await work(node, argv[4:], streams.stdin, streams.stdout)
     if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
-        return await _unknown(node, argv, streams)
+        return await _reject_command(node, argv, streams)
     await run_agent(node, argv[4:], streams.stdin, streams.stdout)
     return 0
 
 
-class _Question:
+class _PortClient:
     """A client of a port that has said all it has to say, and waits for the answer; it goes to ``stdout``."""
 
     def __init__(self, data: bytes, stdout: ByteSink) -> None:
@@ -178,21 +178,21 @@ class _Question:
         """Its end is the command's."""
 
 
-async def _ask_port(node: SimNode, port: int, streams: CommandStreams) -> int:
+async def _query_port(node: SimNode, port: int, streams: CommandStreams) -> int:
     handler = node.ports.get(port)
     if handler is None:
-        return REFUSED
-    question = _Question(await streams.all_input(), streams.stdout)
+        return CONNECTION_REFUSED_STATUS
+    question = _PortClient(await streams.read_all_input(), streams.stdout)
     await serve_connection(question, question, handler, "uvicorn")
     return 0
 
 
-async def _lock(node: SimNode, path: str, info: str, streams: CommandStreams) -> int:
+async def _hold_lock(node: SimNode, path: str, info: str, streams: CommandStreams) -> int:
     """Hold a lock until stdin ends, also with its connection, or is silent for 30 s; the holder's words and status 75 to
     whoever comes second."""
     if path in node.locks:
         streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
-        return HELD_BY_ANOTHER
+        return LOCK_HELD_STATUS
     node.locks[path] = info
     try:
         streams.stdout.write(b"@@ held\n")
@@ -205,7 +205,7 @@ async def _lock(node: SimNode, path: str, info: str, streams: CommandStreams) ->
 
 async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
     """Wait for a beat of the holder's; False where none comes in time, or none can come any more."""
-    beat, silence = asyncio.ensure_future(stdin.read(1)), asyncio.ensure_future(node.clock.sleep(LOCK_SILENT))
+    beat, silence = asyncio.ensure_future(stdin.read(1)), asyncio.ensure_future(node.clock.sleep(LOCK_SILENCE_SECONDS))
     waits: tuple[asyncio.Future[Any], ...] = (beat, silence)
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -216,30 +216,30 @@ async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+async def _run_sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
     await asyncio.sleep(0.01)
     return 0
 
 
-async def _sudo(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    flags, command = _split_sudo(argv[1:])
+async def _run_sudo(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    flags, command = _split_sudo_options(argv[1:])
     if tuple(command) != DROP_CACHES_COMMAND:
-        return _fail(streams, "sudo: a password is required", 1)
-    given = await streams.all_input()
+        return _report_failure(streams, "sudo: a password is required", 1)
+    given = await streams.read_all_input()
     if node.options.sudo is not SudoRule.ALLOWED or "-k" in flags:
         if "-S" not in flags:
-            return _fail(streams, "sudo: a password is required", 1)
+            return _report_failure(streams, "sudo: a password is required", 1)
         password, _, given = given.partition(b"\n")
         if password.decode("utf-8", "replace") != SUDO_PASSWORD:
-            return _fail(
+            return _report_failure(
                 streams, "Sorry, try again.\nsudo: no password was provided\nsudo: 1 incorrect password attempt", 1
             )
         if node.options.sudo is SudoRule.DENIED:
-            return _fail(streams, f"milo is not in the sudoers file on {node.name}.", 1)
-    return _drop(node, given, streams)
+            return _report_failure(streams, f"milo is not in the sudoers file on {node.name}.", 1)
+    return _drop_caches(node, given, streams)
 
 
-def _split_sudo(words: list[str]) -> tuple[set[str], list[str]]:
+def _split_sudo_options(words: list[str]) -> tuple[set[str], list[str]]:
     flags: set[str] = set()
     while words and words[0].startswith("-"):
         flag, *words = words
@@ -251,51 +251,51 @@ def _split_sudo(words: list[str]) -> tuple[set[str], list[str]]:
     return flags, words
 
 
-def _drop(node: SimNode, given: bytes, streams: CommandStreams) -> int:
+def _drop_caches(node: SimNode, given: bytes, streams: CommandStreams) -> int:
     number = given.strip()
     if number not in (b"1", b"2", b"3"):
-        return _fail(streams, "/usr/bin/tee: /proc/sys/vm/drop_caches: Invalid argument", 1)
+        return _report_failure(streams, "/usr/bin/tee: /proc/sys/vm/drop_caches: Invalid argument", 1)
     node.memory.drop_caches(int(number))
     streams.stdout.write(given)
     return 0
 
 
-async def _cat(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+async def _run_cat(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     status = 0
     for path in (word for word in argv[1:] if word != "--"):
-        content = node.file(path)
+        content = node.read_file(path)
         if content is None:
-            status = _fail(streams, f"cat: {path}: No such file or directory", 1)
+            status = _report_failure(streams, f"cat: {path}: No such file or directory", 1)
         else:
             streams.stdout.write(content)
     return status
 
 
-async def _date(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+async def _run_date(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     if argv[1:] != ["+%s.%N"]:
-        return await _unknown(node, argv, streams)
+        return await _reject_command(node, argv, streams)
     streams.stdout.write(f"{node.clock.unix_time() + node.clock_ahead:.9f}\n".encode())
     return 0
 
 
-async def _true(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+async def _run_true(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
     return 0
 
 
-_SCRIPTS = {
-    FIRST_LINE: print_look,
-    PINGS_LINE: answer_pings,
-    UNLINK_LINE: unlink,
-    switch_journal.SCRIPT_MARKER: _journal,
-    peer_checks.FIRST_LINE: _print_login,
+_SCRIPT_HANDLERS = {
+    INSPECTION_SCRIPT_MARKER: format_inspection,
+    PING_SCRIPT_MARKER: answer_pings,
+    UNLINK_SCRIPT_MARKER: remove_shared_files,
+    switch_journal.SCRIPT_MARKER: _write_journal,
+    peer_checks.LOGIN_SCRIPT_MARKER: _format_login,
 }
-_COMMANDS: dict[str, CommandHandler] = {
-    "sh": _sh,
-    "python3": _python,
-    "sync": _sync,
-    "sudo": _sudo,
-    "cat": _cat,
-    "date": _date,
-    "true": _true,
-    "env": _env,
+_COMMAND_HANDLERS: dict[str, CommandHandler] = {
+    "sh": _run_sh,
+    "python3": _run_python,
+    "sync": _run_sync,
+    "sudo": _run_sudo,
+    "cat": _run_cat,
+    "date": _run_date,
+    "true": _run_true,
+    "env": _run_env,
 }

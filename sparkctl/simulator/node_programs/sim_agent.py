@@ -9,29 +9,35 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Protocol
 
-from sparkctl.engines.simulation.unified_memory import MAPPED_FILES, SWAP_TOTAL
+from sparkctl.engines.simulation.unified_memory import MAPPED_FILE_BYTES, SWAP_TOTAL_BYTES
 from sparkctl.node import agent
-from sparkctl.simulator.docker_api import VERSION
-from sparkctl.simulator.fabric_ports import FABRIC, interface_mtu, interface_networks, list_gids, list_link_speeds
+from sparkctl.simulator.docker_api import DOCKER_VERSION
+from sparkctl.simulator.fabric_ports import (
+    FABRIC_INTERFACES,
+    get_interface_mtu,
+    list_gids,
+    list_interface_networks,
+    list_link_speeds,
+)
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.sim_node import FULL_FREE, HOME, KERNEL, NodeFault, SimNode
+from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, NodeFault, SimNode
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
-IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
-_LANE_BANDWIDTH = (
+IDLE_REASON_BIT, POWER_CAP_REASON_BIT, THERMAL_REASON_BIT = 0x1, 0x4, 0x20
+_LANE_BYTES_PER_SECOND = (
     13.8e9 / 8 / 2
 )  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
-_SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
-_BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
+_SYSCTL_VALUES = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
+_FREE_BLOCK_COUNTS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
 
 
-class Output(Protocol):
+class AgentOutput(Protocol):
     """Where the probe writes."""
 
     def write(self, data: bytes) -> None: ...
 
 
-async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: Output) -> None:
+async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: AgentOutput) -> None:
     """Play the probe: take its source from stdin, sample at its rate, end when stdin does or when it is not fed."""
     left = int(words[0]) + int(words[1])
     while left > 0:
@@ -40,9 +46,9 @@ async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdo
             return
         left -= len(taken)
     options = dict(zip(words[2::2], words[3::2], strict=False))
-    probe = SimAgent(node, float(options.get("--every", 2)), _disks(words))
+    probe = SimAgent(node, float(options.get("--every", 2)), _parse_disks(words))
     fed = float(options.get("--fed", 10))
-    stdout.write(_line({"kind": "hello", "identity": _identity(node)}))
+    stdout.write(_encode_message({"kind": "hello", "identity": _build_identity(node)}))
     sampling = asyncio.ensure_future(probe.send_samples(stdout))
     try:
         with suppress(TimeoutError):
@@ -57,19 +63,19 @@ async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdo
         await asyncio.gather(sampling, return_exceptions=True)
 
 
-def _disks(words: Sequence[str]) -> list[str]:
+def _parse_disks(words: Sequence[str]) -> list[str]:
     return [value for option, value in pairwise(words) if option == "--disk"]
 
 
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps({"probe": agent.PROTOCOL, **message}, separators=(",", ":")).encode() + b"\n"
+def _encode_message(message: dict[str, Any]) -> bytes:
+    return json.dumps({"probe": agent.AGENT_PROTOCOL, **message}, separators=(",", ":")).encode() + b"\n"
 
 
-def _identity(node: SimNode) -> dict[str, Any]:
+def _build_identity(node: SimNode) -> dict[str, Any]:
     earlyoom = node.options.earlyoom.split()
     return {
         "host": node.name,
-        "kernel": KERNEL,
+        "kernel": KERNEL_VERSION,
         "machine": "aarch64",
         "boot_id": node.boot_id,
         "product": "DGX Spark",
@@ -77,12 +83,12 @@ def _identity(node: SimNode) -> dict[str, Any]:
         "os": "7.3.1",
         "distribution": "Ubuntu 24.04.4 LTS",
         "python": "3.12.3",
-        "docker": VERSION,
+        "docker": DOCKER_VERSION,
         "toolkit": "1.19.0" if node.options.gpu_runtime else None,
         "up": round(node.uptime, 2),
-        "sysctl": dict.fromkeys(agent.SETTINGS, 0) | _SETTINGS,
+        "sysctl": dict.fromkeys(agent.SYSCTL_NAMES, 0) | _SYSCTL_VALUES,
         "configured": [],
-        "swaps": [{"path": "/swap.img", "kind": "file", "total": SWAP_TOTAL, "used": 0}],
+        "swaps": [{"path": "/swap.img", "kind": "file", "total": SWAP_TOTAL_BYTES, "used": 0}],
         "earlyoom": {"version": "1.7", "argv": earlyoom, "configured": None} if earlyoom else None,
     }
 
@@ -106,67 +112,69 @@ class SimAgent:
                 self.every = float(words[1])
                 self.changed.set()
 
-    async def send_samples(self, stdout: Output) -> None:
+    async def send_samples(self, stdout: AgentOutput) -> None:
         while True:
             self.sequence += 1
-            stdout.write(_line(self.sample()))
+            stdout.write(_encode_message(self.take_sample()))
             self.changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.every / self.node.clock.rate):
                     await self.changed.wait()
 
-    def sample(self) -> dict[str, Any]:
-        node, busy = self.node, self.node.gpu_busy
-        memory, detail = agent.memory_of(node.memory.meminfo().encode())
-        detail.update(agent.counters_of(node.vmstat().encode()))
-        detail.update(pressure={"some": 0.0, "full": 0.0, "some_total": 0, "full_total": 0}, blocks=_BLOCKS)
+    def take_sample(self) -> dict[str, Any]:
+        node, busy = self.node, self.node.gpu_busy_share
+        memory, detail = agent.parse_meminfo(node.memory.format_meminfo().encode())
+        detail.update(agent.parse_vmstat(node.format_vmstat().encode()))
+        detail.update(pressure={"some": 0.0, "full": 0.0, "some_total": 0, "full_total": 0}, blocks=_FREE_BLOCK_COUNTS)
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(node.now(), 3),
+            "time": round(node.unix_time(), 3),
             "uptime": round(node.uptime, 3),
             "memory": memory,
             "detail": detail,
-            "cpu": self._cpu(busy),
-            "gpus": [self._gpu(busy)],
+            "cpu": self._sample_cpu(busy),
+            "gpus": [self._sample_gpu(busy)],
             "gpu_trouble": None,
             "gpu_silent_for": None,
             "devices_silent_for": None,
             "spent": round(0.0009 * self.sequence, 3),
-            "temperatures": self._temperatures(busy),
-            "disks": [self._disk(path) for path in self.disks],
-            "links": self._links(),
-            "rdma": self._rdma(),
-            "processes": self._processes(busy),
+            "temperatures": self._sample_temperatures(busy),
+            "disks": [self._sample_disk(path) for path in self.disks],
+            "links": self._sample_links(),
+            "rdma": self._sample_rdma(),
+            "processes": self._sample_processes(busy),
             "psutil": None,
         }
 
-    def _jitter(self, around: float, by: float) -> float:
+    def _add_jitter(self, around: float, by: float) -> float:
         return around + self.node.random.uniform(-by, by)
 
-    def _cpu(self, busy: float) -> dict[str, Any]:
+    def _sample_cpu(self, busy: float) -> dict[str, Any]:
         shares: dict[int, float | None] = {
-            core: round(max(0.0, self._jitter(0.02 + (0.09 * busy if core in FAST_CORES else 0), 0.015)), 4)
+            core: round(max(0.0, self._add_jitter(0.02 + (0.09 * busy if core in FAST_CORES else 0), 0.015)), 4)
             for core in range(20)
         }
         clusters = [{"capacity": 1024, "cores": FAST_CORES}, {"capacity": 718, "cores": SLOW_CORES}]
-        return agent.cpu_of(
+        return agent.build_cpu_sample(
             shares if self.sequence > 1 else dict.fromkeys(shares), clusters, b"%.2f 0.80 0.75" % (busy * 2)
         )
 
-    def _gpu(self, busy: float) -> dict[str, Any]:
+    def _sample_gpu(self, busy: float) -> dict[str, Any]:
         works = busy > 0.01
         reading: dict[str, Any] = {
             "index": 0,
             "name": "NVIDIA GB10",
             "uuid": f"GPU-{self.node.boot_id}",
-            "busy": round(min(1.0, max(0.0, self._jitter(busy, 0.02 * busy))), 2) if works else 0.0,
-            "sm_clock": int(self._jitter(2398, 40)) if works else 208,
+            "busy": round(min(1.0, max(0.0, self._add_jitter(busy, 0.02 * busy))), 2) if works else 0.0,
+            "sm_clock": int(self._add_jitter(2398, 40)) if works else 208,
             "sm_clock_max": 3003,
-            "power": round(self._jitter(10 + 54 * busy, 0.5 + 4 * busy) if works else self._jitter(4.4, 0.5), 1),
-            "celsius": round(self._jitter(self.node.gpu_temperature(41 + 31 * busy), 0.6)),
+            "power": round(
+                self._add_jitter(10 + 54 * busy, 0.5 + 4 * busy) if works else self._add_jitter(4.4, 0.5), 1
+            ),
+            "celsius": round(self._add_jitter(self.node.update_gpu_temperature(41 + 31 * busy), 0.6)),
             "pstate": 0 if works else 8,
-            "reasons": SW_POWER_CAP if works else IDLE,
+            "reasons": POWER_CAP_REASON_BIT if works else IDLE_REASON_BIT,
             "events": {"power_cap": 0, "sw_thermal": 0, "hw_thermal": 0, "power_brake": 0},
             "memory_total": None,  # not supported on a GB10
             "memory_used": None,
@@ -182,31 +190,40 @@ class SimAgent:
         """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
         troubles = self.node.options.troubles
         if NodeFault.STUCK_CLOCK in troubles:
-            clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
+            clock, power = int(self._add_jitter(799, 6)), round(self._add_jitter(19.5, 0.6), 1)
             return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
         if NodeFault.HOT in troubles:
             slowed = events | {"sw_thermal": int((self.node.clock.monotonic() - self.began) * 4e8) + 2_507_085_031}
-            return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
+            return {
+                "sm_clock": int(self._add_jitter(1890, 40)),
+                "celsius": 92,
+                "reasons": THERMAL_REASON_BIT,
+                "events": slowed,
+            }
         if NodeFault.BUSY_WAIT in troubles:
-            return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
+            return {"busy": 0.96, "power": round(self._add_jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
         return {}
 
-    def _temperatures(self, busy: float) -> list[dict[str, Any]]:
+    def _sample_temperatures(self, busy: float) -> list[dict[str, Any]]:
         nics = ("0000:01:00.0", "0000:01:00.1", "0002:01:00.0", "0002:01:00.1")
         chips = [("acpitz", None, "thermal_zone0", 52 + 26 * busy), ("nvme", "Composite", "nvme0", 44.0)]
         chips += [("mlx5", "asic", nic, 57.0) for nic in nics]
         return [
-            {"chip": chip, "label": label, "device": device, "celsius": round(self._jitter(value, 0.8), 1)}
+            {"chip": chip, "label": label, "device": device, "celsius": round(self._add_jitter(value, 0.8), 1)}
             for chip, label, device, value in chips
         ]
 
-    def _disk(self, path: str) -> dict[str, Any]:
+    def _sample_disk(self, path: str) -> dict[str, Any]:
         if path.replace("~", HOME, 1) in self.node.options.missing:
             return {"path": path, "total": None, "free": None}
         full = NodeFault.FULL_DISK in self.node.options.troubles
-        return {"path": path, "total": 3_780_636_740 << 10, "free": FULL_FREE if full else 2_384_206_868 << 10}
+        return {
+            "path": path,
+            "total": 3_780_636_740 << 10,
+            "free": FULL_DISK_FREE_BYTES if full else 2_384_206_868 << 10,
+        }
 
-    def _links(self) -> list[dict[str, Any]]:
+    def _sample_links(self) -> list[dict[str, Any]]:
         names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
         linked = list_link_speeds(self.node)
         passed = int((self.node.clock.monotonic() - self.began) * 1200)
@@ -216,24 +233,24 @@ class SimAgent:
                 "carrier": name in linked,
                 "state": "up" if name in linked else "down",
                 "speed": linked.get(name),
-                "mtu": interface_mtu(name),
+                "mtu": get_interface_mtu(name),
                 "received": passed if name in linked else 0,
                 "sent": passed if name in linked else 0,
                 "errors": 0,
                 "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
                 "send_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
-                "networks": interface_networks(self.node, name),
+                "networks": list_interface_networks(self.node, name),
             }
             for name in names
         ]
 
-    def _rdma(self) -> list[dict[str, Any]]:
+    def _sample_rdma(self) -> list[dict[str, Any]]:
         half = NodeFault.IDLE_FUNCTION in self.node.options.troubles
         linked = list_link_speeds(self.node)
-        ports = [(name, interface, interface in linked) for name, interface in FABRIC.items()]
+        ports = [(name, interface, interface in linked) for name, interface in FABRIC_INTERFACES.items()]
         ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
-        shares = dict.fromkeys(FABRIC, 0.5) if not half else {"rocep1s0f0": 1.0}
-        moving = _LANE_BANDWIDTH if self.node.fabric_busy and self.node.is_cabled() else 0.0
+        shares = dict.fromkeys(FABRIC_INTERFACES, 0.5) if not half else {"rocep1s0f0": 1.0}
+        moving = _LANE_BYTES_PER_SECOND if self.node.is_fabric_busy and self.node.is_cabled() else 0.0
         rates = [moving * shares.get(name, 0.0) for name, _, _ in ports]
         now = self.node.clock.monotonic()
         for (name, _, _), rate in zip(ports, rates, strict=True):
@@ -250,13 +267,13 @@ class SimAgent:
                 "sent": int(self.moved[name]),
                 "receive_rate": rate if self.sequence > 1 else None,
                 "send_rate": rate if self.sequence > 1 else None,
-                "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
+                "errors": dict.fromkeys((*agent.NetworkPorts.ERRORS, *agent.NetworkPorts.HARDWARE), 0),
                 "gids": list_gids(self.node, interface) if up else [],
             }
             for (name, interface, up), rate in zip(ports, rates, strict=True)
         ]
 
-    def _processes(self, busy: float) -> list[dict[str, Any]]:
+    def _sample_processes(self, busy: float) -> list[dict[str, Any]]:
         memory = self.node.memory
         lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
         return [
@@ -276,7 +293,7 @@ class SimAgent:
                 "name": "python3",
                 "container": container,
                 "resident": memory.anonymous.get(pid, 0),
-                "rss": memory.anonymous.get(pid, 0) + MAPPED_FILES // 4,
+                "rss": memory.anonymous.get(pid, 0) + MAPPED_FILE_BYTES // 4,
                 "cpu": round(busy, 3) if self.sequence > 1 else None,
                 "gpu_memory": memory.gpu.get(pid),
             }

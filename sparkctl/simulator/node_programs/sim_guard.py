@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL, TOTAL
+from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES, TOTAL_BYTES
 from sparkctl.node import agent
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, WEIGHTS_LEASE_SECONDS
 from sparkctl.node.guard.decision import (
-    CALM,
-    FAST,
-    WINDOW,
+    CALM_READ_SECONDS,
+    FAST_READ_SECONDS,
+    RATE_WINDOW_SECONDS,
     GuardDecision,
     KillCandidate,
     MeminfoReading,
     choose_kill_candidate,
     decide_action,
-    default_cache_below,
+    get_default_cache_below,
     is_starved_by_page_cache,
 )
 from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
@@ -31,10 +31,10 @@ from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStre
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
 
 GUARD_DIRECTORY = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
-SOCKET = f"{GUARD_DIRECTORY}/guard.sock"
-MAX_FALL_RATE = 14 * GIB  # bytes a second at which a KV cache is taken in life; here it is there at once
-CACHE_EVERY = 5.0
-TICK = 0.25  # of our seconds
+GUARD_SOCKET = f"{GUARD_DIRECTORY}/guard.sock"
+MAX_FALL_BYTES_PER_SECOND = 14 * GIB  # bytes a second at which a KV cache is taken in life; here it is there at once
+CACHE_DROP_SECONDS = 5.0
+TICK_SECONDS = 0.25  # of our seconds
 Json = dict[str, Any]
 
 
@@ -55,9 +55,9 @@ class SimGuard:
         self.events: list[Json] = []
         self.receipts: dict[str, Json] = {}
         self._clients: list[WriteStream] = []
-        self._readings: list[MeminfoReading] = [self._reading(0.0, node.memory.available)]
+        self._readings: list[MeminfoReading] = [self._make_reading(0.0, node.memory.available_bytes)]
         self._recent: deque[MeminfoReading] = deque(maxlen=200)  # as receipts tell them
-        self._dropped_at = -CACHE_EVERY
+        self._dropped_at = -CACHE_DROP_SECONDS
         self._killed: set[str] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._is_dropping = False
@@ -73,11 +73,17 @@ class SimGuard:
             if not taken:
                 return
             left -= len(taken)
-        message = {"probe": agent.PROTOCOL, "kind": "guard", "socket": SOCKET, "pid": 3100, "already": self.is_running}
+        message = {
+            "probe": agent.AGENT_PROTOCOL,
+            "kind": "guard",
+            "socket": GUARD_SOCKET,
+            "pid": 3100,
+            "already": self.is_running,
+        }
         if not self.is_running:
-            self.is_running, self.since = True, self.node.now()
-            self._ticking = asyncio.ensure_future(self._tick_on())
-        stdout.write(_line(message))
+            self.is_running, self.since = True, self.node.unix_time()
+            self._ticking = asyncio.ensure_future(self._run_ticks())
+        stdout.write(_encode_json_line(message))
 
     def list_directory(self) -> bytes:
         """Return what a look into its directory finds: the directory, the socket, the receipts."""
@@ -94,8 +100,8 @@ class SimGuard:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     while self.is_hung:  # noqa: ASYNC110  whoever tests sets it
-                        await asyncio.sleep(TICK)
-                    writer.write(_said(self._answer(line)))
+                        await asyncio.sleep(TICK_SECONDS)
+                    writer.write(_encode_guard_message(self._handle_line(line)))
                 await writer.drain()
         except OSError:
             pass
@@ -110,14 +116,14 @@ class SimGuard:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
 
-    def _answer(self, line: bytes) -> Json:
+    def _handle_line(self, line: bytes) -> Json:
         try:
             said = json.loads(line)
-            return self._done(said if isinstance(said, dict) else {})
+            return self._execute_command(said if isinstance(said, dict) else {})
         except ValueError as error:
             return {"kind": "refused", "what": str(error)}
 
-    def _done(self, said: Json) -> Json:
+    def _execute_command(self, said: Json) -> Json:
         command, now = said.get("do"), self.node.clock.monotonic()
         watch = self.watches.get(str(said.get("container")))
         if command == "watch":
@@ -130,16 +136,16 @@ class SimGuard:
             self.check_memory()
         elif command == "unwatch":
             if watch is not None:
-                self._end(watch, read_field(said, "why", str))
+                self._end_watch(watch, read_field(said, "why", str))
         elif command == "receipt":
             return {"kind": "receipt", "receipt": self.receipts.get(str(said.get("container"))[:12])}
         elif command == "forget":
             self.receipts.pop(str(said.get("container"))[:12], None)
         elif command != "state":
             raise ValueError(f"no such command: {command!r}")
-        return self._state(now)
+        return self._build_state(now)
 
-    def _state(self, now: float) -> Json:
+    def _build_state(self, now: float) -> Json:
         last = self._readings[-1]._asdict()
         return {
             "kind": "state",
@@ -162,32 +168,36 @@ class SimGuard:
             return
         for reading in self._interpolate_readings():
             self._recent.append(reading)
-            self._readings = [one for one in self._readings if reading.at - one.at <= WINDOW + CALM] + [reading]
-            if self.watches and self._judge():
+            self._readings = [
+                one for one in self._readings if reading.at - one.at <= RATE_WINDOW_SECONDS + CALM_READ_SECONDS
+            ] + [reading]
+            if self.watches and self._judge_memory():
                 return
 
     def _interpolate_readings(self) -> list[MeminfoReading]:
         """Return the readings since the last one: level at first, then falling to what is there now."""
         last, memory = self._readings[-1], self.node.memory
-        fallen = max(0, last.available - memory.available)
-        took = max(CALM, fallen / MAX_FALL_RATE)
-        now = max(self.node.clock.monotonic() * self.node.pace.speed, last.at + took + CALM)
+        fallen = max(0, last.available - memory.available_bytes)
+        took = max(CALM_READ_SECONDS, fallen / MAX_FALL_BYTES_PER_SECOND)
+        now = max(self.node.clock.monotonic() * self.node.pace.speed, last.at + took + CALM_READ_SECONDS)
         level = [
-            self._reading(now - took - back, last.available) for back in (CALM, 0.0) if now - took - back > last.at
+            self._make_reading(now - took - back, last.available)
+            for back in (CALM_READ_SECONDS, 0.0)
+            if now - took - back > last.at
         ]
-        count = max(1, int(took / CALM))
+        count = max(1, int(took / CALM_READ_SECONDS))
         falls = [
-            self._reading(now - took + took * step / count, last.available - fallen * step // count)
+            self._make_reading(now - took + took * step / count, last.available - fallen * step // count)
             for step in range(1, count + 1)
         ]
-        settled = [self._reading(now + FAST * step, memory.available) for step in (1, 2)]
+        settled = [self._make_reading(now + FAST_READ_SECONDS * step, memory.available_bytes) for step in (1, 2)]
         return [*level, *falls, *settled]
 
-    def _reading(self, at: float, available: int) -> MeminfoReading:
+    def _make_reading(self, at: float, available: int) -> MeminfoReading:
         memory = self.node.memory
-        return MeminfoReading(at, available, memory.free, memory.file_cache, SWAP_TOTAL)
+        return MeminfoReading(at, available, memory.free_bytes, memory.file_cache_bytes, SWAP_TOTAL_BYTES)
 
-    def _judge(self) -> bool:
+    def _judge_memory(self) -> bool:
         """Act on the last reading; True where something was ended."""
         now = self._readings[-1]
         dying: list[tuple[ContainerWatch, GuardDecision]] = []
@@ -197,17 +207,17 @@ class SimGuard:
             if step.act != "calm" and not watch.is_warned:
                 watch.is_warned = True
                 self._publish_event("warned", step.why or "memory falls", watch, step)
-            below = watch.cache_below if watch.cache_below is not None else default_cache_below(TOTAL)
+            below = watch.cache_below if watch.cache_below is not None else get_default_cache_below(TOTAL_BYTES)
             if step.act == "kill":
                 dying.append((watch, step))
             elif may_drop and (step.act == "drop" or is_starved_by_page_cache(now, below)):
-                self._drop(watch, now.at)
+                self._drop_caches(watch, now.at)
         if dying:
-            self._kill(dying)
+            self._kill_container(dying)
         return bool(dying)
 
-    def _drop(self, watch: ContainerWatch, now: float) -> None:
-        if now - self._dropped_at < CACHE_EVERY or self.node.options.sudo is not SudoRule.ALLOWED:
+    def _drop_caches(self, watch: ContainerWatch, now: float) -> None:
+        if now - self._dropped_at < CACHE_DROP_SECONDS or self.node.options.sudo is not SudoRule.ALLOWED:
             return
         self._dropped_at, self._is_dropping = now, True
         try:
@@ -216,7 +226,7 @@ class SimGuard:
             self._is_dropping = False
         self._publish_event("dropped", "page cache dropped within 0.4 s", watch)
 
-    def _kill(self, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
+    def _kill_container(self, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
         able = [watch for watch in self.watches.values() if watch.container not in self._killed]
         chosen = choose_kill_candidate(
             KillCandidate(w.container, w.role == "loading", None, w.began, w.tried) for w in able
@@ -230,7 +240,7 @@ class SimGuard:
             process.kill()
         self._killed.add(watch.container)
         event = self._publish_event("killed", step.why, watch, step)
-        last, told, speed = self._readings[-1].at, self.node.now(), self.node.pace.speed
+        last, told, speed = self._readings[-1].at, self.node.unix_time(), self.node.pace.speed
         names = ("container", "instance", "profile", "operator", "floor", "role")
         self.receipts[watch.container[:12]] = {
             **{name: getattr(watch, name) for name in names},
@@ -242,21 +252,21 @@ class SimGuard:
             "samples": [[round(told - (last - one.at) / speed, 3), *one[1:]] for one in self._recent],
             "events": [one for one in self.events if one["container"] in (None, watch.container)],
         }
-        self._end(watch, "ended by the guard")
+        self._end_watch(watch, "ended by the guard")
 
-    def _end(self, watch: ContainerWatch, why: str) -> None:
+    def _end_watch(self, watch: ContainerWatch, why: str) -> None:
         if self.watches.pop(watch.container, None) is not None:
             self._publish_event("ended", why, watch)
 
     def _publish_event(self, what: str, why: str, watch: ContainerWatch, step: GuardDecision | None = None) -> Json:
         now = self._readings[-1]
         event = {
-            "at": round(self.node.now(), 3),
+            "at": round(self.node.unix_time(), 3),
             "what": what,
             "container": watch.container,
             "instance": watch.instance,
             "available": now.available,
-            "free": self.node.memory.free,
+            "free": self.node.memory.free_bytes,
             "rate": round(step.rate) if step and step.rate else None,
             "to_zero": round(step.to_zero, 3) if step and step.to_zero is not None else None,
             "why": why,
@@ -264,21 +274,23 @@ class SimGuard:
         self.events.append(event)
         for client in self._clients:
             with suppress(OSError):
-                client.write(_said({"kind": "event", "event": event}))
+                client.write(_encode_guard_message({"kind": "event", "event": event}))
         return event
 
     # what it does now and then
 
-    async def _tick_on(self) -> None:
+    async def _run_ticks(self) -> None:
         quiet_since = self.node.clock.monotonic()
         while self.node.clock.monotonic() - quiet_since < IDLE_EXIT_SECONDS:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK_SECONDS)
             if self.watches:
                 quiet_since = self.node.clock.monotonic()
                 self.check_memory()
             for receipt in self.receipts.values():
-                if self.node.now() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
-                    receipt["samples"].append([self.node.now(), *self._reading(0.0, self.node.memory.available)[1:]])
+                if self.node.unix_time() - receipt["at"] < 2 * TICK_SECONDS:  # the readings after the act belong to it
+                    receipt["samples"].append(
+                        [self.node.unix_time(), *self._make_reading(0.0, self.node.memory.available_bytes)[1:]]
+                    )
             for watch in list(self.watches.values()):
                 await self._expire_watch(watch, self.node.clock.monotonic())
         self.is_running = False
@@ -286,20 +298,20 @@ class SimGuard:
     async def _expire_watch(self, watch: ContainerWatch, now: float) -> None:
         """End a watch that has had its time, its container or, with nobody attached, its purpose."""
         if now - watch.began >= watch.limit:
-            self._end(watch, f"its time limit of {watch.limit:.0f} s")
+            self._end_watch(watch, f"its time limit of {watch.limit:.0f} s")
         elif watch.container not in self.docker.running:
-            self._end(watch, "the container has ended")
+            self._end_watch(watch, "the container has ended")
         elif not self._clients and watch.role == "loading" and watch.port is not None and watch.health is not None:
             handler = self.node.ports.get(watch.port)
             reply = None if handler is None else await handler(SimHttpRequest("GET", watch.health, {}, {}, b""))
             watch.healthy = watch.healthy + 1 if reply is not None and 200 <= reply.status < 300 else 0
             if watch.healthy >= 2:
-                self._end(watch, "it is ready, and nobody is attached")
+                self._end_watch(watch, "it is ready, and nobody is attached")
 
 
-def _said(message: Json) -> bytes:
-    return _line({"guard": GUARD_PROTOCOL, **message})
+def _encode_guard_message(message: Json) -> bytes:
+    return _encode_json_line({"guard": GUARD_PROTOCOL, **message})
 
 
-def _line(message: Json) -> bytes:
+def _encode_json_line(message: Json) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -12,18 +12,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sparkctl.engines.simulation.model_files import build_model_config, list_model_files
-from sparkctl.simulator.fabric_ports import CARRIERS, interface_address
+from sparkctl.simulator.fabric_ports import LINK_MEGABITS, get_interface_address
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.sim_node import FULL_FREE, ByteSink, NodeFault, SimNode
-from sparkctl.simulator.sim_node import IMAGE_SIZE as IMAGE_SIZE
+from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, ByteSink, NodeFault, SimNode
+from sparkctl.simulator.sim_node import IMAGE_BYTES as IMAGE_BYTES
 
-_WRITTEN = 1_780_000_000 * 10**9  # when every model was downloaded
-_TURN = 0.1  # of a second between two words of progress
-_RATE = 4.6e9  # bytes/s at the demo's pace, where nobody wants to wait as long as a Spark's disk does
+_FILE_MTIME_NANOSECONDS = 1_780_000_000 * 10**9  # when every model was downloaded
+_PROGRESS_SECONDS = 0.1  # of a second between two words of progress
+_COPY_BYTES_PER_SECOND = 4.6e9  # bytes/s at the demo's pace, where nobody wants to wait as long as a Spark's disk does
 _DEMO_SPEED = 42.0
-_LANE = {"enp1s0f0np0": 42.6e9, "enP2p1s0f0np0": 44.1e9}  # bits/s by TCP over a function
-_LAN = 9.3e9
-_FILE = re.compile(r"^file (\d+) (.*)$", re.MULTILINE)
+_LANE_BITS_PER_SECOND = {"enp1s0f0np0": 42.6e9, "enP2p1s0f0np0": 44.1e9}  # bits/s by TCP over a function
+_LAN_BITS_PER_SECOND = 9.3e9
+_FILE_LINE_PATTERN = re.compile(r"^file (\d+) (.*)$", re.MULTILINE)
 Json = dict[str, Any]
 
 
@@ -35,12 +35,12 @@ class ReceivedFiles:
         self.parts: dict[str, int] = {}  # by the path of the file
 
     @staticmethod
-    def of(node: SimNode) -> ReceivedFiles:
+    def for_node(node: SimNode) -> ReceivedFiles:
         """Return a node's own."""
-        return _PARTS.setdefault(node, ReceivedFiles())
+        return _RECEIVED_FILES_BY_NODE.setdefault(node, ReceivedFiles())
 
 
-_PARTS: WeakKeyDictionary[SimNode, ReceivedFiles] = WeakKeyDictionary()
+_RECEIVED_FILES_BY_NODE: WeakKeyDictionary[SimNode, ReceivedFiles] = WeakKeyDictionary()
 
 
 class TransferRendezvous:
@@ -52,50 +52,50 @@ class TransferRendezvous:
         self.gone = False
 
 
-_MEETINGS: dict[str, TransferRendezvous] = {}
+_RENDEZVOUS_BY_CERTIFICATE: dict[str, TransferRendezvous] = {}
 
 
 async def run_survey(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
     """Answer one request."""
-    await _take(stdin, int(given[0]))
-    request = await _line(stdin)
-    places = [_survey(node, place) for place in request["places"]]
-    rooms = [{"room": path, "there": path, **_room(node)} for path in request["rooms"]]
+    await _skip_bytes(stdin, int(given[0]))
+    request = await _read_json_line(stdin)
+    places = [_survey_place(node, place) for place in request["places"]]
+    rooms = [{"room": path, "there": path, **_build_space_json(node)} for path in request["rooms"]]
     stdout.write(b"@@ survey " + json.dumps({"places": places, "rooms": rooms}).encode() + b"\n")
     return 0
 
 
-def _survey(node: SimNode, place: str) -> Json:
+def _survey_place(node: SimNode, place: str) -> Json:
     base = place.rpartition("/")[0] if place.endswith(".gguf") else place
-    files = _files(node, place)
-    entries = [[path[len(base) + 1 :], "f", size, _WRITTEN, 0o644, None] for path, size in files.items()]
-    own = ReceivedFiles.of(node)
+    files = _list_present_files(node, place)
+    entries = [[path[len(base) + 1 :], "f", size, _FILE_MTIME_NANOSECONDS, 0o644, None] for path, size in files.items()]
+    own = ReceivedFiles.for_node(node)
     parts = {
-        f".{path[len(base) + 1 :]}.{size}-{_WRITTEN // 10**9}.sparkctl-part": own.parts[path]
-        for path, size in _all(place).items()
+        f".{path[len(base) + 1 :]}.{size}-{_FILE_MTIME_NANOSECONDS // 10**9}.sparkctl-part": own.parts[path]
+        for path, size in _list_all_files(place).items()
         if path in own.parts
     }
     kind = "none" if not entries else "file" if place.endswith(".gguf") else "dir"
     return {"place": place, "kind": kind, "base": base, "entries": entries, "denied": [], "parts": parts, "room": place,
-            "there": place if entries else base.rpartition("/")[0], **_room(node)}  # fmt: skip
+            "there": place if entries else base.rpartition("/")[0], **_build_space_json(node)}  # fmt: skip
 
 
-def _room(node: SimNode) -> Json:
-    free = FULL_FREE if NodeFault.FULL_DISK in node.options.troubles else 2_384_206_868 << 10
+def _build_space_json(node: SimNode) -> Json:
+    free = FULL_DISK_FREE_BYTES if NodeFault.FULL_DISK in node.options.troubles else 2_384_206_868 << 10
     return {"free": free, "device": 1, "writable": True}
 
 
-def _files(node: SimNode, place: str) -> dict[str, int]:
+def _list_present_files(node: SimNode, place: str) -> dict[str, int]:
     """Return the files at a place by path: all of the model, or as many of them as have come by now."""
-    found = _all(place)
+    found = _list_all_files(place)
     if place not in node.options.missing:
         return found
-    there = ReceivedFiles.of(node).whole
+    there = ReceivedFiles.for_node(node).whole
     return {path: size for path, size in found.items() if path in there}
 
 
-def _all(place: str) -> dict[str, int]:
-    files = {path: int(size) for size, path in _FILE.findall("\n".join(list_model_files(place)))}
+def _list_all_files(place: str) -> dict[str, int]:
+    files = {path: int(size) for size, path in _FILE_LINE_PATTERN.findall("\n".join(list_model_files(place)))}
     if place.endswith(".gguf"):
         return files
     return {**files, f"{place}/config.json": len(json.dumps(build_model_config(place)))}
@@ -103,37 +103,37 @@ def _all(place: str) -> dict[str, int]:
 
 async def run_transfer(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
     """Be one end of a transfer until it is done, or until nobody holds it any more."""
-    await _take(stdin, int(given[0]))
-    request = await _line(stdin)
+    await _skip_bytes(stdin, int(given[0]))
+    request = await _read_json_line(stdin)
 
-    def tell(**words: Any) -> None:
+    def send_message(**words: Any) -> None:
         stdout.write(json.dumps(words).encode() + b"\n")
 
     if request["role"] == "sum":
         for number, one in enumerate(request["files"]):
-            tell(summed=number, sum=_sum(_path(one)))
-        tell(done=True)
+            send_message(summed=number, sum=_compute_checksum(_get_job_path(one)))
+        send_message(done=True)
         return 0
     if "listen" in request:
-        tell(ports=[40_000 + number for number, _ in enumerate(request["listen"])])
-    work = _send if request["role"] == "send" else _receive
-    working = asyncio.ensure_future(work(node, request, stdin, tell))
+        send_message(ports=[40_000 + number for number, _ in enumerate(request["listen"])])
+    work = _run_sender if request["role"] == "send" else _run_receiver
+    working = asyncio.ensure_future(work(node, request, stdin, send_message))
     try:
         return await working
     finally:
         working.cancel()
 
 
-def _meeting(certificate: str) -> TransferRendezvous:
+def _get_rendezvous(certificate: str) -> TransferRendezvous:
     """Return where the receiver with this certificate is met."""
-    return _MEETINGS.setdefault(certificate, TransferRendezvous())
+    return _RENDEZVOUS_BY_CERTIFICATE.setdefault(certificate, TransferRendezvous())
 
 
-async def _send(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
-    meeting = _meeting(request["tls"]["peer"])
+async def _run_sender(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
+    meeting = _get_rendezvous(request["tls"]["peer"])
     own = request["dial"][0][0] if "dial" in request else ""
     meeting.sender.set_result((node, ",".join(dict.fromkeys(way[0] for way in request.get("dial", []))) or own))
-    ending = asyncio.ensure_future(_until_gone(stdin))
+    ending = asyncio.ensure_future(_wait_for_eof(stdin))
     done = asyncio.ensure_future(meeting.done.wait())
     try:
         await asyncio.wait({ending, done}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +146,7 @@ async def _send(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> i
             elif "image" in job:
                 tell(sent=job["n"], status=0, said="")
             elif "seconds" not in job:
-                tell(sent=job["n"], sum=_sum(job["path"]))
+                tell(sent=job["n"], sum=_compute_checksum(job["path"]))
         tell(done=True)
         return 0
     finally:
@@ -154,11 +154,11 @@ async def _send(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> i
         done.cancel()
 
 
-async def _receive(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
+async def _run_receiver(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
     certificate = request["tls"]["certificate"]
-    meeting = _meeting(certificate)
+    meeting = _get_rendezvous(certificate)
     words: asyncio.Queue[Json | None] = asyncio.Queue()
-    hearing = asyncio.ensure_future(_hear(stdin, words))
+    hearing = asyncio.ensure_future(_read_messages(stdin, words))
     try:
         sender, over = await meeting.sender
         jobs = request["jobs"]
@@ -168,7 +168,7 @@ async def _receive(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -
         return await _place_files(node, {job["n"]: job for job in jobs}, words, tell)
     finally:
         hearing.cancel()
-        _MEETINGS.pop(certificate, None)
+        _RENDEZVOUS_BY_CERTIFICATE.pop(certificate, None)
 
 
 async def _simulate_bytes(
@@ -181,7 +181,7 @@ async def _simulate_bytes(
     tell: Any,
 ) -> bool:
     """Let time pass as the bytes would take, telling how many are there; False where somebody has gone."""
-    at, own = 0, ReceivedFiles.of(node)
+    at, own = 0, ReceivedFiles.for_node(node)
     for job in jobs:
         if "echoes" in job:
             continue
@@ -190,41 +190,43 @@ async def _simulate_bytes(
             tell(got=job["n"], bytes=job["most"], took=job["most"] * len(jobs) / rate)
             continue
         if "image" in job:
-            size = IMAGE_SIZE
+            size = IMAGE_BYTES
         else:
             size = job["size"]
-            at += own.parts.get(_path(job), 0)
-        came = 0 if "image" in job else own.parts.get(_path(job), 0)
+            at += own.parts.get(_get_job_path(job), 0)
+        came = 0 if "image" in job else own.parts.get(_get_job_path(job), 0)
         while came < size:
             if hearing.done() or meeting.gone:
                 return False
-            await node.pace.clock.sleep(_TURN)
-            step = min(size - came, int(_RATE * _TURN * max(1.0, node.pace.speed / _DEMO_SPEED)))
+            await node.pace.clock.sleep(_PROGRESS_SECONDS)
+            step = min(
+                size - came, int(_COPY_BYTES_PER_SECOND * _PROGRESS_SECONDS * max(1.0, node.pace.speed / _DEMO_SPEED))
+            )
             came, at = came + step, at + step
             if "base" in job:
-                own.parts[_path(job)] = came
+                own.parts[_get_job_path(job)] = came
             tell(at=at)
         if "image" in job:
-            node.images.add_image(job["image"], sender.images.id_of(job["image"]))
+            node.images.add_image(job["image"], sender.images.get_image_id(job["image"]))
             tell(got=job["n"], status=0, said="")
         else:
-            tell(got=job["n"], sum=_sum(_path(job)))
+            tell(got=job["n"], sum=_compute_checksum(_get_job_path(job)))
     return True
 
 
 def _link_rate(node: SimNode, own: str) -> float:
     """Return the bits a second over the interface with this address."""
-    name = next((name for name in CARRIERS if interface_address(node, name) == own), "")
-    return _LANE.get(name, _LAN)
+    name = next((name for name in LINK_MEGABITS if get_interface_address(node, name) == own), "")
+    return _LANE_BITS_PER_SECOND.get(name, _LAN_BITS_PER_SECOND)
 
 
 async def _place_files(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Json | None], tell: Any) -> int:
-    own = ReceivedFiles.of(node)
+    own = ReceivedFiles.for_node(node)
     while (said := await words.get()) is not None:
         if "keep" in said:
             job = jobs[said["keep"]]
-            own.whole[_path(job)] = own.parts.pop(_path(job), job["size"])
-            _complete(node, own)
+            own.whole[_get_job_path(job)] = own.parts.pop(_get_job_path(job), job["size"])
+            _mark_complete_models(node, own)
             tell(kept=said["keep"])
         elif "touch" in said:
             tell(touched=len(said["touch"]))
@@ -236,23 +238,23 @@ async def _place_files(node: SimNode, jobs: dict[int, Json], words: asyncio.Queu
     return 6
 
 
-def _complete(node: SimNode, own: ReceivedFiles) -> None:
+def _mark_complete_models(node: SimNode, own: ReceivedFiles) -> None:
     """What has come whole is missing no more."""
-    left = tuple(place for place in node.options.missing if not _all(place).keys() <= own.whole.keys())
+    left = tuple(place for place in node.options.missing if not _list_all_files(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
 
 
-def _path(job: Json) -> str:
+def _get_job_path(job: Json) -> str:
     """Return where the file of a job is: the receiver's are given below a base."""
     return str(job["path"]) if "path" in job else f"{job['base'].rstrip('/')}/{job['name']}"
 
 
-def _sum(path: str) -> str:
+def _compute_checksum(path: str) -> str:
     """The same file is the same everywhere."""
     return hashlib.sha256(path.rpartition("/")[2].encode()).hexdigest()
 
 
-async def _hear(stdin: ReadStream, words: asyncio.Queue[Json | None]) -> None:
+async def _read_messages(stdin: ReadStream, words: asyncio.Queue[Json | None]) -> None:
     rest = b""
     while data := await stdin.read(65536):
         *lines, rest = (rest + data).split(b"\n")
@@ -261,12 +263,12 @@ async def _hear(stdin: ReadStream, words: asyncio.Queue[Json | None]) -> None:
     words.put_nowait(None)
 
 
-async def _until_gone(stdin: ReadStream) -> None:
+async def _wait_for_eof(stdin: ReadStream) -> None:
     while await stdin.read(65536):
         pass
 
 
-async def _take(stdin: ReadStream, count: int) -> None:
+async def _skip_bytes(stdin: ReadStream, count: int) -> None:
     while count:
         data = await stdin.read(count)
         if not data:
@@ -274,7 +276,7 @@ async def _take(stdin: ReadStream, count: int) -> None:
         count -= len(data)
 
 
-async def _line(stdin: ReadStream) -> Json:
+async def _read_json_line(stdin: ReadStream) -> Json:
     line = b""
     while not line.endswith(b"\n"):
         data = await stdin.read(1)

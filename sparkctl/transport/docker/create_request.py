@@ -31,12 +31,12 @@ def build_create_request(plan: LaunchPlan) -> Body:
     _set_value(host, "IpcMode", plan.ipc, str)
     _set_value(host, "NetworkMode", plan.network, str)
     if plan.ulimits:
-        host["Ulimits"] = [_ulimit(name, value) for name, value in plan.ulimits]
+        host["Ulimits"] = [_build_ulimit(name, value) for name, value in plan.ulimits]
     plain = [device for device in plan.devices if not _is_cdi(device)]
     if plain:
-        host["Devices"] = [_device(device) for device in plain]
-    requests = [_cdi_request([device for device in plan.devices if _is_cdi(device)])]
-    requests.insert(0, _gpu_request(plan.gpus) if plan.gpus else None)
+        host["Devices"] = [_build_device(device) for device in plain]
+    requests = [_build_cdi_request([device for device in plan.devices if _is_cdi(device)])]
+    requests.insert(0, _build_gpu_request(plan.gpus) if plan.gpus else None)
     if any(requests):
         host["DeviceRequests"] = [request for request in requests if request]
     _apply_options(body, host, plan.options)
@@ -45,16 +45,16 @@ def build_create_request(plan: LaunchPlan) -> Body:
 
 def _apply_options(body: Body, host: Body, options: tuple[tuple[str, str], ...]) -> None:
     for name, value in options:
-        if name in _CONFIG:
-            key, convert = _CONFIG[name]
+        if name in _CONFIG_OPTIONS:
+            key, convert = _CONFIG_OPTIONS[name]
             body[key] = convert(value)
-        elif name in _HOST:
-            key, convert = _HOST[name]
+        elif name in _HOST_OPTIONS:
+            key, convert = _HOST_OPTIONS[name]
             host[key] = convert(value)
-        elif name in _HOST_LISTS:
-            _append_value(host, _HOST_LISTS[name], value)
-        elif name in _SPECIAL:
-            _SPECIAL[name](body, host, value)
+        elif name in _HOST_LIST_OPTIONS:
+            _append_value(host, _HOST_LIST_OPTIONS[name], value)
+        elif name in _OPTION_HANDLERS:
+            _OPTION_HANDLERS[name](body, host, value)
         else:
             raise ValueError(f"--{name} is not supported here")
 
@@ -70,27 +70,27 @@ def _append_value(target: Body, key: str, value: object) -> None:
     values.append(value)
 
 
-def _sub_object(target: Body, key: str) -> Body:
+def _ensure_object(target: Body, key: str) -> Body:
     entry = target.setdefault(key, {})
     assert isinstance(entry, dict)
     return entry
 
 
-def _size(value: str) -> int:
+def _parse_memory_size(value: str) -> int:
     return -1 if value == "-1" else parse_size(value)
 
 
-def _flag(value: str) -> bool:
+def _parse_flag(value: str) -> bool:
     return value == "true"
 
 
-def _ulimit(name: str, value: str) -> Body:
+def _build_ulimit(name: str, value: str) -> Body:
     """``1024:2048`` is soft and hard, a single number both; -1 is no limit."""
     soft, _, hard = value.partition(":")
     return {"Name": name, "Soft": int(soft), "Hard": int(hard or soft)}
 
 
-def _device(text: str) -> Body:
+def _build_device(text: str) -> Body:
     """``/dev/a``, ``/dev/a:/dev/b`` or ``/dev/a:/dev/b:rwm``; the daemon opens directories itself."""
     parts = text.split(":")
     permissions = "rwm"
@@ -105,11 +105,11 @@ def _is_cdi(device: str) -> bool:
     return not device.startswith("/") and "=" in device and "/" in device.partition("=")[0]
 
 
-def _cdi_request(devices: list[str]) -> Body | None:
+def _build_cdi_request(devices: list[str]) -> Body | None:
     return {"Driver": "cdi", "DeviceIDs": devices} if devices else None
 
 
-def _gpu_request(text: str) -> Body:
+def _build_gpu_request(text: str) -> Body:
     """``all``, ``2``, ``device=0`` or ``"device=0,1",capabilities=utility``, as `docker run --gpus` reads them."""
     request: Body = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
     for field in next(csv.reader([text])):
@@ -129,76 +129,76 @@ def _gpu_request(text: str) -> Body:
     return request
 
 
-def _log_driver(_: Body, host: Body, value: str) -> None:
-    _sub_object(host, "LogConfig")["Type"] = value
+def _apply_log_driver(_: Body, host: Body, value: str) -> None:
+    _ensure_object(host, "LogConfig")["Type"] = value
 
 
-def _log_opt(_body: Body, host: Body, value: str) -> None:
+def _apply_log_opt(_body: Body, host: Body, value: str) -> None:
     key, _, text = value.partition("=")
-    _sub_object(_sub_object(host, "LogConfig"), "Config")[key] = text
+    _ensure_object(_ensure_object(host, "LogConfig"), "Config")[key] = text
 
 
-def _tmpfs(_body: Body, host: Body, value: str) -> None:
+def _apply_tmpfs(_body: Body, host: Body, value: str) -> None:
     path, _, options = value.partition(":")
-    _sub_object(host, "Tmpfs")[path] = options
+    _ensure_object(host, "Tmpfs")[path] = options
 
 
-def _publish(body: Body, host: Body, value: str) -> None:
+def _apply_publish(body: Body, host: Body, value: str) -> None:
     """``8000``, ``8000:80``, ``127.0.0.1:8000:80/tcp``; one number alone leaves the node's port to Docker."""
     ports, _, protocol = value.partition("/")
     rest, _, inside = ports.rpartition(":")
     address, _, outside = rest.rpartition(":")
     key = f"{int(inside)}/{protocol or 'tcp'}"
-    _sub_object(body, "ExposedPorts")[key] = {}
+    _ensure_object(body, "ExposedPorts")[key] = {}
     binding = {"HostIp": address.strip("[]"), "HostPort": str(int(outside)) if outside else ""}
-    _append_value(_sub_object(host, "PortBindings"), key, binding)
+    _append_value(_ensure_object(host, "PortBindings"), key, binding)
 
 
 _Converter = Callable[[str], object]
-_CONFIG: Mapping[str, tuple[str, _Converter]] = {
+_CONFIG_OPTIONS: Mapping[str, tuple[str, _Converter]] = {
     "hostname": ("Hostname", str),
     "stop-signal": ("StopSignal", str),
     "user": ("User", str),
     "workdir": ("WorkingDir", str),
 }
-_HOST: Mapping[str, tuple[str, _Converter]] = {
+_HOST_OPTIONS: Mapping[str, tuple[str, _Converter]] = {
     "cpus": ("NanoCpus", lambda value: round(float(value) * 1e9)),
     "cpuset-cpus": ("CpusetCpus", str),
-    "init": ("Init", _flag),
-    "memory": ("Memory", _size),
-    "memory-swap": ("MemorySwap", _size),
+    "init": ("Init", _parse_flag),
+    "memory": ("Memory", _parse_memory_size),
+    "memory-swap": ("MemorySwap", _parse_memory_size),
     "oom-score-adj": ("OomScoreAdj", int),
     "pid": ("PidMode", str),
     "pids-limit": ("PidsLimit", int),
-    "privileged": ("Privileged", _flag),
-    "read-only": ("ReadonlyRootfs", _flag),
+    "privileged": ("Privileged", _parse_flag),
+    "read-only": ("ReadonlyRootfs", _parse_flag),
     "runtime": ("Runtime", str),
 }
-_HOST_LISTS: Mapping[str, str] = {
+_HOST_LIST_OPTIONS: Mapping[str, str] = {
     "add-host": "ExtraHosts",
     "cap-add": "CapAdd",
     "cap-drop": "CapDrop",
     "group-add": "GroupAdd",
     "security-opt": "SecurityOpt",
 }
-_SPECIAL: Mapping[str, Callable[[Body, Body, str], None]] = {
-    "log-driver": _log_driver,
-    "log-opt": _log_opt,
-    "publish": _publish,
-    "tmpfs": _tmpfs,
+_OPTION_HANDLERS: Mapping[str, Callable[[Body, Body, str], None]] = {
+    "log-driver": _apply_log_driver,
+    "log-opt": _apply_log_opt,
+    "publish": _apply_publish,
+    "tmpfs": _apply_tmpfs,
 }
 
 
 Json = Mapping[str, object]
 Pairs = tuple[tuple[str, str], ...]
-_SHM = 64 * MIB  # what Docker gives where nothing is said
-_IPC = ("", "private", "shareable")
-_NETWORK = ("", "default", "bridge")
+_DEFAULT_SHM_BYTES = 64 * MIB  # what Docker gives where nothing is said
+_DEFAULT_IPC_MODES = ("", "private", "shareable")
+_DEFAULT_NETWORK_MODES = ("", "default", "bridge")
 
 
-def image_id(data: Json) -> str:
+def get_image_id(data: Json) -> str:
     """Return the id of a container's image."""
-    return _text(data, "Image")
+    return _get_text(data, "Image")
 
 
 def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
@@ -206,50 +206,54 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
     Without the image what it sets itself cannot be told from what was asked for, and is shown as well.
     """
-    config, host = _part(data, "Config"), _part(data, "HostConfig")
-    own = _part(image or {}, "Config")
-    entrypoint, command = _texts(config, "Entrypoint"), _texts(config, "Cmd")
-    if image is not None and entrypoint == _texts(own, "Entrypoint"):
+    config, host = _get_object(data, "Config"), _get_object(data, "HostConfig")
+    own = _get_object(image or {}, "Config")
+    entrypoint, command = _get_texts(config, "Entrypoint"), _get_texts(config, "Cmd")
+    if image is not None and entrypoint == _get_texts(own, "Entrypoint"):
         entrypoint = []
-        command = [] if command == _texts(own, "Cmd") else command
+        command = [] if command == _get_texts(own, "Cmd") else command
     cdi = [
         name
-        for one in _entries(host, "DeviceRequests")
+        for one in _get_objects(host, "DeviceRequests")
         if one.get("Driver") == "cdi"
-        for name in _texts(one, "DeviceIDs")
+        for name in _get_texts(one, "DeviceIDs")
     ]
-    labels = tuple(sorted(set(_texts_by_name(config, "Labels")) - set(_texts_by_name(own, "Labels"))))
+    labels = tuple(sorted(set(_get_text_pairs(config, "Labels")) - set(_get_text_pairs(own, "Labels"))))
     shm = host.get("ShmSize")
     return DockerRunSpec(
-        _text(data, "Name").lstrip("/"), _text(config, "Image"), entrypoint[0] if entrypoint else None,
-        (*entrypoint[1:], *command), _env(config, own), _mounts(host), _gpus(host),
-        format_docker_size(shm) if isinstance(shm, int) and shm not in (0, _SHM) else None,
-        _non_default(_text(host, "IpcMode"), _IPC), _non_default(_text(host, "NetworkMode"), _NETWORK),
-        tuple(_ulimits(host)), (*_devices(host), *cdi), tuple(_options(config, host, own, _text(data, "Id"))), labels,
+        _get_text(data, "Name").lstrip("/"), _get_text(config, "Image"), entrypoint[0] if entrypoint else None,
+        (*entrypoint[1:], *command), _parse_env(config, own), _parse_mounts(host), _parse_gpus(host),
+        format_docker_size(shm) if isinstance(shm, int) and shm not in (0, _DEFAULT_SHM_BYTES) else None,
+        _drop_default(_get_text(host, "IpcMode"), _DEFAULT_IPC_MODES), _drop_default(_get_text(host, "NetworkMode"), _DEFAULT_NETWORK_MODES),
+        tuple(_parse_ulimits(host)), (*_parse_devices(host), *cdi), tuple(_parse_options(config, host, own, _get_text(data, "Id"))), labels,
     )  # fmt: skip
 
 
 def parse_extra_options(data: Json) -> Pairs:
     """Read the settings that `DockerRun` has no field for: docker run flags with their values."""
-    host, config = _part(data, "HostConfig"), _part(data, "Config")
+    host, config = _get_object(data, "HostConfig"), _get_object(data, "Config")
     found: list[tuple[str, str]] = []
-    if (policy := _text(_part(host, "RestartPolicy"), "Name")) not in ("", "no"):
+    if (policy := _get_text(_get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
         found.append(("restart", policy))
     if host.get("AutoRemove") is True:
         found.append(("rm", "true"))
-    for flag, field in _BEYOND:
+    for flag, field in _EXTRA_HOST_FIELDS:
         said = host.get(field)
         if isinstance(said, list):
             found += [(flag, str(one)) for one in said]
         elif isinstance(said, dict):
             found += [(flag, f"{name}={value}") for name, value in said.items()]
-        elif said and said not in _USUAL:
+        elif said and said not in _DEFAULT_FIELD_VALUES:
             found.append((flag, str(said)))
-    for one in _entries(host, "Mounts"):
-        parts = [f"type={_text(one, 'Type')}", f"source={_text(one, 'Source')}", f"target={_text(one, 'Target')}"]
+    for one in _get_objects(host, "Mounts"):
+        parts = [
+            f"type={_get_text(one, 'Type')}",
+            f"source={_get_text(one, 'Source')}",
+            f"target={_get_text(one, 'Target')}",
+        ]
         found.append(("mount", ",".join([*parts, *(["readonly"] if one.get("ReadOnly") is True else [])])))
-    health = _part(config, "Healthcheck")
-    if (test := _texts(health, "Test")) and test != ["NONE"]:
+    health = _get_object(config, "Healthcheck")
+    if (test := _get_texts(health, "Test")) and test != ["NONE"]:
         found.append(("health-cmd", " ".join(test[1:])))
     return tuple(found)
 
@@ -262,132 +266,132 @@ def format_docker_size(count: int) -> str:
     return str(count)
 
 
-def _env(config: Json, own: Json) -> Pairs:
-    of_image = set(_texts(own, "Env"))
-    pairs = (entry.partition("=")[::2] for entry in _texts(config, "Env") if entry not in of_image)
+def _parse_env(config: Json, own: Json) -> Pairs:
+    of_image = set(_get_texts(own, "Env"))
+    pairs = (entry.partition("=")[::2] for entry in _get_texts(config, "Env") if entry not in of_image)
     return tuple((name, value) for name, value in pairs)
 
 
-def _mounts(host: Json) -> tuple[Mount, ...]:
+def _parse_mounts(host: Json) -> tuple[Mount, ...]:
     found = []
-    for bind in _texts(host, "Binds"):
+    for bind in _get_texts(host, "Binds"):
         source, _, rest = bind.partition(":")
         target, _, mode = rest.partition(":")
         found.append(Mount(source, target, "ro" in mode.split(",")))
     return tuple(found)
 
 
-def _gpus(host: Json) -> str | None:
-    for one in _entries(host, "DeviceRequests"):
+def _parse_gpus(host: Json) -> str | None:
+    for one in _get_objects(host, "DeviceRequests"):
         if one.get("Driver") == "cdi":
             continue
-        if devices := _texts(one, "DeviceIDs"):
+        if devices := _get_texts(one, "DeviceIDs"):
             return f'"device={",".join(devices)}"'
         count = one.get("Count")
         return "all" if count == -1 else str(count)
     return None
 
 
-def _ulimits(host: Json) -> Iterator[tuple[str, str]]:
-    for one in _entries(host, "Ulimits"):
+def _parse_ulimits(host: Json) -> Iterator[tuple[str, str]]:
+    for one in _get_objects(host, "Ulimits"):
         soft, hard = one.get("Soft"), one.get("Hard")
-        yield _text(one, "Name"), str(soft) if soft == hard else f"{soft}:{hard}"
+        yield _get_text(one, "Name"), str(soft) if soft == hard else f"{soft}:{hard}"
 
 
-def _devices(host: Json) -> Iterator[str]:
-    for one in _entries(host, "Devices"):
-        outside, inside, mode = (_text(one, key) for key in ("PathOnHost", "PathInContainer", "CgroupPermissions"))
+def _parse_devices(host: Json) -> Iterator[str]:
+    for one in _get_objects(host, "Devices"):
+        outside, inside, mode = (_get_text(one, key) for key in ("PathOnHost", "PathInContainer", "CgroupPermissions"))
         words = [outside] if inside in ("", outside) else [outside, inside]
         yield ":".join([*words, *([mode] if mode not in ("", "rwm") else [])])
 
 
-def _options(config: Json, host: Json, own: Json, key: str) -> Iterator[tuple[str, str]]:
+def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tuple[str, str]]:
     """Yield what was asked for beside; what Docker says of every container is left out."""
     for option, field in (("user", "User"), ("workdir", "WorkingDir"), ("stop-signal", "StopSignal")):
-        if (value := _text(config, field)) and value != _text(own, field):
+        if (value := _get_text(config, field)) and value != _get_text(own, field):
             yield option, value
-    if (name := _text(config, "Hostname")) and name != key[:12] and _text(host, "NetworkMode") != "host":
+    if (name := _get_text(config, "Hostname")) and name != key[:12] and _get_text(host, "NetworkMode") != "host":
         yield "hostname", name
-    for option, field, told in _PLAIN:
+    for option, field, told in _HOST_FIELD_FORMATS:
         said = host.get(field)
         if said and (words := told(said)) is not None:
             yield option, words
-    for option, field in _LISTS:
-        yield from ((option, one) for one in _texts(host, field))
-    log = _part(host, "LogConfig")
-    if (driver := _text(log, "Type")) not in ("", "json-file"):
+    for option, field in _HOST_LIST_FIELDS:
+        yield from ((option, one) for one in _get_texts(host, field))
+    log = _get_object(host, "LogConfig")
+    if (driver := _get_text(log, "Type")) not in ("", "json-file"):
         yield "log-driver", driver
-    yield from (("log-opt", f"{name}={value}") for name, value in _texts_by_name(log, "Config"))
-    yield from (("tmpfs", f"{path}:{how}" if how else path) for path, how in _texts_by_name(host, "Tmpfs"))
-    for port, bindings in _part(host, "PortBindings").items():
+    yield from (("log-opt", f"{name}={value}") for name, value in _get_text_pairs(log, "Config"))
+    yield from (("tmpfs", f"{path}:{how}" if how else path) for path, how in _get_text_pairs(host, "Tmpfs"))
+    for port, bindings in _get_object(host, "PortBindings").items():
         for one in bindings if isinstance(bindings, list) else []:
             if isinstance(one, dict):
                 inside = port.removesuffix("/tcp")
                 yield (
                     "publish",
-                    ":".join(part for part in (_text(one, "HostIp"), _text(one, "HostPort"), inside) if part),
+                    ":".join(part for part in (_get_text(one, "HostIp"), _get_text(one, "HostPort"), inside) if part),
                 )
 
 
-def _boolean_flag(value: object) -> str | None:
+def _format_boolean(value: object) -> str | None:
     return "true" if value is True else None
 
 
-def _bytes(value: object) -> str | None:
+def _format_bytes(value: object) -> str | None:
     return format_docker_size(value) if isinstance(value, int) else None
 
 
-def _cpus(value: object) -> str | None:
+def _format_cpus(value: object) -> str | None:
     return f"{value / 1e9:g}" if isinstance(value, int) else None
 
 
-def _option_text(value: object) -> str | None:
+def _format_option(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) and value != "runc" else None
 
 
-_PLAIN: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
-    ("cpus", "NanoCpus", _cpus), ("cpuset-cpus", "CpusetCpus", _option_text), ("init", "Init", _boolean_flag), ("memory", "Memory", _bytes),
-    ("memory-swap", "MemorySwap", _bytes), ("oom-score-adj", "OomScoreAdj", _option_text), ("pid", "PidMode", _option_text),
-    ("pids-limit", "PidsLimit", _option_text), ("privileged", "Privileged", _boolean_flag), ("read-only", "ReadonlyRootfs", _boolean_flag),
-    ("runtime", "Runtime", _option_text),
+_HOST_FIELD_FORMATS: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
+    ("cpus", "NanoCpus", _format_cpus), ("cpuset-cpus", "CpusetCpus", _format_option), ("init", "Init", _format_boolean), ("memory", "Memory", _format_bytes),
+    ("memory-swap", "MemorySwap", _format_bytes), ("oom-score-adj", "OomScoreAdj", _format_option), ("pid", "PidMode", _format_option),
+    ("pids-limit", "PidsLimit", _format_option), ("privileged", "Privileged", _format_boolean), ("read-only", "ReadonlyRootfs", _format_boolean),
+    ("runtime", "Runtime", _format_option),
 )  # fmt: skip
-_BEYOND = (
+_EXTRA_HOST_FIELDS = (
     ("dns", "Dns"), ("dns-search", "DnsSearch"), ("dns-option", "DnsOptions"), ("sysctl", "Sysctls"), ("cgroupns", "CgroupnsMode"),
     ("cpu-shares", "CpuShares"), ("cpu-period", "CpuPeriod"), ("cpu-quota", "CpuQuota"), ("cpuset-mems", "CpusetMems"),
     ("memory-reservation", "MemoryReservation"), ("blkio-weight", "BlkioWeight"), ("userns", "UsernsMode"), ("uts", "UTSMode"),
     ("volumes-from", "VolumesFrom"), ("link", "Links"), ("storage-opt", "StorageOpt"), ("device-cgroup-rule", "DeviceCgroupRules"),
     ("oom-kill-disable", "OomKillDisable"), ("cgroup-parent", "CgroupParent"),
 )  # fmt: skip
-_USUAL = ("private", "host:host")
-_LISTS = (
+_DEFAULT_FIELD_VALUES = ("private", "host:host")
+_HOST_LIST_FIELDS = (
     ("add-host", "ExtraHosts"), ("cap-add", "CapAdd"), ("cap-drop", "CapDrop"), ("group-add", "GroupAdd"),
     ("security-opt", "SecurityOpt"),
 )  # fmt: skip
 
 
-def _non_default(value: str, usual: tuple[str, ...]) -> str | None:
+def _drop_default(value: str, usual: tuple[str, ...]) -> str | None:
     return None if value in usual else value
 
 
-def _text(data: Json, key: str) -> str:
+def _get_text(data: Json, key: str) -> str:
     value = data.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _part(data: Json, key: str) -> Json:
+def _get_object(data: Json, key: str) -> Json:
     value = data.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _texts(data: Json, key: str) -> list[str]:
+def _get_texts(data: Json, key: str) -> list[str]:
     value = data.get(key)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def _texts_by_name(data: Json, key: str) -> Pairs:
-    return tuple((name, value) for name, value in _part(data, key).items() if isinstance(value, str))
+def _get_text_pairs(data: Json, key: str) -> Pairs:
+    return tuple((name, value) for name, value in _get_object(data, key).items() if isinstance(value, str))
 
 
-def _entries(data: Json, key: str) -> list[Json]:
+def _get_objects(data: Json, key: str) -> list[Json]:
     value = data.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

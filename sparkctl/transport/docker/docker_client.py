@@ -15,21 +15,26 @@ from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.transport import http_client
 from sparkctl.transport.docker import create_request, docker_responses
 from sparkctl.transport.docker.create_request import build_create_request
-from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET, error_for_response, no_response_error, unkillable
+from sparkctl.transport.docker.docker_errors import (
+    DOCKER_SOCKET,
+    error_for_response,
+    no_response_error,
+    unkillable_error,
+)
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 from sparkctl.transport.node_connection import NodeConnection
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-NEWEST_API = (1, 51)  # we speak no newer one, whatever the daemon offers
-READ_LIMIT = 10.0
-LARGEST_ANSWER = (
+MAX_API_VERSION = (1, 51)  # we speak no newer one, whatever the daemon offers
+READ_TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = (
     8 << 20
 )  # bytes: a list of a thousand containers has a quarter of it; to decode more holds up everything
-CHANGE_LIMIT = 60.0
-_STOP_MARGIN = 20.0  # what a stop may take beyond the grace it gives
-_MISSING = 404
+CHANGE_TIMEOUT_SECONDS = 60.0
+_STOP_MARGIN_SECONDS = 20.0  # what a stop may take beyond the grace it gives
+_HTTP_NOT_FOUND = 404
 T = TypeVar("T")
 
 
@@ -49,33 +54,33 @@ class DockerClient:
         self._api: str | None = None
 
     @property
-    def node(self) -> str:
+    def node_name(self) -> str:
         """The node's configured name."""
         return self._link.node.name
 
     async def ping(self) -> str:
         """Return the API version to speak: the daemon's, or ours where its is newer."""
-        answer = await self._ask("/_ping")
+        answer = await self._send_get("/_ping")
         if not answer.is_success:
-            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
-        self._api = negotiate(answer.header("api-version"))
+            raise error_for_response(self.node_name, answer.status, answer.body.decode("utf-8", "replace"))
+        self._api = negotiate_api_version(answer.get_header("api-version"))
         return self._api
 
-    async def info(self) -> DockerInfo:
+    async def read_info(self) -> DockerInfo:
         """Return what the Engine says of itself."""
-        data = await self._read("/info")
+        data = await self._read_object("/info")
         return docker_responses.parse_info(data, await self.api_version())
 
     async def list_containers(self) -> tuple[Container, ...]:
         """Return all containers, whoever made them and whether they run or not."""
-        data = await self._read_any("/containers/json?all=1")
+        data = await self._read_json("/containers/json?all=1")
         if not isinstance(data, list):  # not known is not none
-            raise self._unexpected()
+            raise self._unexpected_answer_error()
         return tuple(docker_responses.parse_container_entry(entry) for entry in data if isinstance(entry, dict))
 
     async def inspect_container(self, ref: str) -> Container:
         """Return everything about one container, by id or name. Raises NoSuchContainer."""
-        return docker_responses.parse_container(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+        return docker_responses.parse_container(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
         """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
@@ -86,38 +91,40 @@ class DockerClient:
             return None
         wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
         span = f"since={int(container.started)}&until={int(container.finished) + 1}"
-        answer = await self._ask(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
+        answer = await self._send_get(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
         return docker_responses.find_stop_signals(answer.body) if answer.is_success else None
 
     async def read_secret_values(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""
-        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
+        data = await self._read_object(f"/containers/{quote(ref, safe='')}/json")
         return docker_responses.parse_secret_values(data)
 
     async def read_run_options(self, ref: str) -> DockerRunSpec:
         """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
-        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
-        answer = await self._ask(
-            f"/v{await self.api_version()}/images/{quote(create_request.image_id(data), safe=':')}/json"
+        data = await self._read_object(f"/containers/{quote(ref, safe='')}/json")
+        answer = await self._send_get(
+            f"/v{await self.api_version()}/images/{quote(create_request.get_image_id(data), safe=':')}/json"
         )
-        return create_request.parse_docker_run(data, None if answer.status == _MISSING else self._object(answer))
+        return create_request.parse_docker_run(
+            data, None if answer.status == _HTTP_NOT_FOUND else self._decode_object(answer)
+        )
 
     async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
         """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
-        return create_request.parse_extra_options(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+        return create_request.parse_extra_options(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def get_json(self, path: str) -> object:
         """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
-        return await self._read_any(path)
+        return await self._read_json(path)
 
     async def inspect_image(self, name: str) -> ImageInfo | None:
         """Return the image of this name or id, None where it is not on the node."""
-        answer = await self._ask(f"/v{await self.api_version()}/images/{quote(name, safe='/:@')}/json")
-        if answer.status == _MISSING:
+        answer = await self._send_get(f"/v{await self.api_version()}/images/{quote(name, safe='/:@')}/json")
+        if answer.status == _HTTP_NOT_FOUND:
             return None
-        return docker_responses.parse_image(self._object(answer))
+        return docker_responses.parse_image(self._decode_object(answer))
 
-    async def create(self, plan: LaunchPlan) -> str:
+    async def create_container(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.
 
         Raises NameTaken, ImageMissing, DiskFull. After LinkLost it may or may not exist: look for its labels.
@@ -127,30 +134,32 @@ class DockerClient:
         body = build_create_request(plan)
         return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
 
-    async def start(self, ref: str) -> None:
+    async def start_container(self, ref: str) -> None:
         """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
         await self._call_sdk(lambda api: api.start(ref))
 
-    async def stop(self, ref: str, grace: float) -> None:
+    async def stop_container(self, ref: str, grace: float) -> None:
         """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine.
 
         Raises ContainerUnkillable where it does not end even so.
         """
         seconds = max(0, round(grace))
         try:
-            await self._call_sdk(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+            await self._call_sdk(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN_SECONDS)
         except DockerBusy as busy:
-            raise unkillable(self.node, f"no answer to its stop within {seconds + _STOP_MARGIN:g} s") from busy
+            raise unkillable_error(
+                self.node_name, f"no answer to its stop within {seconds + _STOP_MARGIN_SECONDS:g} s"
+            ) from busy
 
-    async def kill(self, ref: str) -> None:
+    async def kill_container(self, ref: str) -> None:
         """Kill it now. Raises DockerError where it does not run."""
         await self._call_sdk(lambda api: api.kill(ref))
 
-    async def rename(self, ref: str, name: str) -> None:
+    async def rename_container(self, ref: str, name: str) -> None:
         """Give a container another name. Raises NameTaken, NoSuchContainer."""
         await self._call_sdk(lambda api: api.rename(ref, name))
 
-    async def remove(self, ref: str, force: bool = False) -> None:
+    async def remove_container(self, ref: str, force: bool = False) -> None:
         """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
         try:
             await self._call_sdk(lambda api: api.remove_container(ref, force=force))
@@ -166,46 +175,46 @@ class DockerClient:
         """Return the negotiated API version, asking once."""
         return self._api if self._api is not None else await self.ping()
 
-    async def _read(self, path: str) -> docker_responses.Json:
-        return self._object(await self._ask(f"/v{await self.api_version()}{path}"))
+    async def _read_object(self, path: str) -> docker_responses.Json:
+        return self._decode_object(await self._send_get(f"/v{await self.api_version()}{path}"))
 
-    async def _read_any(self, path: str) -> object:
-        return self._decoded(await self._ask(f"/v{await self.api_version()}{path}"))
+    async def _read_json(self, path: str) -> object:
+        return self._decode_answer(await self._send_get(f"/v{await self.api_version()}{path}"))
 
-    async def _ask(self, path: str) -> http_client.HttpResponse:
+    async def _send_get(self, path: str) -> http_client.HttpResponse:
         try:
             return await http_client.request_unix(
-                self._link, DOCKER_SOCKET, "GET", path, timeout=READ_LIMIT, largest=LARGEST_ANSWER
+                self._link, DOCKER_SOCKET, "GET", path, timeout=READ_TIMEOUT_SECONDS, largest=MAX_ANSWER_BYTES
             )
         except TimeoutError as error:
-            raise no_response_error(self.node, READ_LIMIT) from error
+            raise no_response_error(self.node_name, READ_TIMEOUT_SECONDS) from error
         except http_client.InvalidHttpResponse as error:
             raise DockerUnavailable(
-                self.node, f"Docker on {self.node} broke off: {error.message}", _STATUS_HINT
+                self.node_name, f"Docker on {self.node_name} broke off: {error.message}", _STATUS_HINT
             ) from error
 
-    def _decoded(self, answer: http_client.HttpResponse) -> object:
+    def _decode_answer(self, answer: http_client.HttpResponse) -> object:
         if not answer.is_success:
-            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+            raise error_for_response(self.node_name, answer.status, answer.body.decode("utf-8", "replace"))
         try:
-            return docker_responses.parse(answer.body)
+            return docker_responses.parse_json(answer.body)
         except ValueError as error:
-            raise DockerError(self.node, f"Docker on {self.node} answered with broken JSON") from error
+            raise DockerError(self.node_name, f"Docker on {self.node_name} answered with broken JSON") from error
 
-    def _object(self, answer: http_client.HttpResponse) -> docker_responses.Json:
-        data = self._decoded(answer)
+    def _decode_object(self, answer: http_client.HttpResponse) -> docker_responses.Json:
+        data = self._decode_answer(answer)
         if not isinstance(data, dict):
-            raise self._unexpected()
+            raise self._unexpected_answer_error()
         return data
 
-    def _unexpected(self) -> DockerError:
+    def _unexpected_answer_error(self) -> DockerError:
         return DockerError(
-            self.node,
-            f"Docker on {self.node} answered with something unexpected",
+            self.node_name,
+            f"Docker on {self.node_name} answered with something unexpected",
             "see on the node whether it is Docker that answers there: docker version",
         )
 
-    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
+    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_TIMEOUT_SECONDS) -> T:
         """Make one call of the SDK, in a thread with a client of its own."""
         from sparkctl.transport.docker import docker_sdk
 
@@ -214,39 +223,41 @@ class DockerClient:
         try:
             return await asyncio.to_thread(docker_sdk.call_sdk, f"unix://{path}", version, limit, call)
         except docker_sdk.SdkRefusal as error:
-            raise error_for_response(self.node, error.status, error.said) from error
+            raise error_for_response(self.node_name, error.status, error.said) from error
         except docker_sdk.SdkTimeout as error:
             raise await self._explain_timeout(limit) from error
         except docker_sdk.SdkConnectionLost as error:
-            raise await self._why_broken(error) from error
+            raise await self._explain_broken_call(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:
         """Ask whether the daemon hangs, or only what it was asked to do."""
         try:
             await self.ping()
         except SparkctlError:
-            return no_response_error(self.node, limit)
-        what = f"Docker on {self.node} answers, but did not get this done within {limit:g} s"
-        return DockerBusy(self.node, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
+            return no_response_error(self.node_name, limit)
+        what = f"Docker on {self.node_name} answers, but did not get this done within {limit:g} s"
+        return DockerBusy(self.node_name, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
 
-    async def _why_broken(self, error: Exception) -> SparkctlError:
+    async def _explain_broken_call(self, error: Exception) -> SparkctlError:
         """Ask again, simply, what happened to a call that broke off."""
         try:
             await self.ping()
         except SparkctlError as reason:
             return reason
-        return DockerUnavailable(self.node, f"Docker on {self.node} broke off in the middle: {error}", _STATUS_HINT)
+        return DockerUnavailable(
+            self.node_name, f"Docker on {self.node_name} broke off in the middle: {error}", _STATUS_HINT
+        )
 
 
 _STATUS_HINT = "on the node: sudo systemctl status docker"
 
 
-def negotiate(offered: str | None) -> str:
+def negotiate_api_version(offered: str | None) -> str:
     """Return the lower of the daemon's API version and ours."""
     try:
         major, _, minor = (offered or "").partition(".")
         theirs = (int(major), int(minor))
     except ValueError:
-        theirs = NEWEST_API
-    chosen = min(theirs, NEWEST_API)
+        theirs = MAX_API_VERSION
+    chosen = min(theirs, MAX_API_VERSION)
     return f"{chosen[0]}.{chosen[1]}"

@@ -22,23 +22,27 @@ from sparkctl.model.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.secrets import redact
 from sparkctl.transport.node_connection import NodeConnection
 
-_LONGEST = 4096  # characters of what Docker says
-_IMAGE = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
-_NO_GPU = ("could not select device driver", "unresolvable cdi devices", "unknown or invalid runtime name: nvidia")
-_BUSY = ("port is already allocated", "address already in use", "ports are not available")
+_MAX_MESSAGE_CHARS = 4096  # characters of what Docker says
+_MISSING_IMAGE_PATTERN = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
+_NO_GPU_MARKS = (
+    "could not select device driver",
+    "unresolvable cdi devices",
+    "unknown or invalid runtime name: nvidia",
+)
+_PORT_BUSY_MARKS = ("port is already allocated", "address already in use", "ports are not available")
 
 
 def error_for_response(node: str, status: int, said: str) -> DockerError:
     """Return the error for Docker's answer ``said`` (a JSON message or plain text) with an HTTP ``status``."""
-    words = docker_message(said)
+    words = parse_docker_message(said)
     low = words.lower()
     if status == 409 and "already in use by container" in low:
         return ContainerNameInUse(node, words, "see what it is: docker ps -a; then remove it, or choose another name")
-    if status == 404 and (match := _IMAGE.search(words)):
+    if status == 404 and (match := _MISSING_IMAGE_PATTERN.search(words)):
         image = (match[1] or "IMAGE").rstrip(".,")
         return ImageNotFound(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
     if "did not receive an exit event" in low or "could not be killed" in low:
-        return unkillable(node, words)
+        return unkillable_error(node, words)
     if "does not support reading" in low:
         return LogUnreadable(
             node,
@@ -48,14 +52,14 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
         )
     if status == 404 and "no such container" in low:
         return ContainerNotFound(node, words, "list what there is: docker ps -a")
-    if any(mark in low for mark in _NO_GPU):
+    if any(mark in low for mark in _NO_GPU_MARKS):
         return GpuRuntimeMissing(
             node,
             f"Docker on {node} has no NVIDIA runtime: {words}",
             "on the node: sudo apt-get install nvidia-container-toolkit && sudo nvidia-ctk runtime configure "
             "--runtime=docker && sudo systemctl restart docker",
         )
-    if any(mark in low for mark in _BUSY):
+    if any(mark in low for mark in _PORT_BUSY_MARKS):
         return PortInUse(node, words, "see who listens, on the node: sudo ss -ltnp; or give the profile another port")
     if "no space left on device" in low:
         return DiskFull(node, words, "see what fills it, on the node: df -h; docker system df")
@@ -70,7 +74,7 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
     return DockerError(node, words or f"Docker on {node} answered with status {status}")
 
 
-def unkillable(node: str, words: str) -> ContainerUnkillable:
+def unkillable_error(node: str, words: str) -> ContainerUnkillable:
     """Return the error for a container that does not end, not even by force."""
     return ContainerUnkillable(
         node,
@@ -80,7 +84,7 @@ def unkillable(node: str, words: str) -> ContainerUnkillable:
     )
 
 
-def docker_message(said: str) -> str:
+def parse_docker_message(said: str) -> str:
     """Return Docker's own words as one printable line, taken out of their JSON."""
     try:
         data = load_json(said)
@@ -89,14 +93,15 @@ def docker_message(said: str) -> str:
     if isinstance(data, dict) and isinstance(data.get("message"), str):
         said = data["message"]
     return truncate_text(
-        redact(" ".join(sanitize_line(line) for line in said[:_LONGEST].split("\n")).strip()), _LONGEST
+        redact(" ".join(sanitize_line(line) for line in said[:_MAX_MESSAGE_CHARS].split("\n")).strip()),
+        _MAX_MESSAGE_CHARS,
     )
 
 
 DOCKER_SOCKET = "/var/run/docker.sock"
-_LIMIT = 10.0
+_SOCKET_CHECK_SECONDS = 10.0
 # Asks in this order: is it there, may we, is it in /etc/group already, is there a docker command to go through.
-_PROBE = f"""
+_SOCKET_CHECK_SCRIPT = f"""
 s={DOCKER_SOCKET}
 if [ -S "$s" ]; then echo socket=yes; else echo socket=no; fi
 if [ -r "$s" ] && [ -w "$s" ]; then echo access=yes; else echo access=no; fi
@@ -107,16 +112,18 @@ echo "user=$(id -un)"
 if grep '^docker:' /etc/group | tr ':,' '\\n\\n' | tail -n +4 | grep -qxF "$(id -un)"
 then echo member=yes; else echo member=no; fi
 """
-_PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
+_PING_REQUEST = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 
 
 async def raise_socket_error(link: NodeConnection) -> None:
     """Raise what keeps us from Docker's socket. Returns where only sshd does and `docker system dial-stdio` works."""
     node = link.node.name
     try:
-        done = await link.run(["sh", "-s"], stdin=_PROBE.encode(), timeout=_LIMIT)
+        done = await link.run(["sh", "-s"], stdin=_SOCKET_CHECK_SCRIPT.encode(), timeout=_SOCKET_CHECK_SECONDS)
     except TimeoutError as error:
-        raise DockerUnavailable(node, f"{node} did not say within {_LIMIT:g} s why Docker cannot be reached") from error
+        raise DockerUnavailable(
+            node, f"{node} did not say within {_SOCKET_CHECK_SECONDS:g} s why Docker cannot be reached"
+        ) from error
     facts = dict(line.split("=", 1) for line in done.stdout.decode("utf-8", "replace").splitlines() if "=" in line)
     raise_for_socket_facts(node, facts)
     if facts.get("cli") != "yes":
@@ -150,9 +157,9 @@ async def _check_dial_stdio(link: NodeConnection) -> None:
     """Ask Docker for a sign of life through its own command; raise DockerDown with its words where there is none."""
     node = link.node.name
     try:
-        done = await link.run(["docker", "system", "dial-stdio"], stdin=_PING, timeout=_LIMIT)
+        done = await link.run(["docker", "system", "dial-stdio"], stdin=_PING_REQUEST, timeout=_SOCKET_CHECK_SECONDS)
     except TimeoutError as error:
-        raise no_response_error(node, _LIMIT) from error
+        raise no_response_error(node, _SOCKET_CHECK_SECONDS) from error
     if done.stdout.startswith(b"HTTP/"):
         return
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()

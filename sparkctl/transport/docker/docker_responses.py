@@ -15,19 +15,19 @@ from sparkctl.model.sanitize import load_json, truncate_text
 from sparkctl.model.secrets import find_secret_arguments, find_secret_values
 
 Json = Mapping[str, object]
-_NEVER = "0001-01-01"  # Go's zero time
-LONGEST_NAME = (
+_ZERO_TIME = "0001-01-01"  # Go's zero time
+MAX_NAME_CHARS = (
     256  # characters of a name, a status or a label: no honest one comes near; what is longer ends in an ellipsis
 )
-_LONGEST_IMAGE = 512
-_LARGEST_PORT = 65535
-_PORT = re.compile(r"[0-9]{1,5}")
-_LARGEST = 1 << 62  # bytes, seconds: what Go counts
-_LONGEST_SENTENCE = 4096
-_RULES = frozenset(
+_MAX_IMAGE_CHARS = 512
+_MAX_PORT = 65535
+_PORT_PATTERN = re.compile(r"[0-9]{1,5}")
+_NUMBER_LIMIT = 1 << 62  # bytes, seconds: what Go counts
+_MAX_ERROR_CHARS = 4096
+_LONG_LABELS = frozenset(
     {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.NODES}
 )  # they hold more than a name; cut, they are not read
-_LONGEST_RULE = 16384
+_MAX_LONG_LABEL_CHARS = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ImageInfo:
         return self.id == other.id or (self.content is not None and self.content == other.content)
 
 
-def parse(body: bytes) -> object:
+def parse_json(body: bytes) -> object:
     """Return the decoded JSON. Raises ValueError."""
     try:
         return load_json(body.decode("utf-8", "replace"))
@@ -73,12 +73,12 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
     """Read ``GET /info``."""
     runtimes = data.get("Runtimes")
     return DockerInfo(
-        server_version=_text(data, "ServerVersion") or "unknown",
+        server_version=_get_text(data, "ServerVersion") or "unknown",
         api_version=api_version,
-        architecture=_text(data, "Architecture"),
-        root_dir=_text(data, "DockerRootDir"),
-        storage_driver=_text(data, "Driver"),
-        cgroup_version=_text(data, "CgroupVersion"),
+        architecture=_get_text(data, "Architecture"),
+        root_dir=_get_text(data, "DockerRootDir"),
+        storage_driver=_get_text(data, "Driver"),
+        cgroup_version=_get_text(data, "CgroupVersion"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
         cdi=bool(data.get("CDISpecDirs")),
     )
@@ -86,13 +86,13 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
 
 def parse_image(data: Json) -> ImageInfo:
     """Read ``GET /images/NAME/json``."""
-    layers, config = _part(data, "RootFS").get("Layers"), _part(data, "Config")
+    layers, config = _get_object(data, "RootFS").get("Layers"), _get_object(data, "Config")
     content = None
     if isinstance(layers, list) and layers:
         settings = {name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User")}
         text = json.dumps([layers, settings, data.get("Architecture")], sort_keys=True)
         content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return ImageInfo(_text(data, "Id") or "", _text(data, "Architecture"), _number(data, "Size"), content)
+    return ImageInfo(_get_text(data, "Id") or "", _get_text(data, "Architecture"), _get_number(data, "Size"), content)
 
 
 def parse_container_entry(data: Json) -> Container:
@@ -100,60 +100,60 @@ def parse_container_entry(data: Json) -> Container:
     names = data.get("Names")
     name = str(names[0]).lstrip("/") if isinstance(names, list) and names else ""
     return Container(
-        id=_text(data, "Id") or "",
-        name=truncate_text(name, LONGEST_NAME),
-        image=truncate_text(_text(data, "Image") or "", _LONGEST_IMAGE),
-        state=_state(_text(data, "State")),
-        status=truncate_text(_text(data, "Status") or "", LONGEST_NAME),
-        created=float(_number(data, "Created") or 0),
-        labels=_labels(data.get("Labels")),
-        ports=_listed_ports(data.get("Ports")),
+        id=_get_text(data, "Id") or "",
+        name=truncate_text(name, MAX_NAME_CHARS),
+        image=truncate_text(_get_text(data, "Image") or "", _MAX_IMAGE_CHARS),
+        state=_parse_state(_get_text(data, "State")),
+        status=truncate_text(_get_text(data, "Status") or "", MAX_NAME_CHARS),
+        created=float(_get_number(data, "Created") or 0),
+        labels=_parse_labels(data.get("Labels")),
+        ports=_parse_listed_ports(data.get("Ports")),
     )
 
 
 def parse_container(data: Json) -> Container:
     """Read ``GET /containers/ID/json``. An exit code is one only of what has run and ended."""
-    state, config, host = _part(data, "State"), _part(data, "Config"), _part(data, "HostConfig")
-    now = _state(_text(state, "Status"))
+    state, config, host = _get_object(data, "State"), _get_object(data, "Config"), _get_object(data, "HostConfig")
+    now = _parse_state(_get_text(state, "Status"))
     ended = now in (ContainerState.EXITED, ContainerState.DEAD, ContainerState.RESTARTING)
-    failed_to_start = now is ContainerState.CREATED and bool(_number(state, "ExitCode"))
-    code = _number(state, "ExitCode") if ended or failed_to_start else None
+    failed_to_start = now is ContainerState.CREATED and bool(_get_number(state, "ExitCode"))
+    code = _get_number(state, "ExitCode") if ended or failed_to_start else None
     return Container(
-        id=_text(data, "Id") or "",
-        name=truncate_text((_text(data, "Name") or "").lstrip("/"), LONGEST_NAME),
-        image=truncate_text(_text(config, "Image") or "", _LONGEST_IMAGE),
+        id=_get_text(data, "Id") or "",
+        name=truncate_text((_get_text(data, "Name") or "").lstrip("/"), MAX_NAME_CHARS),
+        image=truncate_text(_get_text(config, "Image") or "", _MAX_IMAGE_CHARS),
         state=now,
         status=f"Exited ({code})" if now is ContainerState.EXITED else str(now).capitalize(),
         created=parse_docker_time(data.get("Created")) or 0.0,
-        labels=_labels(config.get("Labels")),
+        labels=_parse_labels(config.get("Labels")),
         started=parse_docker_time(state.get("StartedAt")),
         finished=parse_docker_time(state.get("FinishedAt")) if ended else None,
         exit_code=code,
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
-        error=truncate_text(_text(state, "Error") or "", _LONGEST_SENTENCE) or None,
-        pid=_number(state, "Pid") or None,
-        ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
+        error=truncate_text(_get_text(state, "Error") or "", _MAX_ERROR_CHARS) or None,
+        pid=_get_number(state, "Pid") or None,
+        ports=_parse_inspected_ports(_get_object(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
-        restart_count=_number(data, "RestartCount"),
-        nccl=_nccl(config.get("Env")),
+        restart_count=_get_number(data, "RestartCount"),
+        nccl=_parse_nccl_variables(config.get("Env")),
         shares_shm=host.get("IpcMode") == "host"
-        or any(one.startswith("/dev/shm:") for one in _texts(host.get("Binds"))),  # noqa: S108
+        or any(one.startswith("/dev/shm:") for one in _keep_texts(host.get("Binds"))),  # noqa: S108
     )
 
 
 def parse_secret_values(data: Json) -> frozenset[str]:
     """Read the secret values out of ``GET /containers/ID/json``: environment, entry point, command, log options."""
-    config, log = _part(data, "Config"), _part(_part(data, "HostConfig"), "LogConfig")
-    pairs = [text.partition("=")[::2] for text in _texts(config.get("Env"))]
-    pairs += [(key, value) for key, value in _part(log, "Config").items() if isinstance(value, str)]
+    config, log = _get_object(data, "Config"), _get_object(_get_object(data, "HostConfig"), "LogConfig")
+    pairs = [text.partition("=")[::2] for text in _keep_texts(config.get("Env"))]
+    pairs += [(key, value) for key, value in _get_object(log, "Config").items() if isinstance(value, str)]
     return find_secret_values(pairs) | find_secret_arguments(
-        [*_texts(config.get("Entrypoint")), *_texts(config.get("Cmd"))]
+        [*_keep_texts(config.get("Entrypoint")), *_keep_texts(config.get("Cmd"))]
     )
 
 
 def parse_docker_time(value: object) -> float | None:
     """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for its zero time and for anything else."""
-    if not isinstance(value, str) or value.startswith(_NEVER):
+    if not isinstance(value, str) or value.startswith(_ZERO_TIME):
         return None
     try:
         return datetime.fromisoformat(value).timestamp()
@@ -161,60 +161,60 @@ def parse_docker_time(value: object) -> float | None:
         return None
 
 
-def _state(word: str | None) -> ContainerState:
+def _parse_state(word: str | None) -> ContainerState:
     """Return Docker's state; a word we do not know is no live container we could act on."""
     return next((state for state in ContainerState if state == word), ContainerState.UNKNOWN)
 
 
-def _labels(value: object) -> tuple[tuple[str, str], ...]:
+def _parse_labels(value: object) -> tuple[tuple[str, str], ...]:
     """Return our labels: nobody asks for others, which may be many and long. Of one that is too long its beginning."""
     own = value.items() if isinstance(value, dict) else ()
     return tuple(
         sorted(
-            (key, truncate_text(str(text), _LONGEST_RULE if key in _RULES else LONGEST_NAME))
+            (key, truncate_text(str(text), _MAX_LONG_LABEL_CHARS if key in _LONG_LABELS else MAX_NAME_CHARS))
             for key, text in own
-            if key.startswith(ContainerLabel.PREFIX) and len(key) <= LONGEST_NAME
+            if key.startswith(ContainerLabel.PREFIX) and len(key) <= MAX_NAME_CHARS
         )
     )
 
 
-def _listed_ports(value: object) -> tuple[int, ...]:
+def _parse_listed_ports(value: object) -> tuple[int, ...]:
     entries = value if isinstance(value, list) else []
     found = (entry.get("PublicPort") for entry in entries if isinstance(entry, dict))
-    return tuple(sorted({port for port in found if type(port) is int and 0 < port <= _LARGEST_PORT}))
+    return tuple(sorted({port for port in found if type(port) is int and 0 < port <= _MAX_PORT}))
 
 
-def _inspected_ports(value: object) -> tuple[int, ...]:
+def _parse_inspected_ports(value: object) -> tuple[int, ...]:
     bindings = value.values() if isinstance(value, dict) else ()
     found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
-    return tuple(sorted(int(port) for port in found if _PORT.fullmatch(port) and 0 < int(port) <= _LARGEST_PORT))
+    return tuple(sorted(int(port) for port in found if _PORT_PATTERN.fullmatch(port) and 0 < int(port) <= _MAX_PORT))
 
 
-def _nccl(env: object) -> tuple[tuple[str, str], ...]:
+def _parse_nccl_variables(env: object) -> tuple[tuple[str, str], ...]:
     """Return how NCCL is set up; of the rest of an environment nothing is kept."""
-    pairs = (text.partition("=")[::2] for text in _texts(env) if text.startswith("NCCL_IB_"))
+    pairs = (text.partition("=")[::2] for text in _keep_texts(env) if text.startswith("NCCL_IB_"))
     return tuple(sorted((name, value) for name, value in pairs))
 
 
-def _texts(value: object) -> list[str]:
+def _keep_texts(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _part(data: Json, key: str) -> Json:
+def _get_object(data: Json, key: str) -> Json:
     value = data.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _text(data: Json, key: str) -> str | None:
+def _get_text(data: Json, key: str) -> str | None:
     value = data.get(key)
     return value if isinstance(value, str) else None
 
 
-def _number(data: Json, key: str) -> int | None:
+def _get_number(data: Json, key: str) -> int | None:
     value = data.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if abs(value) < _LARGEST else None
+    return value if abs(value) < _NUMBER_LIMIT else None
 
 
 def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
@@ -223,7 +223,7 @@ def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
     has_end = False
     for line in events.splitlines():
         try:
-            event = parse(line)
+            event = parse_json(line)
         except ValueError:
             continue
         if not isinstance(event, dict):

@@ -20,11 +20,11 @@ from typing import NamedTuple, Protocol
 
 from sparkctl.model.log_line import LogLine
 
-_STAMP = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
-_PIECE = 16384  # bytes of text after which Docker cuts
-_HEADER = 8
-_SYSTEM = 3  # frames of the daemon itself: an error in the middle of the stream
-LARGEST_UNIT = 64 << 20  # no honest chunk or frame is longer
+_STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
+_FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
+_FRAME_HEADER_BYTES = 8
+_SYSTEM_STREAM = 3  # frames of the daemon itself: an error in the middle of the stream
+MAX_FRAME_BYTES = 64 << 20  # no honest chunk or frame is longer
 
 
 class InvalidLogStream(Exception):
@@ -73,7 +73,7 @@ class ChunkedBody:
         parts: list[bytes] = []
         at = 0
         while (line_end := buffer.find(b"\r\n", at)) >= 0:
-            size = _hex(buffer[at:line_end])
+            size = _parse_chunk_size(buffer[at:line_end])
             if size == 0:
                 self.done = True
                 break
@@ -112,14 +112,14 @@ class MultiplexedParser:
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
-        while end - at >= _HEADER:
-            length = int.from_bytes(buffer[at + 4 : at + _HEADER], "big")
-            start = at + _HEADER
-            if buffer[at] > _SYSTEM or length > LARGEST_UNIT:
+        while end - at >= _FRAME_HEADER_BYTES:
+            length = int.from_bytes(buffer[at + 4 : at + _FRAME_HEADER_BYTES], "big")
+            start = at + _FRAME_HEADER_BYTES
+            if buffer[at] > _SYSTEM_STREAM or length > MAX_FRAME_BYTES:
                 raise InvalidLogStream(f"a frame of kind {buffer[at]} and {length} bytes")
             if end - start < length:
                 break
-            if buffer[at] == _SYSTEM:
+            if buffer[at] == _SYSTEM_STREAM:
                 if pieces:
                     break  # what came before it is given out first
                 raise DaemonError(buffer[start : start + length].decode("utf-8", "replace"))
@@ -127,7 +127,9 @@ class MultiplexedParser:
             if length:
                 stamp, _, text = buffer[start:at].partition(b" ")
                 whole = text.endswith(b"\n")
-                pieces.append(LogFragment(buffer[start - _HEADER], stamp, text[:-1] if whole else text, whole))
+                pieces.append(
+                    LogFragment(buffer[start - _FRAME_HEADER_BYTES], stamp, text[:-1] if whole else text, whole)
+                )
         self._rest = buffer[at:]
         return pieces
 
@@ -147,12 +149,12 @@ class RawStreamParser:
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
-        while end - at > _STAMP:
-            start = at + _STAMP
-            newline = buffer.find(b"\n", start, start + _PIECE)
-            if newline < 0 and end - start < _PIECE:
+        while end - at > _STAMP_BYTES:
+            start = at + _STAMP_BYTES
+            newline = buffer.find(b"\n", start, start + _FRAGMENT_BYTES)
+            if newline < 0 and end - start < _FRAGMENT_BYTES:
                 break
-            stop = newline if newline >= 0 else start + _PIECE
+            stop = newline if newline >= 0 else start + _FRAGMENT_BYTES
             text = buffer[start:stop]
             whole = newline >= 0
             pieces.append(LogFragment(1, buffer[at : start - 1], text.removesuffix(b"\r") if whole else text, whole))
@@ -163,26 +165,28 @@ class RawStreamParser:
     def finish(self) -> list[LogFragment]:
         """Return the last words, which no newline ended."""
         rest, self._rest = self._rest, b""
-        return [LogFragment(1, rest[: _STAMP - 1], rest[_STAMP:], False)] if len(rest) > _STAMP else []
+        return (
+            [LogFragment(1, rest[: _STAMP_BYTES - 1], rest[_STAMP_BYTES:], False)] if len(rest) > _STAMP_BYTES else []
+        )
 
 
-def _hex(digits: bytes) -> int:
+def _parse_chunk_size(digits: bytes) -> int:
     try:
         size = int(digits, 16)
     except ValueError as error:
         raise InvalidLogStream("a chunk without a length") from error
-    if not 0 <= size <= LARGEST_UNIT:
+    if not 0 <= size <= MAX_FRAME_BYTES:
         raise InvalidLogStream(f"a chunk of {size} bytes")
     return size
 
 
-LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
-_HALF = LONGEST_LINE // 2
-_SETTLED = 1_000_000_000  # ns; stamps cross by far less
-_REPEATED = 256  # the last pieces, in which a repeated line is looked for; Docker was seen to repeat one or two
-_STREAMS = {1: "stdout", 2: "stderr"}
-_WORD_ENDS = re.compile(r"[\s\"',;&]")
-_LONGEST_WORD = 4096  # characters at each end of a cut
+MAX_LINE_BYTES = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
+_HALF_LINE_BYTES = MAX_LINE_BYTES // 2
+_SETTLED_NS = 1_000_000_000  # ns; stamps cross by far less
+_RECENT_FRAGMENTS = 256  # the last pieces, in which a repeated line is looked for; Docker was seen to repeat one or two
+_STREAM_NAMES = {1: "stdout", 2: "stderr"}
+_WORD_END_PATTERN = re.compile(r"[\s\"',;&]")
+_MAX_WORD_CHARS = 4096  # characters at each end of a cut
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -196,26 +200,26 @@ class PartialLine:
     tail: bytes = b""
     missing: int = 0
 
-    def plus(self, text: bytes) -> PartialLine:
+    def append_text(self, text: bytes) -> PartialLine:
         """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
-        if not self.tail and len(self.head) + len(text) <= LONGEST_LINE:
+        if not self.tail and len(self.head) + len(text) <= MAX_LINE_BYTES:
             return PartialLine(self.stream, self.stamp, self.head + text)
-        whole = self.head[_HALF:] + self.tail + text
-        cut = max(0, len(whole) - _HALF)
+        whole = self.head[_HALF_LINE_BYTES:] + self.tail + text
+        cut = max(0, len(whole) - _HALF_LINE_BYTES)
         dropped = len(whole[:cut].decode("utf-8", "replace"))
-        return PartialLine(self.stream, self.stamp, self.head[:_HALF], whole[cut:], self.missing + dropped)
+        return PartialLine(self.stream, self.stamp, self.head[:_HALF_LINE_BYTES], whole[cut:], self.missing + dropped)
 
-    def line(self, number: int) -> LogLine:
+    def to_log_line(self, number: int) -> LogLine:
         """Return it as a line."""
         text, missing = self.head.decode("utf-8", "replace"), self.missing
         if self.tail:
             head, tail = text, self.tail.decode("utf-8", "replace")
             # What is left of a word at the cut goes too: half a secret would not be known for one.
-            before = len(_WORD_ENDS.split(head[-_LONGEST_WORD:])[-1])
-            after = len(_WORD_ENDS.split(tail[:_LONGEST_WORD], maxsplit=1)[0])
+            before = len(_WORD_END_PATTERN.split(head[-_MAX_WORD_CHARS:])[-1])
+            after = len(_WORD_END_PATTERN.split(tail[:_MAX_WORD_CHARS], maxsplit=1)[0])
             text = head[: len(head) - before] + _ELLIPSIS + tail[after:]
             missing += before + after
-        return LogLine(_stamp(self.stamp), text, number, _STREAMS.get(self.stream, "stdout"), missing)
+        return LogLine(_decode_stamp(self.stamp), text, number, _STREAM_NAMES.get(self.stream, "stdout"), missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +239,7 @@ class LogPosition:
     pending: tuple[PartialLine, ...] = ()
 
     @property
-    def since(self) -> str | None:
+    def since_parameter(self) -> str | None:
         """The anchor as Docker takes it: unix seconds with nanoseconds. None: ask as the first time."""
         if not self.anchor:
             return None
@@ -265,7 +269,7 @@ class LogLineAssembler:
     _skip: int = 0
     _fresh: bool = False
     _by_stamp: bool = False
-    _recent: deque[LogFragment] = field(default_factory=lambda: deque(maxlen=_REPEATED))
+    _recent: deque[LogFragment] = field(default_factory=lambda: deque(maxlen=_RECENT_FRAGMENTS))
     _highest: bytes = b""
 
     def __post_init__(self) -> None:
@@ -285,13 +289,13 @@ class LogLineAssembler:
 
     def add_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
         """Return the lines that ``pieces`` complete, without those already given out."""
-        pieces = self._without_repeats(pieces)
+        pieces = self._drop_repeated_lines(pieces)
         if self._skip:
-            pieces = self._unseen(pieces)
+            pieces = self._skip_seen(pieces)
         if not pieces:
             return ()
-        lines = self._join(pieces)
-        self._advance([piece.stamp for piece in pieces])
+        lines = self._join_fragments(pieces)
+        self._advance_position([piece.stamp for piece in pieces])
         return lines
 
     def finish(self) -> tuple[LogLine, ...]:
@@ -299,30 +303,32 @@ class LogLineAssembler:
         lines = []
         for pending in sorted(self._pending.values(), key=lambda pending: pending.stamp):
             self._number += 1
-            lines.append(pending.line(self._number))
+            lines.append(pending.to_log_line(self._number))
         self._pending.clear()
-        self._note()
+        self._save_position()
         return tuple(lines)
 
-    def _join(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
+    def _join_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
         lines: list[LogLine] = []
         pending, number = self._pending, self._number
         for stream, stamp, text, whole in pieces:
-            if whole and stream not in pending and len(text) <= LONGEST_LINE:
+            if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:
                 number += 1
-                lines.append(LogLine(_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAMS[stream]))
+                lines.append(
+                    LogLine(_decode_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAM_NAMES[stream])
+                )
                 continue
             begun = pending.pop(stream, None) or PartialLine(stream, stamp, b"")
-            begun = begun.plus(text)
+            begun = begun.append_text(text)
             if whole:
                 number += 1
-                lines.append(begun.line(number))
+                lines.append(begun.to_log_line(number))
             else:
                 pending[stream] = begun
         self._number = number
         return tuple(lines)
 
-    def _advance(self, stamps: Sequence[bytes]) -> None:
+    def _advance_position(self, stamps: Sequence[bytes]) -> None:
         """Count, and move the anchor forward once a later one is certain. Once a read, not once a piece."""
         lowest, highest = min(stamps), max(stamps)
         if not self._opening:
@@ -337,19 +343,19 @@ class LogLineAssembler:
         self._seen_last += stamps.count(self._last)
         self._seen += len(stamps)
         self._candidate_seen += len(stamps)
-        self._settle()
-        self._note()
+        self._settle_anchor()
+        self._save_position()
 
-    def _settle(self) -> None:
+    def _settle_anchor(self) -> None:
         candidate = self._candidate
-        if candidate is None or parse_timestamp_ns(self._last) - parse_timestamp_ns(candidate) < _SETTLED:
+        if candidate is None or parse_timestamp_ns(self._last) - parse_timestamp_ns(candidate) < _SETTLED_NS:
             return
         # the further pieces of an open line will carry its first stamp: the anchor must not pass it
         if all(pending.stamp >= candidate for pending in self._pending.values()):
             self._anchor = self._opening = candidate
             self._seen, self._candidate = self._candidate_seen, None
 
-    def _note(self) -> None:
+    def _save_position(self) -> None:
         if self._opening:
             self.position = LogPosition(
                 self._anchor,
@@ -361,7 +367,7 @@ class LogLineAssembler:
                 tuple(self._pending.values()),
             )
 
-    def _without_repeats(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+    def _drop_repeated_lines(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Leave out whole lines that came a moment ago, stamp and all. Parts of a long line may rightly be equal."""
         highest, is_in_order = self._highest, True
         for piece in pieces:
@@ -382,7 +388,7 @@ class LogLineAssembler:
             new.append(piece)
         return new
 
-    def _unseen(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+    def _skip_seen(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         if self._fresh and pieces:
             self._fresh = False
             if pieces[0].stamp != self._opening:
@@ -393,9 +399,9 @@ class LogLineAssembler:
             rest = pieces[self._skip :]
             self._skip -= len(pieces) - len(rest)
             return rest
-        return self._later(pieces)
+        return self._skip_to_last_stamp(pieces)
 
-    def _later(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+    def _skip_to_last_stamp(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Return the pieces after ``last``; this once the count from the anchor begins anew."""
         for index, piece in enumerate(pieces):
             if piece.stamp < self._last:
@@ -420,5 +426,5 @@ def parse_timestamp_ns(stamp: bytes) -> int:
         return 0
 
 
-def _stamp(stamp: bytes) -> str:
+def _decode_stamp(stamp: bytes) -> str:
     return stamp.decode("ascii", "replace")

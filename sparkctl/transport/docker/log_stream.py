@@ -27,10 +27,10 @@ from sparkctl.transport.docker.log_resume import (
 )
 from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
-_READ = 1 << 16  # small enough that one batch never holds up a screen
-_LONGEST_HEAD = 1 << 16
-_QUIET_LIMIT = 30.0  # seconds; a daemon that has the log on disk is never silent that long
-_OK = 200
+_READ_BYTES = 1 << 16  # small enough that one batch never holds up a screen
+_MAX_HEAD_BYTES = 1 << 16
+_QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon that has the log on disk is never silent that long
+_HTTP_OK = 200
 
 LogBatches = AsyncGenerator[
     tuple[LogLine, ...], None
@@ -73,44 +73,46 @@ class ContainerLogStream:
         """Tell whether lines were rotated away between the last break and the reading that followed it."""
         return self._joiner.gap
 
-    def follow(self) -> LogBatches:
+    def follow_lines(self) -> LogBatches:
         """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
 
         Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
         DockerDown where the stream was cut, NoSuchContainer, and DockerError for a log that cannot be read.
         """
-        return self._followed()
+        return self._follow_to_end()
 
     def read_available(self) -> LogBatches:
         """Yield the lines there are now, in batches; raises as `follow`."""
-        return self._stream(follow=False)
+        return self._read_stream(follow=False)
 
-    async def _followed(self) -> LogBatches:
-        async with aclosing(self._stream(follow=True)) as batches:
+    async def _follow_to_end(self) -> LogBatches:
+        async with aclosing(self._read_stream(follow=True)) as batches:
             async for lines in batches:
                 yield lines
         # Docker ends a follow without the last piece of a container that ends right after it (its own CLI loses the
         # crash message, too); by then the log is whole, so what is left is read from there
         try:
-            async with aclosing(self._stream(follow=False)) as batches:
+            async with aclosing(self._read_stream(follow=False)) as batches:
                 async for lines in batches:
                     yield lines
         except ContainerNotFound:
             if lines := self._joiner.finish():
                 yield lines
 
-    async def _stream(self, follow: bool) -> LogBatches:
+    async def _read_stream(self, follow: bool) -> LogBatches:
         api, terminal = await self._read_stream_format()
-        path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._query(follow)}"
+        path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._build_query(follow)}"
         reader, writer = await self._link.open_unix(DOCKER_SOCKET)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode("ascii"))
             await writer.drain()
-            body = _HttpBody(self._link.node.name, reader, None if follow else _QUIET_LIMIT)
-            await body.begin()
+            body = _LogResponseBody(self._link.node.name, reader, None if follow else _QUIET_LIMIT_SECONDS)
+            await body.read_head()
             if self._joiner.position is not None:
                 self._joiner.resume_at(self._joiner.position)
-            async with aclosing(self._lines(body, RawStreamParser() if terminal else MultiplexedParser())) as batches:
+            async with aclosing(
+                self._read_lines(body, RawStreamParser() if terminal else MultiplexedParser())
+            ) as batches:
                 async for lines in batches:
                     yield lines
             if not follow and (lines := self._joiner.finish()):
@@ -118,13 +120,13 @@ class ContainerLogStream:
         except (InvalidLogStream, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
         except DaemonError as error:
-            raise error_for_response(self._link.node.name, _OK, error.text) from error
+            raise error_for_response(self._link.node.name, _HTTP_OK, error.text) from error
         finally:
             writer.close()
 
-    async def _lines(self, body: _HttpBody, parser: FragmentParser) -> LogBatches:
+    async def _read_lines(self, body: _LogResponseBody, parser: FragmentParser) -> LogBatches:
         is_told = False
-        while not body.done:
+        while not body.is_done:
             lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
             if self._joiner.gap and not is_told and self._on_gap is not None:
                 is_told = True
@@ -143,11 +145,11 @@ class ContainerLogStream:
             self._about = (await docker.api_version(), bool(container.tty))
         return self._about
 
-    def _query(self, follow: bool) -> str:
+    def _build_query(self, follow: bool) -> str:
         words: dict[str, str] = {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "1" if follow else "0"}
         position = self._joiner.position
-        if position is not None and position.since is not None:
-            return urlencode(words | {"since": position.since})
+        if position is not None and position.since_parameter is not None:
+            return urlencode(words | {"since": position.since_parameter})
         if self._since is not None:
             words["since"] = f"{self._since:.9f}"
         if self._tail is not None:
@@ -155,7 +157,7 @@ class ContainerLogStream:
         return urlencode(words)
 
 
-class _HttpBody:
+class _LogResponseBody:
     """The answer's body. ``done`` at its proper end; every other end is an error."""
 
     def __init__(self, node: str, reader: ByteReader, limit: float | None) -> None:
@@ -166,35 +168,35 @@ class _HttpBody:
         self._decoder: ChunkedBody | FixedLengthBody = FixedLengthBody(0)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self._decoder.done and not self._early
 
-    async def begin(self) -> None:
+    async def read_head(self) -> None:
         """Read the head; raise what Docker says where it is not 200."""
         head = b""
         while b"\r\n\r\n" not in head:
-            head += await self._some()
-            if len(head) > _LONGEST_HEAD:
+            head += await self._receive_bytes()
+            if len(head) > _MAX_HEAD_BYTES:
                 raise InvalidLogStream("a head without an end")
         head, _, rest = head.partition(b"\r\n\r\n")
-        self._decoder = _decoder(head)
+        self._decoder = _choose_body_decoder(head)
         self._early = self._decoder.feed(rest)
         status = int(head[9:12]) if head[9:12].isdigit() else 0
-        if status != _OK:
+        if status != _HTTP_OK:
             said = b""
-            while not self.done:
+            while not self.is_done:
                 said += await self.read_available()
             raise error_for_response(self._node, status, said.decode("utf-8", "replace"))
 
     async def read_available(self) -> bytes:
         """Return some of the body; b"" says nothing."""
         early, self._early = self._early, b""
-        return early or self._decoder.feed(await self._some())
+        return early or self._decoder.feed(await self._receive_bytes())
 
-    async def _some(self) -> bytes:
+    async def _receive_bytes(self) -> bytes:
         try:
             async with asyncio.timeout(self._limit):
-                data = await self._reader.read(_READ)
+                data = await self._reader.read(_READ_BYTES)
         except TimeoutError as error:
             raise no_response_error(self._node, self._limit or 0.0) from error
         if not data:
@@ -202,7 +204,7 @@ class _HttpBody:
         return data
 
 
-def _decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
+def _choose_body_decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
     if b"chunked" in fields.get(b"transfer-encoding", b""):
         return ChunkedBody()

@@ -15,7 +15,7 @@ from sparkctl.transport.ssh.login_shell import RemoteCommand
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
 # asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
 CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
-_EXIT_GRACE = 2.0  # seconds a held command gets to end by itself
+_EXIT_GRACE_SECONDS = 2.0  # seconds a held command gets to end by itself
 
 LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
 
@@ -91,7 +91,7 @@ class SshProcess:
         Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
         """
         try:
-            await self._begin()
+            await self._wait_until_begun()
             line = await self._command.stdout.readline()
         except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
@@ -99,13 +99,13 @@ class SshProcess:
             raise self._lost(None)
         return line
 
-    async def _begin(self) -> None:
+    async def _wait_until_begun(self) -> None:
         """Wait until it runs. What is to be read first may come long after that."""
         if self._command.stdout.has_begun:
             return
         try:
             async with asyncio.timeout_at(self._due):
-                has_begun = await self._command.stdout.begin()
+                has_begun = await self._command.stdout.wait_for_mark()
         except TimeoutError as late:
             raise await self._command.begin_timeout_error(self._begin_within) from late
         if not has_begun and not self._is_lost():
@@ -124,7 +124,7 @@ class SshProcess:
         """Close its stdin, give it a moment to end, then close the channel."""
         try:
             self._process.stdin.write_eof()
-            async with asyncio.timeout(_EXIT_GRACE):
+            async with asyncio.timeout(_EXIT_GRACE_SECONDS):
                 await self._process.wait_closed()
         except (*CONNECTION_ERRORS, TimeoutError):
             pass
@@ -133,7 +133,7 @@ class SshProcess:
 
 
 WINDOW_BYTES = 1 << 20  # bytes that the node may send unasked: over 50 ms of round trip still 20 MB/s
-_PAUSE_ABOVE = 1 << 17  # bytes with which the reader is busy for a while
+_PAUSE_ABOVE_BYTES = 1 << 17  # bytes with which the reader is busy for a while
 
 
 class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes]):
@@ -159,16 +159,16 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
         self._size += len(data)
         if not self._emptying:
             self._pause_if_full()
-        self._wake()
+        self._wake_reader()
 
     def eof_received(self) -> bool:
         self._ended = True
-        self._wake()
+        self._wake_reader()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended, self._error = True, exc
-        self._wake()
+        self._wake_reader()
         self._may_write.set()
 
     def pause_writing(self) -> None:
@@ -211,7 +211,7 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
         self._channel.close()
 
     def _pause_if_full(self) -> None:
-        if self._size >= _PAUSE_ABOVE and not self._paused:
+        if self._size >= _PAUSE_ABOVE_BYTES and not self._paused:
             self._paused = True
             self._channel.pause_reading()
 
@@ -223,6 +223,6 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
             self._emptying = False
         self._pause_if_full()
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)

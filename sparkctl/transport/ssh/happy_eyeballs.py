@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-_STAGGER = 0.25  # a .local name often has an IPv6 address that nobody answers at; waiting it out takes a minute
+_STAGGER_SECONDS = 0.25  # a .local name often has an IPv6 address that nobody answers at; waiting it out takes a minute
 _FALLBACK_ERROR = "no address"
 
 Address = tuple[int, tuple[object, ...]]
@@ -24,11 +24,11 @@ async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, in
     try:
         while addresses or running:
             if addresses:
-                running.add(asyncio.create_task(_connect(*addresses.pop(0), bind)))
+                running.add(asyncio.create_task(_connect_address(*addresses.pop(0), bind)))
             done, running = await asyncio.wait(
-                running, timeout=_STAGGER if addresses else None, return_when=asyncio.FIRST_COMPLETED
+                running, timeout=_STAGGER_SECONDS if addresses else None, return_when=asyncio.FIRST_COMPLETED
             )
-            winner = _winner(done, errors)
+            winner = _pick_winner(done, errors)
             if winner is not None:
                 return winner
     finally:
@@ -36,7 +36,7 @@ async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, in
             task.cancel()
             task.add_done_callback(_close_late_socket)
         await asyncio.gather(*running, return_exceptions=True)
-    raise _most_specific_error(errors)
+    raise _choose_specific_error(errors)
 
 
 def interleave_addresses(addresses: list[Address]) -> list[Address]:
@@ -51,7 +51,7 @@ def interleave_addresses(addresses: list[Address]) -> list[Address]:
     return ordered
 
 
-async def _connect(family: int, address: tuple[object, ...], bind: tuple[str, int] | None) -> socket.socket:
+async def _connect_address(family: int, address: tuple[object, ...], bind: tuple[str, int] | None) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -64,7 +64,7 @@ async def _connect(family: int, address: tuple[object, ...], bind: tuple[str, in
     return sock
 
 
-def _winner(done: set[asyncio.Task[socket.socket]], errors: list[OSError]) -> socket.socket | None:
+def _pick_winner(done: set[asyncio.Task[socket.socket]], errors: list[OSError]) -> socket.socket | None:
     """Return the first connected socket of ``done``, close further ones, collect the others' errors."""
     winner: socket.socket | None = None
     for task in done:
@@ -81,7 +81,7 @@ def _winner(done: set[asyncio.Task[socket.socket]], errors: list[OSError]) -> so
     return winner
 
 
-def _most_specific_error(errors: list[OSError]) -> OSError:
+def _choose_specific_error(errors: list[OSError]) -> OSError:
     """A refusal says that the machine is there; a dead second address says nothing."""
     for error in errors:
         if isinstance(error, ConnectionRefusedError):

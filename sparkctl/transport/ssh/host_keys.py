@@ -12,12 +12,12 @@ from pathlib import Path
 import asyncssh
 from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
-from sparkctl.files import read_regular
+from sparkctl.files import read_regular_file
 
 SSH_PORT = 22
-_KEY_BEGINS = "AAAA"  # base64 of the length of an algorithm's name
-LARGEST_FILE = 32 << 20  # bytes of known_hosts; a hundred thousand hosts have a third of it
-GLOBAL_FILES = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+_KEY_PREFIX = "AAAA"  # base64 of the length of an algorithm's name
+MAX_FILE_BYTES = 32 << 20  # bytes of known_hosts; a hundred thousand hosts have a third of it
+GLOBAL_KNOWN_HOSTS = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class KnownHostKeys:
     revoked: tuple[asyncssh.SSHKey, ...] = ()
 
     @property
-    def trusted(self) -> tuple[asyncssh.SSHKey, ...]:
+    def trusted_keys(self) -> tuple[asyncssh.SSHKey, ...]:
         """Every key that may be offered."""
         return (*self.exact, *self.loose)
 
@@ -42,23 +42,23 @@ class KnownHostKeys:
         """Return the triple that asyncssh takes as ``known_hosts``; ``accepted`` alone where one was just confirmed."""
         if accepted is not None:
             return [accepted], [], list(self.revoked)
-        return list(self.trusted), list(self.authorities), list(self.revoked)
+        return list(self.trusted_keys), list(self.authorities), list(self.revoked)
 
-    def algorithms(self, accepted: asyncssh.SSHKey | None = None) -> list[str]:
+    def list_algorithms(self, accepted: asyncssh.SSHKey | None = None) -> list[str]:
         """Return host key algorithms, those of known keys first.
 
         A server that has another type of key besides the one we know must offer the known one, or an honest node
         would look changed.
         """
-        everything = sorted(get_default_public_key_algs(), key=_preference)
-        wanted = [accepted] if accepted is not None else list(self.trusted)
+        everything = sorted(get_default_public_key_algs(), key=_rank_algorithm)
+        wanted = [accepted] if accepted is not None else list(self.trusted_keys)
         known = [algorithm for key in wanted for algorithm in key.sig_algorithms if algorithm in everything]
         certificates = list(get_default_certificate_algs()) if self.authorities and accepted is None else []
         ordered = dict.fromkeys([*certificates, *known, *everything])
         return [algorithm.decode("ascii") for algorithm in ordered]
 
 
-def known_hosts_name(host: str, port: int) -> str:
+def format_known_hosts_name(host: str, port: int) -> str:
     """Return how known_hosts spells a host: ``spark1.local`` or ``[spark1.local]:2222``."""
     return host.lower() if port == SSH_PORT else f"[{host.lower()}]:{port}"
 
@@ -68,10 +68,10 @@ def find_known_keys(files: Sequence[Path], host: str, port: int) -> KnownHostKey
 
     Raises OSError for what is no file (a FIFO, a device, a loop of links) and for one that is far too large.
     """
-    names = (known_hosts_name(host, port), host.lower())
-    known = [asyncssh.import_known_hosts(text) for text in (_entries(file, names) for file in files) if text]
-    exact = _match(known, known_hosts_name(host, port))
-    loose = _match(known, host.lower()) if port != SSH_PORT else KnownHostKeys()
+    names = (format_known_hosts_name(host, port), host.lower())
+    known = [asyncssh.import_known_hosts(text) for text in (_read_host_entries(file, names) for file in files) if text]
+    exact = _match_host(known, format_known_hosts_name(host, port))
+    loose = _match_host(known, host.lower()) if port != SSH_PORT else KnownHostKeys()
     return KnownHostKeys(
         exact=exact.exact,
         loose=loose.exact,
@@ -80,12 +80,12 @@ def find_known_keys(files: Sequence[Path], host: str, port: int) -> KnownHostKey
     )
 
 
-def fingerprint(key: asyncssh.SSHKey) -> str:
+def format_fingerprint(key: asyncssh.SSHKey) -> str:
     """Return ``SHA256:...`` as OpenSSH prints it."""
     return str(key.get_fingerprint("sha256"))
 
 
-def key_type(key: asyncssh.SSHKey) -> str:
+def get_key_type(key: asyncssh.SSHKey) -> str:
     """Return the key's type as ssh-keygen names it: ED25519, ECDSA, RSA."""
     name = key.get_algorithm()
     for mark, word in (("ed25519", "ED25519"), ("ecdsa", "ECDSA"), ("rsa", "RSA")):
@@ -94,10 +94,10 @@ def key_type(key: asyncssh.SSHKey) -> str:
     return str(name)
 
 
-def known_hosts_line(host: str, port: int, key: asyncssh.SSHKey) -> str:
+def format_known_hosts_line(host: str, port: int, key: asyncssh.SSHKey) -> str:
     """Return the line that accepting ``key`` adds, without a newline."""
     words = key.export_public_key("openssh").decode("ascii").split()
-    return f"{known_hosts_name(host, port)} {words[0]} {words[1]}"
+    return f"{format_known_hosts_name(host, port)} {words[0]} {words[1]}"
 
 
 def append_known_host(file: Path, line: str) -> None:
@@ -113,14 +113,14 @@ def append_known_host(file: Path, line: str) -> None:
         stream.write((b"\n" if ragged else b"") + line.encode("utf-8") + b"\n")
 
 
-def _preference(algorithm: bytes) -> int:
+def _rank_algorithm(algorithm: bytes) -> int:
     """The key a person is shown first should be the one that ssh and ssh-keygen show first."""
     return next(
         (rank for rank, mark in enumerate((b"ssh-ed25519", b"ecdsa-", b"rsa-")) if algorithm.startswith(mark)), 3
     )
 
 
-def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHostKeys:
+def _match_host(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHostKeys:
     keys: list[asyncssh.SSHKey] = []
     authorities: list[asyncssh.SSHKey] = []
     revoked: list[asyncssh.SSHKey] = []
@@ -133,18 +133,18 @@ def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHostKeys:
     return KnownHostKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
 
 
-def _entries(file: Path, names: tuple[str, str]) -> str:
+def _read_host_entries(file: Path, names: tuple[str, str]) -> str:
     """Return the lines of ``file`` that may be about a host: one bad line must not blind us to the others.
 
     Lines about other hosts are passed over before any key is decoded, so that a large file costs little.
     """
     try:
-        text = read_regular(file, LARGEST_FILE).decode("utf-8", "replace")
+        text = read_regular_file(file, MAX_FILE_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
-    lines = [line for line in text.splitlines() if _KEY_BEGINS in line and _may_match_host(line, names)]
+    lines = [line for line in text.splitlines() if _KEY_PREFIX in line and _may_match_host(line, names)]
     whole = "\n".join(lines)
-    return whole if _parses(whole) else "\n".join(line for line in lines if _parses(line))
+    return whole if _is_parseable(whole) else "\n".join(line for line in lines if _is_parseable(line))
 
 
 def _may_match_host(line: str, names: tuple[str, str]) -> bool:
@@ -167,7 +167,7 @@ def _is_hash_of(hashed: str, name: str) -> bool:
         return False
 
 
-def _parses(text: str) -> bool:
+def _is_parseable(text: str) -> bool:
     try:
         asyncssh.import_known_hosts(text)
     except (ValueError, NameError):  # a NameError: what may be X.509 meets an asyncssh that was imported without that

@@ -9,10 +9,10 @@ from contextlib import suppress
 from sparkctl.model.node import NodeName
 from sparkctl.model.questions import LoginPrompt, LoginQuestion, NonInteractivePrompter, Prompter
 
-_TRIES = 3  # questionings by one server in one login, as ssh has it
-_MOST_PROMPTS = 10
-_LONGEST = 500  # characters of a prompt
-_MOST_WORDS = 2000  # and of what stands above all of them
+_MAX_TRIES = 3  # questionings by one server in one login, as ssh has it
+_MAX_PROMPTS = 10
+_MAX_PROMPT_CHARS = 500  # characters of a prompt
+_MAX_INSTRUCTION_CHARS = 2000  # and of what stands above all of them
 
 
 class LoginPrompter:
@@ -24,7 +24,7 @@ class LoginPrompter:
         self._asked = False
         self.may_ask = False
 
-    def begin(self) -> None:
+    def begin_login(self) -> None:
         """A login begins."""
         self.may_ask = not self._asked and not isinstance(self.asker, NonInteractivePrompter)
 
@@ -33,9 +33,9 @@ class LoginPrompter:
     ) -> Sequence[str] | None:
         """Return what the operator answers, None for no answer."""
         self._asked = self._asked or bool(prompts)
-        shown = tuple(LoginPrompt(one.text[:_LONGEST], one.is_echoed) for one in prompts)
+        shown = tuple(LoginPrompt(one.text[:_MAX_PROMPT_CHARS], one.is_echoed) for one in prompts)
         return await self.asker.ask_login(
-            LoginQuestion(self.node, host, name[:_LONGEST], instructions[:_MOST_WORDS], shown)
+            LoginQuestion(self.node, host, name[:_MAX_PROMPT_CHARS], instructions[:_MAX_INSTRUCTION_CHARS], shown)
         )  # fmt: skip
 
 
@@ -50,17 +50,19 @@ class KeyboardInteractive:
         self.was_cancelled = False
         self.was_asked = False
 
-    def offered_submethods(self) -> str | None:
+    def offer_submethods(self) -> str | None:
         """Return how we would be asked: as the server likes; None for not at all, which it is not told to begin then."""
         if not self._questions.may_ask:
             self.is_refused = True
             return None
         self._tries += 1
-        return None if self.was_cancelled or self._tries > _TRIES else ""
+        return None if self.was_cancelled or self._tries > _MAX_TRIES else ""
 
-    async def answer(self, name: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> Sequence[str] | None:
+    async def answer_prompts(
+        self, name: str, instructions: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
         """Return an answer for each prompt (the text, whether what is typed may be seen), None for none at all."""
-        if len(prompts) > _MOST_PROMPTS:
+        if len(prompts) > _MAX_PROMPTS:
             return None
         if not prompts and not (name.strip() or instructions.strip()):
             return ()

@@ -18,17 +18,17 @@ import asyncssh
 from sparkctl.errors import NodeError, NodeStarved
 from sparkctl.model.sanitize import sanitize_line
 
-_HEAD = "#sparkctl\n"
-MARK = b"@@ sparkctl runs\n"
+_SCRIPT_HEAD = "#sparkctl\n"
+BEGIN_MARK = b"@@ sparkctl runs\n"
 # The mark is put together there: a shell that only repeats what it is sent does not print it.
-_ANNOUNCE = 'printf "@@ sparkctl %s\\n" runs; printf "@@ sparkctl %s\\n" runs >&2\n'
-_KEPT = 4096  # bytes of what a login shell said
-_SHOWN = 200
-_AT_ONCE = 0.2  # seconds for what has come already
-_CHUNK = 1 << 16
+_ANNOUNCE_SCRIPT = 'printf "@@ sparkctl %s\\n" runs; printf "@@ sparkctl %s\\n" runs >&2\n'
+_MAX_GREETING_BYTES = 4096  # bytes of what a login shell said
+_MAX_REPLY_CHARS = 200
+_REPLY_WAIT_SECONDS = 0.2  # seconds for what has come already
+_CHUNK_BYTES = 1 << 16
 
 
-def remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
+def build_remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
     """Return the line for a remote exec request and what to write to its stdin first; ``argv`` arrives word for word.
 
     Raises ValueError for no words, and for a NUL, which no argument can hold.
@@ -37,7 +37,7 @@ def remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
         raise ValueError("a command needs at least one word")
     if any("\0" in word for word in argv):
         raise ValueError("an argument cannot contain a NUL byte")
-    script = f"{_HEAD}{_ANNOUNCE}exec {shlex.join(argv)}".encode("utf-8", "surrogateescape")
+    script = f"{_SCRIPT_HEAD}{_ANNOUNCE_SCRIPT}exec {shlex.join(argv)}".encode("utf-8", "surrogateescape")
     read = f"s=$(dd bs={len(script)} count=1 iflag=fullblock 2>/dev/null)"
     # Where a startup file of the login shell read some of it, the rest is not run.
     return f'sh -c \'{read}; case $s in "#sparkctl"*) eval "$s";; esac\'', script
@@ -51,34 +51,34 @@ class CommandOutput:
         self.greeting = b""
         self.has_begun = False
 
-    async def begin(self) -> bool:
+    async def wait_for_mark(self) -> bool:
         """Read up to the mark; return False where the output ends without one."""
         while not self.has_begun:
             try:
-                read = await self._reader.readuntil(MARK)
+                read = await self._reader.readuntil(BEGIN_MARK)
             except asyncio.IncompleteReadError as error:
-                self.greeting = (self.greeting + error.partial)[-_KEPT:]
+                self.greeting = (self.greeting + error.partial)[-_MAX_GREETING_BYTES:]
                 if self._reader.at_eof():
                     return False
             else:
-                self.greeting = (self.greeting + read.removesuffix(MARK))[-_KEPT:]
+                self.greeting = (self.greeting + read.removesuffix(BEGIN_MARK))[-_MAX_GREETING_BYTES:]
                 self.has_begun = True
         return True
 
     async def read(self, n: int = -1) -> bytes:
         """Return up to ``n`` bytes of the command's own, b"" at the end."""
-        return await self._reader.read(n) if await self.begin() else b""
+        return await self._reader.read(n) if await self.wait_for_mark() else b""
 
     async def readline(self) -> bytes:
         """Return the command's next line, b"" at the end."""
-        return await self._reader.readline() if await self.begin() else b""
+        return await self._reader.readline() if await self.wait_for_mark() else b""
 
     async def read_reply(self) -> str:
         """Return the last line that the login shell itself printed so far, cleaned."""
         try:
-            async with asyncio.timeout(_AT_ONCE):
-                while not self.has_begun and (more := await self._reader.read(_CHUNK)):
-                    self.greeting = (self.greeting + more)[-_KEPT:]
+            async with asyncio.timeout(_REPLY_WAIT_SECONDS):
+                while not self.has_begun and (more := await self._reader.read(_CHUNK_BYTES)):
+                    self.greeting = (self.greeting + more)[-_MAX_GREETING_BYTES:]
         except (TimeoutError, OSError, asyncssh.Error):
             pass
         lines = [
@@ -86,7 +86,7 @@ class CommandOutput:
             for line in sanitize_line(self.greeting.decode("utf-8", "replace")).splitlines()
             if line.strip()
         ]
-        return lines[-1][:_SHOWN] if lines else ""
+        return lines[-1][:_MAX_REPLY_CHARS] if lines else ""
 
 
 class CommandNotRun(NodeError):
@@ -103,7 +103,7 @@ class RemoteCommand:
 
     async def not_run_error(self) -> CommandNotRun:
         """Return the error for a login shell that ended without running it."""
-        answer = await self._answer()
+        answer = await self._read_shell_reply()
         return CommandNotRun(
             self._node,
             f"the login shell of {self._user} on {self._node} did not run our command: it answered {answer or 'nothing'}",
@@ -113,7 +113,7 @@ class RemoteCommand:
 
     async def begin_timeout_error(self, seconds: float) -> NodeStarved:
         """Return the error for a login shell that did not get as far as the command in time."""
-        answer = await self._answer()
+        answer = await self._read_shell_reply()
         return NodeStarved(
             self._node,
             f"the login shell of {self._user} on {self._node} did not get to our command within {seconds:.0f} s"
@@ -122,6 +122,6 @@ class RemoteCommand:
             "log in there with ssh, and see",
         )
 
-    async def _answer(self) -> str:
+    async def _read_shell_reply(self) -> str:
         words = [await output.read_reply() for output in (self.stdout, self.stderr)]
         return " and ".join(f"`{one}`" for one in words if one)

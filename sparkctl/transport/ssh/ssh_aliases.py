@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sparkctl.files import read_regular
+from sparkctl.files import read_regular_file
 
-_LINE = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
-_WORD = re.compile(r'"([^"]*)"|(\S+)')
-_DEEPEST = 4
-_LARGEST = 1 << 20  # bytes
+_LINE_PATTERN = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
+_WORD_PATTERN = re.compile(r'"([^"]*)"|(\S+)')
+_MAX_INCLUDE_DEPTH = 4
+_MAX_CONFIG_BYTES = 1 << 20  # bytes
 
 
 def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
@@ -19,29 +19,29 @@ def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
     A file that cannot be read has no names: connecting will say what is wrong with it.
     """
     found: dict[str, None] = {}
-    _collect(path or Path.home() / ".ssh" / "config", 0, found)
+    _collect_aliases(path or Path.home() / ".ssh" / "config", 0, found)
     return tuple(found)
 
 
-def _collect(path: Path, depth: int, found: dict[str, None]) -> None:
+def _collect_aliases(path: Path, depth: int, found: dict[str, None]) -> None:
     try:
-        lines = read_regular(path, _LARGEST).decode("utf-8", "replace").splitlines()
+        lines = read_regular_file(path, _MAX_CONFIG_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return
     for line in lines:
-        match = _LINE.fullmatch(line.strip())
+        match = _LINE_PATTERN.fullmatch(line.strip())
         if match is None:
             continue
-        words = [first or second for first, second in _WORD.findall(match["rest"])]
+        words = [first or second for first, second in _WORD_PATTERN.findall(match["rest"])]
         if match["word"].lower() == "host":
             found.update((word, None) for word in words if not re.search(r"[*?!]", word))
-        elif match["word"].lower() == "include" and depth < _DEEPEST:
+        elif match["word"].lower() == "include" and depth < _MAX_INCLUDE_DEPTH:
             for word in words:
-                for included in _included(word):
-                    _collect(included, depth + 1, found)
+                for included in _list_included_files(word):
+                    _collect_aliases(included, depth + 1, found)
 
 
-def _included(pattern: str) -> list[Path]:
+def _list_included_files(pattern: str) -> list[Path]:
     """Return the files an Include means; relative ones are in ~/.ssh, as ssh has it."""
     home = str(Path.home())
     absolute = Path(home + pattern[1:]) if pattern.startswith("~/") else Path(home, ".ssh", pattern)

@@ -12,9 +12,9 @@ import asyncssh
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import refuse_irregular
-from sparkctl.transport.ssh.host_keys import GLOBAL_FILES, SSH_PORT
+from sparkctl.transport.ssh.host_keys import GLOBAL_KNOWN_HOSTS, SSH_PORT
 
-LARGEST_PORT = 65535
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SshTarget:
     own_ciphers: bool  # the ssh config names ciphers: then it decides, not we
 
     @property
-    def target(self) -> str:
+    def login_name(self) -> str:
         """``milo@spark1.local``, as it is typed after ssh."""
         return f"{self.user}@{self.host}"
 
@@ -55,16 +55,16 @@ class SshTarget:
         words += [word for path in self.identities for word in ("-i", str(path))]
         words += ["-J", self.jump] if self.jump else []
         words += ["-p", str(self.port)] if self.port != SSH_PORT else []
-        return shlex.join([*words, self.target])
+        return shlex.join([*words, self.login_name])
 
 
-def ssh_config_files() -> list[Path]:
+def list_ssh_config_files() -> list[Path]:
     """Return the ssh configs that exist, the user's first: what is said first counts.
 
     Raises InvalidInput for one that is a FIFO or the like: reading it would never end.
     """
     candidates = (Path.home() / ".ssh" / "config", Path("/etc/ssh/ssh_config"))
-    return [file for file in candidates if _is_readable(file)]
+    return [file for file in candidates if _is_readable_config(file)]
 
 
 def resolve_target(
@@ -82,7 +82,7 @@ def resolve_target(
     """
     try:
         options = asyncssh.SSHClientConnectionOptions(
-            config=[str(file) for file in ssh_config_files()],
+            config=[str(file) for file in list_ssh_config_files()],
             host=alias,
             port=port if port is not None else (),
             username=user if user is not None else (),
@@ -105,15 +105,15 @@ def resolve_target(
         bind=cast("str | None", config.get("BindAddress")),
         jump=None if via in (None, "", "none") else via,
         proxy=() if proxy in (("none",), ()) else proxy,
-        known_hosts=_user_files(known_hosts, config.get("UserKnownHostsFile")),
-        global_known_hosts=() if known_hosts else _global_files(config.get("GlobalKnownHostsFile")),
-        identities=_identities(identity, config.get("IdentityFile")),
+        known_hosts=_resolve_user_known_hosts(known_hosts, config.get("UserKnownHostsFile")),
+        global_known_hosts=() if known_hosts else _resolve_global_known_hosts(config.get("GlobalKnownHostsFile")),
+        identities=_resolve_identities(identity, config.get("IdentityFile")),
         identities_only=bool(config.get("IdentitiesOnly")),
         own_ciphers=config.get("Ciphers") is not None,
     )
 
 
-def _is_readable(config: Path) -> bool:
+def _is_readable_config(config: Path) -> bool:
     try:
         refuse_irregular(config)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -145,12 +145,12 @@ def parse_jump_host(text: str) -> tuple[str, str | None, int | None]:
         port = port.removeprefix(":")
     elif rest.count(":") == 1:
         host, _, port = rest.partition(":")
-    if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) <= LARGEST_PORT)):
+    if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT)):
         raise InvalidInput(f"{text!r} is not a jump host", "write it as user@host or user@host:port")
     return host, user or None, int(port) if port else None
 
 
-def _user_files(ours: str | None, configured: object) -> tuple[Path, ...]:
+def _resolve_user_known_hosts(ours: str | None, configured: object) -> tuple[Path, ...]:
     if ours is not None:
         return (Path(ours).expanduser(),)
     if isinstance(configured, list):
@@ -158,13 +158,13 @@ def _user_files(ours: str | None, configured: object) -> tuple[Path, ...]:
     return (Path.home() / ".ssh" / "known_hosts", Path.home() / ".ssh" / "known_hosts2")
 
 
-def _global_files(configured: object) -> tuple[Path, ...]:
+def _resolve_global_known_hosts(configured: object) -> tuple[Path, ...]:
     if isinstance(configured, list):
         return tuple(Path(str(name)).expanduser() for name in configured if str(name) != "none")
-    return GLOBAL_FILES
+    return GLOBAL_KNOWN_HOSTS
 
 
-def _identities(ours: str | None, configured: object) -> tuple[Path, ...]:
+def _resolve_identities(ours: str | None, configured: object) -> tuple[Path, ...]:
     """Return the key files to try. One of ours must exist; of the ssh config's, those that do, as OpenSSH has it."""
     if ours is not None:
         path = Path(ours).expanduser()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncssh
 
-from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, SparkctlError, Unreachable
+from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, NodeUnreachable, SparkctlError
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.transport.docker import docker_errors
@@ -35,10 +35,10 @@ from sparkctl.transport.ssh.channel_streams import (
 )
 from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
 from sparkctl.transport.ssh.login import JumpChain, LoginTimeouts, connect_through_jumps
-from sparkctl.transport.ssh.login_shell import RemoteCommand, remote_command
+from sparkctl.transport.ssh.login_shell import RemoteCommand, build_remote_command
 
 StreamOpener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class SocketRelay:
@@ -55,7 +55,7 @@ class SocketRelay:
         """Make the directory (0700: whoever can open the socket is root on the node) and listen."""
         directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sparkctl-"))
         relay = cls(directory, opener)
-        relay._server = await asyncio.start_unix_server(relay._accept, relay.path)
+        relay._server = await asyncio.start_unix_server(relay._accept_client, relay.path)
         relay.path.chmod(0o600)
         return relay
 
@@ -68,12 +68,12 @@ class SocketRelay:
         await asyncio.gather(*self._running, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
+    def _accept_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._relay_client(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _relay_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry bytes both ways. An error ends the connection; whoever asked finds out why by asking the link."""
         try:
             far_reader, far_writer = await self._opener()
@@ -92,7 +92,7 @@ class SocketRelay:
 
 async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
     try:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)
             await writer.drain()
         writer.write_eof()
@@ -100,9 +100,9 @@ async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
         return
 
 
-MIN_BACKOFF = 0.5
-MAX_BACKOFF = 15.0
-_DIAL_STDIO = ("docker", "system", "dial-stdio")
+MIN_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 15.0
+_DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
 class SshConnection:
@@ -140,10 +140,10 @@ class SshConnection:
             try:
                 self._connection = await connect_through_jumps(self.node, self._questions, self._on_lost, self._limits)
             except NodeError as error:
-                self._publish(ConnectionStatus(node_state_for_error(error), error.message))
+                self._publish_status(ConnectionStatus(node_state_for_error(error), error.message))
                 raise
             self._by_stdio = False
-            self._publish(ConnectionStatus(NodeState.OK))
+            self._publish_status(ConnectionStatus(NodeState.OK))
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
@@ -159,7 +159,7 @@ class SshConnection:
             async with asyncio.timeout(give_up_after):
                 await asyncio.shield(task)
         except TimeoutError as error:
-            raise self._last_failure or self._lost(None) from error
+            raise self._last_failure or self._make_lost_error(None) from error
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -173,10 +173,10 @@ class SshConnection:
             attempt += 1
             try:
                 return await self.connect()
-            except (Unreachable, NodeStarved, ConnectionLost) as error:
+            except (NodeUnreachable, NodeStarved, ConnectionLost) as error:
                 self._last_failure = error
-                pause = backoff_seconds(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
-                self._publish(ConnectionStatus(node_state_for_error(error), error.message, attempt, pause))
+                pause = compute_backoff_seconds(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                self._publish_status(ConnectionStatus(node_state_for_error(error), error.message, attempt, pause))
                 await asyncio.sleep(pause)
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
@@ -187,9 +187,9 @@ class SshConnection:
         command: RemoteCommand | None = None
         try:
             async with asyncio.timeout(timeout):
-                command = await self._start(argv)
-                stdin_writer = self._writer(command.process.stdin)
-                stdout, stderr = self._reader(command.stdout), self._reader(command.stderr)
+                command = await self._start_command(argv)
+                stdin_writer = self._wrap_writer(command.process.stdin)
+                stdout, stderr = self._wrap_reader(command.stdout), self._wrap_reader(command.stderr)
                 output = await communicate(stdin_writer, stdout, stderr, stdin, str(argv[0]))
                 await command.process.wait_closed()
         except BaseException as error:
@@ -201,15 +201,17 @@ class SshConnection:
             if late is not None:
                 raise late from error
             raise
-        if command.process.returncode is None and self._is_dead():
-            raise self._lost(None)
+        if command.process.returncode is None and self._is_disconnected():
+            raise self._make_lost_error(None)
         if not command.stdout.has_begun:
             raise await command.not_run_error()
         return CommandResult(*output, command.process.exit_status)
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command and keep its stdin open."""
-        return SshProcess(await self._start(argv), self._lost, self._is_dead, self._limits.begin)
+        return SshProcess(
+            await self._start_command(argv), self._make_lost_error, self._is_disconnected, self._limits.begin
+        )
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
@@ -220,7 +222,7 @@ class SshConnection:
         if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
             return await self._open_docker_stdio()
         try:
-            _, flow = await self._open_connection().create_unix_connection(
+            _, flow = await self._require_connection().create_unix_connection(
                 BoundedSession, path, encoding=None, window=WINDOW_BYTES
             )
         except asyncssh.ChannelOpenError as error:
@@ -231,13 +233,13 @@ class SshConnection:
             self._by_stdio = True
             return await self._open_docker_stdio()
         except CONNECTION_ERRORS as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
         return self._wrap_streams(flow)
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
         try:
-            _, flow = await self._open_connection().create_connection(
+            _, flow = await self._require_connection().create_connection(
                 BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
             )
         except asyncssh.ChannelOpenError as error:
@@ -252,7 +254,7 @@ class SshConnection:
                 ) from error
             raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
         except CONNECTION_ERRORS as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
         return self._wrap_streams(flow)
 
     async def docker_socket(self) -> Path:
@@ -272,54 +274,56 @@ class SshConnection:
             await relay.close()
         if connection is not None:
             await connection.close()
-            self._publish(ConnectionStatus(NodeState.UNKNOWN))
+            self._publish_status(ConnectionStatus(NodeState.UNKNOWN))
 
-    async def _start(self, argv: Sequence[str]) -> RemoteCommand:
-        line, script = remote_command(argv)
-        ssh = self._open_connection()
+    async def _start_command(self, argv: Sequence[str]) -> RemoteCommand:
+        line, script = build_remote_command(argv)
+        ssh = self._require_connection()
         try:
             process = await ssh.create_process(line, encoding=None)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
-            raise Unreachable(
+            raise NodeUnreachable(
                 self.node.name,
                 f"sshd on {self.node.name} opens no further session ({error.reason})",
                 "raise MaxSessions in /etc/ssh/sshd_config on the node, or do fewer things at once",
             ) from error
         except CONNECTION_ERRORS as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
         with contextlib.suppress(*CONNECTION_ERRORS):  # reading its output raises the reason
             process.stdin.write(script)
         return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
 
     async def _open_docker_stdio(self) -> tuple[ByteReader, ByteWriter]:
-        command = await self._start(_DIAL_STDIO)
-        return self._reader(command.stdout), ChannelWriter(command.process.stdin, self._lost)
+        command = await self._start_command(_DIAL_STDIO_COMMAND)
+        return self._wrap_reader(command.stdout), ChannelWriter(command.process.stdin, self._make_lost_error)
 
-    def _open_connection(self) -> asyncssh.SSHClientConnection:
+    def _require_connection(self) -> asyncssh.SSHClientConnection:
         if self._connection is None:
-            raise self._lost(None)
+            raise self._make_lost_error(None)
         return self._connection.ssh
 
-    def _is_dead(self) -> bool:
+    def _is_disconnected(self) -> bool:
         return self._connection is None
 
     def _raise_if_lost(self, error: Exception) -> None:
-        if self._is_dead():
-            raise self._lost(error) from error
+        if self._is_disconnected():
+            raise self._make_lost_error(error) from error
 
     def _wrap_streams(self, session: object) -> tuple[ByteReader, ByteWriter]:
         assert isinstance(session, BoundedSession)
-        return self._reader(session), self._writer(session)
+        return self._wrap_reader(session), self._wrap_writer(session)
 
-    def _reader(self, reader: ByteReader) -> ChannelReader:
-        return ChannelReader(reader, self._lost, self._is_dead)
+    def _wrap_reader(self, reader: ByteReader) -> ChannelReader:
+        return ChannelReader(reader, self._make_lost_error, self._is_disconnected)
 
-    def _writer(self, writer: ByteWriter) -> ChannelWriter:
-        return ChannelWriter(writer, self._lost)
+    def _wrap_writer(self, writer: ByteWriter) -> ChannelWriter:
+        return ChannelWriter(writer, self._make_lost_error)
 
-    def _lost(self, error: BaseException | None) -> ConnectionLost:
-        known = self._status.detail if self._is_dead() else None  # why the connection ended, not what the channel saw
+    def _make_lost_error(self, error: BaseException | None) -> ConnectionLost:
+        known = (
+            self._status.detail if self._is_disconnected() else None
+        )  # why the connection ended, not what the channel saw
         detail = known or (str(error) if error is not None else "not connected")
         return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
@@ -328,17 +332,19 @@ class SshConnection:
         if self._connection is None:
             return
         self._connection = None
-        self._publish(ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection"))
+        self._publish_status(
+            ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection")
+        )
 
-    def _publish(self, status: ConnectionStatus) -> None:
+    def _publish_status(self, status: ConnectionStatus) -> None:
         self._status = status
         for listener in tuple(self._listeners):
             listener(status)
 
 
-def backoff_seconds(attempt: int, chance: float) -> float:
+def compute_backoff_seconds(attempt: int, chance: float) -> float:
     """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
-    full = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(attempt - 1, 10))
+    full = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
 
 

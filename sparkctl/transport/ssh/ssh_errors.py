@@ -15,15 +15,15 @@ from sparkctl.errors import (
     LoginRefused,
     NodeError,
     NodeStarved,
+    NodeUnreachable,
     UnknownHostKey,
-    Unreachable,
 )
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.transport.ssh import host_keys
 from sparkctl.transport.ssh.ssh_config import SshTarget
 
-DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
-_NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
+DEFAULT_KEY_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+_NO_ROUTE_ERRNOS = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 _PING_HINT = "is it switched on, and on this network? try: "
 
 
@@ -32,15 +32,15 @@ def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeEr
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
         hint = f"check the name; try: getent hosts {route.host}"
-        return Unreachable(node, f"{where}{route.host}: no such name", hint)
+        return NodeUnreachable(node, f"{where}{route.host}: no such name", hint)
     if isinstance(error, ConnectionRefusedError):
         hint = "the machine is there, no SSH server listens on that port; check the port, or start ssh on the node"
-        return Unreachable(node, f"{place} refuses connections", hint)
+        return NodeUnreachable(node, f"{place} refuses connections", hint)
     if isinstance(error, TimeoutError):
-        return Unreachable(node, f"{place} does not answer", _PING_HINT + f"ping {route.host}")
-    if error.errno in _NO_ROUTE:
-        return Unreachable(node, f"{place}: no route to it", _PING_HINT + f"ping {route.host}")
-    return Unreachable(node, f"{place}: {error.strerror or error}", _PING_HINT + f"ping {route.host}")
+        return NodeUnreachable(node, f"{place} does not answer", _PING_HINT + f"ping {route.host}")
+    if error.errno in _NO_ROUTE_ERRNOS:
+        return NodeUnreachable(node, f"{place}: no route to it", _PING_HINT + f"ping {route.host}")
+    return NodeUnreachable(node, f"{place}: {error.strerror or error}", _PING_HINT + f"ping {route.host}")
 
 
 def no_banner_error(node: str, route: SshTarget, where: str, closed: bool) -> NodeStarved:
@@ -65,44 +65,44 @@ def login_timeout_error(node: str, route: SshTarget, where: str, limit: float) -
     )
 
 
-def silent_agent(node: str, where: str) -> Unreachable:
+def silent_agent_error(node: str, where: str) -> NodeUnreachable:
     """Return the error for a login that waited for the ssh-agent of this machine."""
-    return Unreachable(
+    return NodeUnreachable(
         node,
         f"{where}the ssh-agent of this machine does not answer, and the login waited for it",
         "see whether it does: ssh-add -l (it may wait for a touch or a PIN); without it: env -u SSH_AUTH_SOCK sparkctl status",
     )
 
 
-def unknown_key(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
+def unknown_key_error(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
     """Return the error for a host of which no key is known."""
-    seen = host_keys.fingerprint(key)
+    seen = host_keys.format_fingerprint(key)
     return UnknownHostKey(
         node,
-        f"{where}the host key of {route.host} is not known ({host_keys.key_type(key)} {seen})",
+        f"{where}the host key of {route.host} is not known ({host_keys.get_key_type(key)} {seen})",
         f"connect once by hand and compare the fingerprint: {route.ssh_command}",
         seen,
-        host_keys.known_hosts_line(route.trust, route.port, key),
+        host_keys.format_known_hosts_line(route.trust, route.port, key),
     )
 
 
-def changed_key(
+def changed_key_error(
     node: str, route: SshTarget, where: str, key: asyncssh.SSHKey, known: host_keys.KnownHostKeys
 ) -> ChangedHostKey:
     """Return the error for a host that offers another key than the one we know; both fingerprints are in it."""
-    offered = f"{host_keys.key_type(key)} {host_keys.fingerprint(key)}"
-    expected = ", ".join(f"{host_keys.key_type(old)} {host_keys.fingerprint(old)}" for old in known.exact)
-    name = host_keys.known_hosts_name(route.trust, route.port)
+    offered = f"{host_keys.get_key_type(key)} {host_keys.format_fingerprint(key)}"
+    expected = ", ".join(f"{host_keys.get_key_type(old)} {host_keys.format_fingerprint(old)}" for old in known.exact)
+    name = host_keys.format_known_hosts_name(route.trust, route.port)
     return ChangedHostKey(
         node,
         f"{where}the host key of {route.host} has changed: known is {expected}, offered is {offered}. "
         "The node was reinstalled, or somebody is in between",
         "if you know why, and the offered fingerprint is the node's, forget the old key and connect again: "
-        f"ssh-keygen -R '{name}'{_file_option(route)}",
+        f"ssh-keygen -R '{name}'{_format_file_option(route)}",
     )
 
 
-def revoked_key(node: str, route: SshTarget, where: str) -> ChangedHostKey:
+def revoked_key_error(node: str, route: SshTarget, where: str) -> ChangedHostKey:
     """Return the error for a key that known_hosts marks as revoked."""
     files = " or ".join(str(file) for file in route.known_hosts + route.global_known_hosts if file.is_file())
     return ChangedHostKey(
@@ -110,7 +110,7 @@ def revoked_key(node: str, route: SshTarget, where: str) -> ChangedHostKey:
     )
 
 
-_CERTIFICATE_TROUBLE = (
+_CERTIFICATE_PROBLEMS = (
     ("Certificate expired", "has expired", "have the node's host key signed anew: ssh-keygen -s CA -h"),
     ("Certificate not yet valid", "is not valid yet", "compare the clocks of this machine and of the node: date"),
     (
@@ -127,28 +127,28 @@ _CERTIFICATE_TROUBLE = (
 )
 
 
-def unverified_key(node: str, route: SshTarget, where: str, reason: str) -> HostKeyUntrusted:
+def unverified_key_error(node: str, route: SshTarget, where: str, reason: str) -> HostKeyUntrusted:
     """Return the error for a host key that asyncssh refused for ``reason`` before it asked about the key."""
     if "revoked" in reason:
-        return revoked_key(node, route, where)
-    for mark, what, hint in _CERTIFICATE_TROUBLE:
+        return revoked_key_error(node, route, where)
+    for mark, what, hint in _CERTIFICATE_PROBLEMS:
         if reason.startswith(mark):
             return HostKeyUntrusted(node, f"{where}the certificate of the host key of {route.host} {what}", hint)
     message = f"{where}the host key of {route.host} cannot be verified: {sanitize_line(reason)}"
     return HostKeyUntrusted(node, message, f"see what ssh says of it: {route.ssh_command} -v")
 
 
-def no_proper_ssh(node: str, route: SshTarget, where: str, error: Exception) -> Unreachable:
+def not_ssh_error(node: str, route: SshTarget, where: str, error: Exception) -> NodeUnreachable:
     """Return the error for a server that sends what no SSH server sends."""
     what = sanitize_line(str(error)).strip() or type(error).__name__
-    return Unreachable(
+    return NodeUnreachable(
         node,
         f"{where}{route.host}:{route.port} speaks no proper SSH ({truncate_text(what, 120)})",
         f"see what listens there: {route.ssh_command}",
     )
 
 
-def unreadable_known_hosts(node: str, where: str, error: OSError) -> HostKeyUntrusted:
+def unreadable_known_hosts_error(node: str, where: str, error: OSError) -> HostKeyUntrusted:
     """Return the error for a known_hosts that is no file, or none of a size that one has."""
     return HostKeyUntrusted(
         node,
@@ -157,7 +157,7 @@ def unreadable_known_hosts(node: str, where: str, error: OSError) -> HostKeyUntr
     )
 
 
-def unusable_key_file(node: str, where: str, error: OSError) -> LoginRefused:
+def unusable_key_file_error(node: str, where: str, error: OSError) -> LoginRefused:
     """Return the error for a key file that would hold up the login for ever."""
     return LoginRefused(
         node, f"{where}{error.filename} cannot be used as a key: {error.strerror}", "remove it, or put a key file there"
@@ -166,49 +166,53 @@ def unusable_key_file(node: str, where: str, error: OSError) -> LoginRefused:
 
 def login_refused_error(node: str, route: SshTarget, where: str, methods: tuple[str, ...]) -> LoginRefused:
     """Return the error for a server that let none of our keys in. ``methods`` are those the server takes."""
-    tried = [path for path in route.identities or default_keys() if path.is_file()]
-    locked = [path for path in tried if _is_locked(path)]
+    tried = [path for path in route.identities or list_default_keys() if path.is_file()]
+    locked = [path for path in tried if _is_encrypted_key(path)]
     agent = os.environ.get("SSH_AUTH_SOCK")
     message = f"{where}{route.host} does not let {route.user} in"
     if locked and not agent:
-        names = " ".join(_short(path) for path in locked)
+        names = " ".join(_shorten_home(path) for path in locked)
         return LoginRefused(
             node,
             f"{message}: the key {names} has a passphrase and no ssh-agent holds it",
             f'hand it to an agent first: eval "$(ssh-agent)"; ssh-add {names}',
         )
-    keys = ", ".join(_short(path) for path in tried) or "no key file"
+    keys = ", ".join(_shorten_home(path) for path in tried) or "no key file"
     if agent:
         keys += " and the keys of the ssh-agent"
     wants = f"; the server takes {', '.join(methods)}" if methods and "publickey" not in methods else ""
     port = f"-p {route.port} " if route.port != host_keys.SSH_PORT else ""
-    key = f"-i {_short(tried[0])} " if tried else ""
+    key = f"-i {_shorten_home(tried[0])} " if tried else ""
     first = "" if tried or agent else "make a key (ssh-keygen -t ed25519), then "
-    add = f"; or hand the locked key to the agent: ssh-add {_short(locked[0])}" if locked else ""
+    add = f"; or hand the locked key to the agent: ssh-add {_shorten_home(locked[0])}" if locked else ""
     return LoginRefused(
         node,
         f"{message} (tried: {keys}{wants})",
-        f"{first}put your key on the node: ssh-copy-id {key}{port}{route.target}{add}",
+        f"{first}put your key on the node: ssh-copy-id {key}{port}{route.login_name}{add}",
     )
 
 
-_AGAIN = "connect anew to be asked once more: `r` in the panel, or the verb again"
+_RECONNECT_HINT = "connect anew to be asked once more: `r` in the panel, or the verb again"
 
 
 def prompt_cancelled_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a login whose question the operator did not answer."""
     message = f"{where}the login was cancelled: what {route.host} asked was not answered"
-    return LoginRefused(node, message, _AGAIN)
+    return LoginRefused(node, message, _RECONNECT_HINT)
 
 
 def answer_rejected_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for answers that were wrong."""
-    return LoginRefused(node, f"{where}{route.host} does not let {route.user} in with what was answered", _AGAIN)
+    return LoginRefused(
+        node, f"{where}{route.host} does not let {route.user} in with what was answered", _RECONNECT_HINT
+    )
 
 
-def waited_too_long(node: str, route: SshTarget, where: str) -> LoginRefused:
+def prompt_hangup_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a server that hung up while, or after, it had asked."""
-    return LoginRefused(node, f"{where}{route.host} asked something and ended the login before it was through", _AGAIN)
+    return LoginRefused(
+        node, f"{where}{route.host} asked something and ended the login before it was through", _RECONNECT_HINT
+    )
 
 
 def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
@@ -220,12 +224,12 @@ def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     )
 
 
-def default_keys() -> list[Path]:
+def list_default_keys() -> list[Path]:
     """Return the key files that are tried where none is named."""
-    return [Path.home() / ".ssh" / name for name in DEFAULT_KEYS]
+    return [Path.home() / ".ssh" / name for name in DEFAULT_KEY_NAMES]
 
 
-def _is_locked(path: Path) -> bool:
+def _is_encrypted_key(path: Path) -> bool:
     try:
         asyncssh.read_private_key(path)
     except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
@@ -235,12 +239,12 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _short(path: Path) -> str:
+def _shorten_home(path: Path) -> str:
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _file_option(route: SshTarget) -> str:
+def _format_file_option(route: SshTarget) -> str:
     usual = Path.home() / ".ssh" / "known_hosts"
     if not route.known_hosts or route.known_hosts[0] == usual:
         return ""

@@ -14,26 +14,26 @@ from textual.widgets import Input
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, sanitized, wrap_rows
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, wrap_rows
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
 T = TypeVar("T")
-_SENTENCE = 70  # columns in which a sentence is read with ease
-_LOOK = 1.0  # seconds between two looks at what is asked about
-_NOTCH = 2  # rows for a notch of the wheel
-_FRAMED = 16, 6  # the least size of a terminal with a frame in it
-_ROOMY = 60, 20  # and of one in which a frame has something around it
+_SENTENCE_COLUMNS = 70  # columns in which a sentence is read with ease
+_REFRESH_SECONDS = 1.0  # seconds between two looks at what is asked about
+_WHEEL_ROWS = 2  # rows for a notch of the wheel
+_MIN_FRAMED_SIZE = 16, 6  # the least size of a terminal with a frame in it
+_MIN_PADDED_SIZE = 60, 20  # and of one in which a frame has something around it
 
 
 def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int | None = None) -> list[TextRow]:
     """Return a sentence, which may quote a node, as rows of so many ``columns``; without them as one row for a dialog that
     breaks it where it ends itself, but for a command, which stays one."""
-    text = sanitized(words).text
+    text = sanitize_span(words).text
     if columns is None and find_command(text) is None:
         return [make_row(Span(text, tone))]
-    return [make_row(sanitized(line, tone)) for line in wrap_line_for_screen(text, columns or _SENTENCE, 0)]
+    return [make_row(sanitize_span(line, tone)) for line in wrap_line_for_screen(text, columns or _SENTENCE_COLUMNS, 0)]
 
 
 class Dialog(ModalScreen[T], Generic[T]):
@@ -60,22 +60,22 @@ class Dialog(ModalScreen[T], Generic[T]):
     @property
     def is_framed(self) -> bool:
         """Whether there is room for a frame."""
-        return self.app.size.width >= _FRAMED[0] and self.app.size.height - self.BELOW >= _FRAMED[1]
+        return self.app.size.width >= _MIN_FRAMED_SIZE[0] and self.app.size.height - self.BELOW >= _MIN_FRAMED_SIZE[1]
 
     @property
     def inner_size(self) -> tuple[int, int]:
         """Columns and lines within the frame, at most."""
         wide, high = self.app.size.width, self.app.size.height - self.BELOW
         if self.is_framed:
-            wide -= 8 if wide >= _ROOMY[0] else 4
-            high -= 4 if high >= _ROOMY[1] else 2
+            wide -= 8 if wide >= _MIN_PADDED_SIZE[0] else 4
+            high -= 4 if high >= _MIN_PADDED_SIZE[1] else 2
         return max(1, wide), max(1, high)
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return what is within the frame."""
         raise NotImplementedError
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what stands below that and is seen also where there is no room for all of it."""
         return ()
 
@@ -85,20 +85,24 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def on_mount(self) -> None:
         """Paint."""
-        self.draw()
+        self.draw_dialog()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fit."""
-        self.draw()
+        self.draw_dialog()
 
-    def draw(self) -> None:
+    def draw_dialog(self) -> None:
         """Show the rows in their frame, as large as they need."""
         most, high = self.inner_size
-        rows = self.rows()
+        rows = self.render_rows()
         if self.WRAPS:  # sentences are of one span each; bars and what stands beside them are not broken for ease
-            rows = [part for one in rows for part in wrap_rows([one], min(most, _SENTENCE) if len(one) == 1 else most)]
-        answers = [*wrap_rows(self.footer_rows(), most), *self.reserved_rows()]
-        rows = _as_many(rows, high - len(answers))
+            rows = [
+                part
+                for one in rows
+                for part in wrap_rows([one], min(most, _SENTENCE_COLUMNS) if len(one) == 1 else most)
+            ]
+        answers = [*wrap_rows(self.render_footer_rows(), most), *self.reserved_rows()]
+        rows = _fit_rows(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
         sheet, panel = self.query_one(TextSurface), self.panel
         if not self.is_framed:
@@ -106,8 +110,8 @@ class Dialog(ModalScreen[T], Generic[T]):
             sheet.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
             self._place_field(most, 0)
             return
-        title = make_row(sanitized(self._words, self._tone))
-        inner = min(most, max([row_width(each) for each in shown] + [row_width(title) + 4]))
+        title = make_row(sanitize_span(self._words, self._tone))
+        inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
         made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
         sheet.styles.width, sheet.styles.height = inner + 4, len(made)
         sheet.set_rows(made)
@@ -131,7 +135,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.dismiss(None)
 
 
-def _as_many(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
+def _fit_rows(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
     """Return at most so many rows, without the empty ones where not all have room."""
     return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
 
@@ -142,21 +146,21 @@ class RefreshingDialog(Dialog[str]):
     _body: Sequence[TextRow] = ()
     _anew: Callable[[], RefreshingDialog] | None = None
 
-    def follow(self, anew: Callable[[], RefreshingDialog]) -> None:
+    def set_refresh_source(self, anew: Callable[[], RefreshingDialog]) -> None:
         """Ask every second as it would be asked now; what is answered stays the same."""
         self._anew = anew
 
     def on_mount(self) -> None:
         """Paint, and look again."""
-        self.draw()
+        self.draw_dialog()
         if self._anew is not None:
-            self.set_interval(_LOOK, self._look)
+            self.set_interval(_REFRESH_SECONDS, self._refresh_body)
 
-    def _look(self) -> None:
+    def _refresh_body(self) -> None:
         assert self._anew is not None
         if (body := self._anew()._body) != self._body:
             self._body = body
-            self.draw()
+            self.draw_dialog()
 
 
 class ChoiceDialog(RefreshingDialog):
@@ -182,23 +186,23 @@ class ChoiceDialog(RefreshingDialog):
         self._choices = choices
         self._at = 0
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return the question."""
         return [(), *self._body, ()]
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the one that Enter takes in brackets; below each other where they have no room else."""
         spans = [
             Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
             for at, (_, name) in enumerate(self._choices)
         ]
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
-        return [beside] if row_width(beside) <= self.inner_size[0] else [(each,) for each in spans]
+        return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
 
     def action_move(self, by: int) -> None:
         """Go to another choice."""
         self._at = (self._at + by) % len(self._choices)
-        self.draw()
+        self.draw_dialog()
 
     def action_take(self) -> None:
         """Take this one."""
@@ -219,11 +223,11 @@ class InputDialog(RefreshingDialog):
         self._password = password
         self._may_be_empty = may_be_empty
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return the question."""
         return [(), *self._body, ()]
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what to do."""
         return [make_row(Span("enter gives it, esc goes on without", TextStyle.LABEL))]
 
@@ -262,7 +266,7 @@ class TextDialog(Dialog[None]):
         self._from = 0
         self._says = ""
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return as much as there is room for."""
         wide, high = self.inner_size
         body = wrap_rows(self._body, wide)
@@ -272,19 +276,19 @@ class TextDialog(Dialog[None]):
         self._says = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
         return body[self._from : self._from + shown]
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return how much there is below, and the way out."""
         return [make_row(Span(f"{self._says}esc goes back", TextStyle.LABEL))]
 
     def on_mouse_scroll_down(self) -> None:
         """Go on by the wheel."""
-        self.action_scroll(_NOTCH)
+        self.action_scroll(_WHEEL_ROWS)
 
     def on_mouse_scroll_up(self) -> None:
         """Go back by the wheel."""
-        self.action_scroll(-_NOTCH)
+        self.action_scroll(-_WHEEL_ROWS)
 
     def action_scroll(self, by: int) -> None:
         """Go on, or back."""
         self._from = max(0, self._from + by)
-        self.draw()
+        self.draw_dialog()

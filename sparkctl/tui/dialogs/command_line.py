@@ -13,17 +13,17 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.commands.stop.impact import VALUED, meant
+from sparkctl.commands.stop.impact import OPTIONS_WITH_VALUES, parse_names_and_nodes
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, truncate_row
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.panel_options import CommandParser
 
-_SHOWN = 6
+_MAX_COMPLETIONS = 6
 
 
 INSTANCE_VERBS = ("down", "logs", "diagnose")  # verbs that are about what is there
@@ -71,7 +71,7 @@ class CommandLineDialog(ModalScreen[str]):
     def on_resize(self, event: events.Resize) -> None:
         """Fit."""
         self._show_refusal()
-        self._show()
+        self._paint_completions()
 
     def _show_refusal(self) -> None:
         sheet = self.query_one("#refused", TextSurface)
@@ -98,7 +98,7 @@ class CommandLineDialog(ModalScreen[str]):
             line = self.query_one(Input)
             line.value = self._apply_completion() or line.value
             line.cursor_position = len(line.value)
-            self._show()
+            self._paint_completions()
 
     def action_earlier(self, by: int) -> None:
         """Bring back a line typed before."""
@@ -121,23 +121,23 @@ class CommandLineDialog(ModalScreen[str]):
         self._found = self._find_completions(line)
         self._stem = line[: line.rfind(" ") + 1]
         self._cycle = -1
-        self._show()
+        self._paint_completions()
 
     def _find_completions(self, line: str) -> tuple[str, ...]:
         """Return what the last word may become: where an instance is meant, those that there are; else as the shell has it."""
         words = line.split()
         last = words.pop() if words and not line.endswith(" ") else ""
-        wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in VALUED
-        if not wants or meant(words[1:])[0]:
+        wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in OPTIONS_WITH_VALUES
+        if not wants or parse_names_and_nodes(words[1:])[0]:
             return self._commands.complete_line(line)
         return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
-    def _show(self) -> None:
+    def _paint_completions(self) -> None:
         sheet = self.query_one("#found", TextSurface)
-        first = max(0, self._cycle - _SHOWN + 1)
+        first = max(0, self._cycle - _MAX_COMPLETIONS + 1)
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
-            spans += [sanitized(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
+            spans += [sanitize_span(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
         shown: TextRow = (
             tuple(spans)
             if self._found

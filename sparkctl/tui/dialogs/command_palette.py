@@ -24,21 +24,21 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
+    measure_row,
+    sanitize_span,
     truncate_row,
 )
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
-THEME = "theme "  # what the entries of colours begin with
-_NONE = -1  # nothing is chosen: an arrow chooses
-_NOT = (ActionId.PALETTE, ActionId.BACK)
-_WIDE = 70
-_MOST = 14  # entries that are seen at once
-_TELLING = 3  # letters from which on it means something that they stand within a name
-_ABOVE = 3  # rows of the frame, the field and a blank one
+THEME_PREFIX = "theme "  # what the entries of colours begin with
+_NO_SELECTION = -1  # nothing is chosen: an arrow chooses
+_EXCLUDED_ACTIONS = (ActionId.PALETTE, ActionId.BACK)
+_MAX_ENTRY_COLUMNS = 70
+_MAX_VISIBLE_ENTRIES = 14  # entries that are seen at once
+_MIN_WEAK_MATCH_LETTERS = 3  # letters from which on it means something that they stand within a name
+_ROWS_ABOVE_ENTRIES = 3  # rows of the frame, the field and a blank one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PaletteEntry:
 def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
     """Return what can be done now in the order of the help, then the colours by name."""
     now = panel.build_action_context()
-    actions = panel.actions if panel.front is None else panel.front.actions
+    actions = panel.actions if panel.front_screen is None else panel.front_screen.actions
     found = [
         PaletteEntry(
             one.id,
@@ -67,16 +67,20 @@ def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
             one.changes,
         )
         for one in list_available_actions(actions, now)
-        if one.id not in _NOT
+        if one.id not in _EXCLUDED_ACTIONS
     ]
-    return found + [PaletteEntry(THEME + name, THEME + name) for name in sorted(panel.available_themes)]
+    return found + [PaletteEntry(THEME_PREFIX + name, THEME_PREFIX + name) for name in sorted(panel.available_themes)]
 
 
 def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
     """Return what fits, the best first, and every action before any theme that fits as well; nothing typed: all actions."""
     if not typed.strip():
-        return [one for one in those if not one.does.startswith(THEME)]
-    scored = [(fit, one.does.startswith(THEME), at, one) for at, one in enumerate(those) if (fit := _fit(one, typed))]
+        return [one for one in those if not one.does.startswith(THEME_PREFIX)]
+    scored = [
+        (fit, one.does.startswith(THEME_PREFIX), at, one)
+        for at, one in enumerate(those)
+        if (fit := _rank_match(one, typed))
+    ]
     return [one for *_, one in sorted(scored, key=lambda each: (each[0] is MatchRank.WEAK, each[1], each[0], each[2]))]
 
 
@@ -89,7 +93,7 @@ class MatchRank(IntEnum):
     WEAK = 4  # it is somewhere within
 
 
-def _fit(one: PaletteEntry, typed: str) -> MatchRank | None:
+def _rank_match(one: PaletteEntry, typed: str) -> MatchRank | None:
     """Return how well an entry fits; None where it does not."""
     wanted, names = typed.strip().casefold(), [name.casefold() for name in one.names]
     words = re.findall(r"[\w-]+", " ".join((*names, one.title.casefold())))
@@ -99,7 +103,7 @@ def _fit(one: PaletteEntry, typed: str) -> MatchRank | None:
         return MatchRank.BEGINS
     if all(any(word.startswith(part) for word in words) for part in wanted.split()):
         return MatchRank.WORDS
-    is_within = len(wanted) >= _TELLING and (
+    is_within = len(wanted) >= _MIN_WEAK_MATCH_LETTERS and (
         wanted in one.title.casefold() or any(_is_subsequence(wanted, name) for name in names)
     )
     return MatchRank.WEAK if is_within else None
@@ -113,7 +117,7 @@ def _is_subsequence(wanted: str, name: str) -> bool:
 
 def is_safe_on_enter(one: PaletteEntry, typed: str) -> bool:
     """Tell whether it may be done by enter alone: what changes something is not, on a weak hit."""
-    return not (one.changes and typed.strip() and _fit(one, typed) is MatchRank.WEAK)
+    return not (one.changes and typed.strip() and _rank_match(one, typed) is MatchRank.WEAK)
 
 
 class ActionPalette(Dialog[str]):
@@ -139,30 +143,32 @@ class ActionPalette(Dialog[str]):
         yield from super().compose()
         yield Input(placeholder="type a part of its name", compact=True)
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return as many entries as there is room for, the chosen one among them."""
         wide, high = self.inner_size
         above = [(), ()] if self.is_framed else []
-        shown = max(1, min(_MOST, high - len(above) - 2))
+        shown = max(1, min(_MAX_VISIBLE_ENTRIES, high - len(above) - 2))
         self._first = max(self._at - shown + 1, min(self._first, self._at), 0)
-        listed = [self._row(at, one, min(_WIDE, wide)) for at, one in enumerate(self._found)][self._first :][:shown]
+        listed = [self._render_entry(at, one, min(_MAX_ENTRY_COLUMNS, wide)) for at, one in enumerate(self._found)][
+            self._first :
+        ][:shown]
         if not listed:
             listed = [make_row(Span("nothing that can be done now is called so", TextStyle.STALE))]
         return [*above, *listed, *[()] * (shown - len(listed))]
 
-    def _row(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
+    def _render_entry(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
         mine = at == self._at
         mark = (">" if self.panel.ascii_only else "▸") if mine else " "
         key = make_row(Span(f" {one.key}", TextStyle.KEY))
         left = make_row(
-            Span(f"{mark} ", TextStyle.ACCENT), sanitized(one.title, TextStyle.STRONG if mine else TextStyle.VALUE)
+            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.title, TextStyle.STRONG if mine else TextStyle.VALUE)
         )
-        room = columns - row_width(key)
-        if one.line and room - row_width(left) > 8:
-            left = (*left, sanitized(f"   :{one.line}", TextStyle.LABEL))
+        room = columns - measure_row(key)
+        if one.line and room - measure_row(left) > 8:
+            left = (*left, sanitize_span(f"   :{one.line}", TextStyle.LABEL))
         return justify_row(truncate_row(left, room), key, columns)
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what keys do."""
         more = len(self._found) - max(self._at, 0) - 1
         return [
@@ -183,18 +189,23 @@ class ActionPalette(Dialog[str]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what fits."""
         self._found = filter_entries(self._all, event.value)
-        self._at = 0 if self._found and is_safe_on_enter(self._found[0], event.value) else _NONE
-        self.draw()
+        self._at = 0 if self._found and is_safe_on_enter(self._found[0], event.value) else _NO_SELECTION
+        self.draw_dialog()
 
     def on_input_submitted(self) -> None:
         """Do the chosen one."""
-        if self._found and self._at != _NONE:
+        if self._found and self._at != _NO_SELECTION:
             self.dismiss(self._found[self._at].does)
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked."""
-        at = event.screen_y - self.query_one(TextSurface).region.y - (_ABOVE if self.is_framed else 0) + self._first
-        if self._first <= at < min(len(self._found), self._first + _MOST):
+        at = (
+            event.screen_y
+            - self.query_one(TextSurface).region.y
+            - (_ROWS_ABOVE_ENTRIES if self.is_framed else 0)
+            + self._first
+        )
+        if self._first <= at < min(len(self._found), self._first + _MAX_VISIBLE_ENTRIES):
             self.dismiss(self._found[at].does)
 
     def on_mouse_scroll_down(self) -> None:
@@ -208,4 +219,4 @@ class ActionPalette(Dialog[str]):
     def action_move(self, by: int) -> None:
         """Go to another entry."""
         self._at = max(0, min(len(self._found) - 1, self._at + by))
-        self.draw()
+        self.draw_dialog()

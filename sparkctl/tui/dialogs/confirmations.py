@@ -9,13 +9,13 @@ from textual.widgets import Input
 
 from sparkctl.commands.actions import Action, ActionContext, ActionId
 from sparkctl.commands.stop.impact import (
-    aimed_at,
     find_interrupted_instances,
     find_stopped_instances,
     find_target_instances,
     find_unlisted_nodes,
     is_instance_serving,
-    meant,
+    parse_names_and_nodes,
+    parse_targets,
 )
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
@@ -25,13 +25,13 @@ from sparkctl.monitor.switch_journal import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
 from sparkctl.views.command_result_view import describe_stopped_models
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
-CONFIRMED = "do"  # what both dialogs give for a yes
-_STOPS = ("down", "up", "free")
+CONFIRM_ANSWER = "do"  # what both dialogs give for a yes
+_STOPPING_VERBS = ("down", "up", "free")
 
 
 def needs_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> bool:
@@ -41,30 +41,33 @@ def needs_confirmation(one: Action, words: Sequence[str], now: ActionContext) ->
 
 def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> RefreshingDialog:
     """Return the dialog that asks; it gives `DO` for a yes."""
-    if ended := _ended(words, now):
-        return _removal(ended, words)
+    if ended := _find_ended_instances(words, now):
+        return _build_removal_dialog(ended, words)
     line = [*_describe_unreachable_nodes(words, now), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
     serving, dark = find_interrupted_instances(now, words), find_unlisted_nodes(now, words)
     if serving or dark:
-        names = {each.name for each in serving} or set(meant(words[1:])[0])
+        names = {each.name for each in serving} or set(parse_names_and_nodes(words[1:])[0])
         why = [row for each in serving for row in _describe_served_clients(each, now)]
         why += [
             row
             for name in dark
             for row in wrap_paragraph(f"What runs on {name} was not looked at yet.", TextStyle.ATTENTION)
         ]
-        body = [*_asked(words, now), (), *why, (), *line]
+        body = [*_render_question(words, now), (), *why, (), *line]
         return TypeNameDialog(one.short, body, names.pop() if len(names) == 1 else "all")
     if one.id is ActionId.RESTART:
         body = [*wrap_paragraph(f"Start {words[1]} on {now.node} once more, as it was?", TextStyle.STRONG), (), *line]
-        return ChoiceDialog(one.short, body, (("cancel", "Cancel"), (CONFIRMED, "start it")), TextStyle.ATTENTION)
-    does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPS else one.short
+        return ChoiceDialog(one.short, body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "start it")), TextStyle.ATTENTION)
+    does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPPING_VERBS else one.short
     return ChoiceDialog(
-        one.short, [*_asked(words, now), (), *line], (("cancel", "Cancel"), (CONFIRMED, does)), TextStyle.ATTENTION
+        one.short,
+        [*_render_question(words, now), (), *line],
+        (("cancel", "Cancel"), (CONFIRM_ANSWER, does)),
+        TextStyle.ATTENTION,
     )
 
 
-def _ended(words: Sequence[str], now: ActionContext) -> list[InstanceView]:
+def _find_ended_instances(words: Sequence[str], now: ActionContext) -> list[InstanceView]:
     """Return what a ``down`` means, where all of it has ended already: there is nothing to stop any more."""
     if words[0] != "down" or "--all" in words:
         return []
@@ -74,7 +77,7 @@ def _ended(words: Sequence[str], now: ActionContext) -> list[InstanceView]:
 
 def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> list[TextRow]:
     """Return which of the Sparks that are meant does not answer any more: what is said of it is what was seen last."""
-    nodes = aimed_at(words)[1] or [str(now.node)]
+    nodes = parse_targets(words)[1] or [str(now.node)]
     rows: list[TextRow] = []
     for view in now.views:
         if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
@@ -82,7 +85,7 @@ def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> lis
     return [*rows, ()] if rows else []
 
 
-def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> RefreshingDialog:
+def _build_removal_dialog(ended: Sequence[InstanceView], words: Sequence[str]) -> RefreshingDialog:
     """Return the question for a `down` of what has ended."""
     first = ended[0]
     there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
@@ -92,7 +95,7 @@ def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> RefreshingD
         *wrap_paragraph(f"It {how}: nothing is running any more. Its container goes; its log is saved first."),
         (), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL),
     ]  # fmt: skip
-    return ChoiceDialog("remove", body, (("cancel", "Cancel"), (CONFIRMED, "remove it")), TextStyle.ATTENTION)
+    return ChoiceDialog("remove", body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "remove it")), TextStyle.ATTENTION)
 
 
 def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[TextRow]:
@@ -108,11 +111,13 @@ def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[Text
     )
 
 
-def _asked(words: Sequence[str], now: ActionContext) -> list[TextRow]:
+def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
     """Return the question, and of a model on several Sparks what becomes of its parts."""
-    ended = find_stopped_instances(now, words) if words[0] in _STOPS else ()
-    asked = wrap_paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG)
-    asked += _describe_stopped_instances(ended, aimed_at(words)[1], now) if words[0] == "free" else []
+    ended = find_stopped_instances(now, words) if words[0] in _STOPPING_VERBS else ()
+    asked = wrap_paragraph(
+        _format_question(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG
+    )
+    asked += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
     spread = {one.name: one for one in ended if words[0] == "down" and count_ranks(one) > 1}
     for name, one in spread.items():
         stopped, seen = {each.node for each in ended if each.name == name}, list_nodes_of_instance(one, now.views)
@@ -151,15 +156,15 @@ def _describe_stopped_instances(
     return rows
 
 
-def _what(words: Sequence[str], there_it_is: Sequence[str], now: ActionContext) -> str:
+def _format_question(words: Sequence[str], there_it_is: Sequence[str], now: ActionContext) -> str:
     """Return what a dangerous command line will do, as a question."""
-    names, nodes = meant(words[1:])
+    names, nodes = parse_names_and_nodes(words[1:])
     nodes = nodes or list(there_it_is)
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
         return f"Stop what runs as {names[0]}{there}, and start it anew?"
     if words[0] == "free":
-        return f"Stop everything that sparkctl started on {' and '.join(aimed_at(words)[1])}?"
+        return f"Stop everything that sparkctl started on {' and '.join(parse_targets(words)[1])}?"
     if words[0] in ("resume", "abort"):
         return _describe_left_switch(words, now)
     if words[0] != "down":
@@ -195,14 +200,14 @@ class TypeNameDialog(InputDialog):
         self._wanted = wanted
         self._wrong = ""  # how what was typed last begins to be refused
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what is to be typed."""
         hint = (
-            make_row(sanitized(f"{self._wrong} not {self._wanted}; esc leaves it running.", TextStyle.BAD))
+            make_row(sanitize_span(f"{self._wrong} not {self._wanted}; esc leaves it running.", TextStyle.BAD))
             if self._wrong
             else make_row(
                 Span("Type ", TextStyle.LABEL),
-                sanitized(self._wanted, TextStyle.KEY),
+                sanitize_span(self._wanted, TextStyle.KEY),
                 Span(" to do it; esc leaves it running.", TextStyle.LABEL),
             )
         )
@@ -212,18 +217,18 @@ class TypeNameDialog(InputDialog):
         """Take the name. Nothing else closes it: what is typed behind would be for the screen below."""
         event.prevent_default()  # Textual calls the handler of every base class, too
         if event.value.strip() == self._wanted:
-            self.dismiss(CONFIRMED)
+            self.dismiss(CONFIRM_ANSWER)
             return
         self._wrong = "That is" if event.value.strip() else "Nothing typed is"
         self.query_one(Input).clear()
-        self.draw()
+        self.draw_dialog()
 
 
-LEAVE = "leave"
+LEAVE_ANSWER = "leave"
 
 
-def _body(course: SwitchProgress, asked: str, way_on: str) -> list[TextRow]:
-    at = "" if course.step is None else f" It is at {format_step_number(course.step)}."
+def _render_switch_question(course: SwitchProgress, asked: str, way_on: str) -> list[TextRow]:
+    at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
     body = wrap_paragraph(f"{asked}{at}", TextStyle.STRONG)
     body += [
         row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
@@ -236,24 +241,24 @@ class LeaveSwitchDialog(ChoiceDialog):
 
     def __init__(self, course: SwitchProgress) -> None:
         way_on = "Nobody goes on with it then, until sparkctl resume does, or sparkctl abort undoes it."
-        body = _body(course, f"Leave the switch to {course.instance} in the middle?", way_on)
-        super().__init__("leave", body, (("", "stay"), (LEAVE, "leave it, and the panel")), TextStyle.ATTENTION)
+        body = _render_switch_question(course, f"Leave the switch to {course.instance} in the middle?", way_on)
+        super().__init__("leave", body, (("", "stay"), (LEAVE_ANSWER, "leave it, and the panel")), TextStyle.ATTENTION)
 
 
-def confirm_leave(panel: PanelApp, course: SwitchProgress) -> None:
+def confirm_exit(panel: PanelApp, course: SwitchProgress) -> None:
     """Ask, and end the panel where that is wanted; who asks for it again where that is asked has said so."""
     if isinstance(panel.screen, LeaveSwitchDialog):
-        panel.leave()
+        panel.exit_panel()
     else:
-        opened = panel.push_screen(LeaveSwitchDialog(course), lambda answer: panel.leave() if answer else None)
+        opened = panel.push_screen(LeaveSwitchDialog(course), lambda answer: panel.exit_panel() if answer else None)
         panel.keyboard.hold_until_mounted(opened)
 
 
 def build_interrupt_dialog(course: SwitchProgress) -> ChoiceDialog:
     """Return the question before it is interrupted from its own screen."""
-    body = _body(
+    body = _render_switch_question(
         course,
         f"Interrupt the switch to {course.instance}?",
         "It can be gone on with then, or undone, from here as well.",
     )
-    return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE, "interrupt it")), TextStyle.ATTENTION)
+    return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE_ANSWER, "interrupt it")), TextStyle.ATTENTION)

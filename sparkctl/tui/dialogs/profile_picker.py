@@ -21,34 +21,34 @@ from sparkctl.views.profiles.launch_plan_view import (
     render_budget_before_start,
 )
 from sparkctl.views.profiles.memory_estimate_view import (
-    estimate_symbol,
+    find_worst_estimate,
     format_symbol_legend,
     render_estimate_line,
+    render_estimate_symbol,
     render_rank_estimates,
-    worst_estimate,
 )
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
-    text_width,
+    measure_row,
+    measure_text,
+    sanitize_span,
     truncate_row,
 )
 
-_ANYWAY = "anyway"
+_ANYWAY_ANSWER = "anyway"
 
-_NAME = 24  # columns that a name may take in any terminal
-_WITH_LEGEND = 18  # lines from which on the signs are explained
-_LOOK = 1.0  # seconds between two looks at the Sparks
+_NAME_COLUMNS = 24  # columns that a name may take in any terminal
+_MIN_LEGEND_LINES = 18  # lines from which on the signs are explained
+_REFRESH_SECONDS = 1.0  # seconds between two looks at the Sparks
 
 
-def _about(profile: Profile) -> str:
+def _describe_profile(profile: Profile) -> str:
     return profile.title or profile.engine
 
 
@@ -89,7 +89,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
 
     def on_mount(self) -> None:
         """Go on showing what stands there: it may change while somebody chooses."""
-        self.set_interval(_LOOK, self._refresh_views)
+        self.set_interval(_REFRESH_SECONDS, self._refresh_views)
 
     def _refresh_views(self) -> None:
         """See anew the Sparks that there were; one that went since stays as it was last seen, and says so when it is asked."""
@@ -98,70 +98,73 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         fits = [self._worst_estimate(one.profile) for one in self._offers if one.profile is not None]
         if fits != self._answered or views != self._views:
             self._answered, self._views = fits, views
-            self.draw()
+            self.draw_dialog()
 
     _answered: Sequence[MemoryFit | None] = ()
 
     @property
-    def view(self) -> NodeTelemetryView:
+    def target_view(self) -> NodeTelemetryView:
         """The node that it would be started on, as it is now."""
         return self._views[self._node]
 
-    def rows(self) -> Sequence[TextRow]:
+    def render_rows(self) -> Sequence[TextRow]:
         """Return the profiles, the nodes, and what starting this one there would mean."""
         _, high = self.inner_size
         below = [
             (),
-            self._nodes_row(),
+            self._render_nodes_row(),
             *self._render_node_budget(),
             (),
         ]  # above the Sparks it is said what more there is
         shown = max(2, high - len(below) - 2)
         legend = format_symbol_legend(self.panel.ascii_only)
-        if high >= _WITH_LEGEND and row_width(legend) <= self.inner_size[0]:
+        if high >= _MIN_LEGEND_LINES and measure_row(legend) <= self.inner_size[0]:
             below.insert(1, legend)
             shown = max(2, shown - 1)
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
         more = len(self._offers) - first - shown
         if more > 0:
             below[0] = make_row(Span(f"  {'v' if self.panel.ascii_only else '↓'} {more} more", TextStyle.LABEL))
-        wide = min(max((text_width(one.name) for one in self._offers), default=0), max(_NAME, self.inner_size[0] // 3))
-        about = max((text_width(_about(one.profile)) for one in self._offers if one.profile), default=0)
-        rows = [self._offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
+        wide = min(
+            max((measure_text(one.name) for one in self._offers), default=0),
+            max(_NAME_COLUMNS, self.inner_size[0] // 3),
+        )
+        about = max((measure_text(_describe_profile(one.profile)) for one in self._offers if one.profile), default=0)
+        rows = [self._render_offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
         return [(), *rows, *below]
 
-    def _offer(self, at: int, one: ProfileOffer, wide: int, widest: int) -> TextRow:
+    def _render_offer(self, at: int, one: ProfileOffer, wide: int, widest: int) -> TextRow:
         mine = at == self._at
         mark = (">" if self.panel.ascii_only else "▸") if mine else " "
-        name = truncate_row(make_row(sanitized(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
+        name = truncate_row(make_row(sanitize_span(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
         if one.profile is None:
             return make_row(
-                Span(f"{mark} ", TextStyle.ACCENT), sanitized(f"{name:<{wide}}   {one.trouble}", TextStyle.STALE)
+                Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}   {one.trouble}", TextStyle.STALE)
             )
         plain, fit = self.panel.ascii_only, self._worst_estimate(one.profile)
         left = make_row(
-            Span(f"{mark} ", TextStyle.ACCENT), sanitized(f"{name:<{wide}}", TextStyle.STRONG if mine else TextStyle.VALUE),
-            sanitized(f"   {_about(one.profile)}", TextStyle.LABEL),
+            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}", TextStyle.STRONG if mine else TextStyle.VALUE),
+            sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
         )  # fmt: skip
         columns = min(self.inner_size[0], wide + widest + 20)
         size = one.profile.expected_memory  # a claim by a share of what is free changes with what stands there
         right = make_row(
             Span("" if size is None else f"{format_gib(size):>10}", TextStyle.UNIT),
             Span("  "),
-            estimate_symbol(fit, plain),
+            render_estimate_symbol(fit, plain),
         )
-        if all(_is_running(one.profile, view) for view in self._ranks(one.profile)):
+        if all(_is_running(one.profile, view) for view in self._list_rank_views(one.profile)):
             right = make_row(
-                Span(f"{'runs':>10}  ", TextStyle.GOOD), Span(state_symbol(Phase.READY, plain), TextStyle.GOOD)
+                Span(f"{'runs':>10}  ", TextStyle.GOOD), Span(get_state_symbol(Phase.READY, plain), TextStyle.GOOD)
             )
         return justify_row(left, right, columns)
 
-    def _nodes_row(self) -> TextRow:
+    def _render_nodes_row(self) -> TextRow:
         spans: list[Span] = [Span("on   ", TextStyle.LABEL)]
         for at, view in enumerate(self._views):
             mine = at == self._node
             spans += [
-                sanitized(
+                sanitize_span(
                     f"[ {view.name} ]" if mine else f"  {view.name}  ", TextStyle.KEY if mine else TextStyle.LABEL
                 ),
                 Span(" "),
@@ -172,23 +175,23 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         chosen = self._offers[self._at].profile if self._offers else None
         if chosen is None:
             return []
-        fit, plain, wide = self._answer(), self.panel.ascii_only, self.inner_size[0]
+        fit, plain, wide = self._get_selected_fit(), self.panel.ascii_only, self.inner_size[0]
         if self._to_switch:
             words = "What would stop, stay and start there is shown before anything is done."
-            return [make_row(sanitized(line, TextStyle.LABEL)) for line in wrap_line(words, wide, 0)]
+            return [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(words, wide, 0)]
         if chosen.nodes > 1:
             return self._render_rank_nodes(chosen)
         return [
-            *render_budget_before_start(chosen, self.view, plain, wide, fit, is_counting=True),
+            *render_budget_before_start(chosen, self.target_view, plain, wide, fit, is_counting=True),
             *render_estimate_line(fit, wide, plain),
         ]
 
     def _render_rank_nodes(self, chosen: Profile) -> list[TextRow]:
         """Return where its ranks would be, and whether each finds room there."""
-        wide, views = self.inner_size[0], self._ranks(chosen)
+        wide, views = self.inner_size[0], self._list_rank_views(chosen)
         tone = TextStyle.LABEL if len(views) == chosen.nodes else TextStyle.ATTENTION
         rows = [
-            make_row(sanitized(line, tone))
+            make_row(sanitize_span(line, tone))
             for line in wrap_line(describe_rank_nodes(chosen, [view.name for view in views]), wide, 0)
         ]
         fits = [self._fit(chosen, view.name) for view in views]
@@ -196,26 +199,26 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             standing = render_budget_before_start(
                 chosen, view, self.panel.ascii_only, max(20, wide - len(view.name) - 2), fit, is_counting=True
             )
-            rows += [make_row(sanitized(f"{view.name}  ", TextStyle.LABEL), *standing[-1])] if standing else []
+            rows += [make_row(sanitize_span(f"{view.name}  ", TextStyle.LABEL), *standing[-1])] if standing else []
         return rows + (render_rank_estimates(fits, wide, self.panel.ascii_only) if len(views) == chosen.nodes else [])
 
-    def _ranks(self, chosen: Profile) -> list[NodeTelemetryView]:
+    def _list_rank_views(self, chosen: Profile) -> list[NodeTelemetryView]:
         """Return the Sparks of its ranks, the head's first: the one that is selected, and the next ones."""
         count = min(chosen.nodes, len(self._views))
         return [self._views[(self._node + at) % len(self._views)] for at in range(count)]
 
-    def _answer(self) -> MemoryFit | None:
+    def _get_selected_fit(self) -> MemoryFit | None:
         """Return whether the chosen one fits there, as far as it was counted."""
         chosen = self._offers[self._at].profile if self._offers else None
-        return None if chosen is None else self._fit(chosen, self.view.name)
+        return None if chosen is None else self._fit(chosen, self.target_view.name)
 
     def _worst_estimate(self, profile: Profile) -> MemoryFit | None:
         """Return the answer that decides for a profile on the Sparks of its ranks; None until all were counted."""
-        fits = [self._fit(profile, view.name) for view in self._ranks(profile)]
+        fits = [self._fit(profile, view.name) for view in self._list_rank_views(profile)]
         known = [one for one in fits if one is not None]
-        return worst_estimate(known) if known and len(known) == len(fits) else None
+        return find_worst_estimate(known) if known and len(known) == len(fits) else None
 
-    def footer_rows(self) -> Sequence[TextRow]:
+    def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what keys do."""
         chosen = self._offers[self._at].profile if self._offers else None
         others = len(self._views) - 1
@@ -230,24 +233,24 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
                 (),
             )
         made = make_row(*starts, *switches, *tab, Span("esc", TextStyle.KEY), Span(" leaves", TextStyle.LABEL))
-        if row_width(made) > self.inner_size[0]:
+        if measure_row(made) > self.inner_size[0]:
             made = make_row(*starts, *switches, Span("esc", TextStyle.KEY), Span(" leaves", TextStyle.LABEL))
         return [made]
 
     def action_move(self, by: int) -> None:
         """Go to another profile."""
         self._at = max(0, min(len(self._offers) - 1, self._at + by))
-        self.draw()
+        self.draw_dialog()
 
     def action_node(self, by: int) -> None:
         """Go to another node."""
         self._node = (self._node + by) % len(self._views)
-        self.draw()
+        self.draw_dialog()
 
     def action_switch(self) -> None:
         """Have it shown what a switch to this one there would be."""
         if (chosen := self._offers[self._at].profile) is not None:
-            nodes = [word for each in self._ranks(chosen) for word in ("--node", each.name)]
+            nodes = [word for each in self._list_rank_views(chosen) for word in ("--node", each.name)]
             self.dismiss(("switch", self._offers[self._at].name, *nodes))
 
     def action_take(self) -> None:
@@ -258,7 +261,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         chosen = self._offers[self._at].profile
         if chosen is None:
             return
-        ranks = self._ranks(chosen)
+        ranks = self._list_rank_views(chosen)
         if len(ranks) < chosen.nodes:
             self.panel.bell()  # why is said below
             return
@@ -273,9 +276,11 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         asked = wrap_paragraph(f"Start {chosen.name} on {where} all the same?", TextStyle.STRONG)
         body = [*asked, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
 
-        def take(answer: str | None) -> None:
-            if answer == _ANYWAY:
+        def start_if_confirmed(answer: str | None) -> None:
+            if answer == _ANYWAY_ANSWER:
                 self.dismiss(words)
 
-        choices = (("cancel", "Cancel"), (_ANYWAY, "start it"))
-        self.panel.push_screen(ChoiceDialog("this cannot do well", body, choices, TextStyle.ATTENTION), take)
+        choices = (("cancel", "Cancel"), (_ANYWAY_ANSWER, "start it"))
+        self.panel.push_screen(
+            ChoiceDialog("this cannot do well", body, choices, TextStyle.ATTENTION), start_if_confirmed
+        )

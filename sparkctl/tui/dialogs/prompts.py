@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.model.questions import HostKeyQuestion, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, wrap_paragraph
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitized
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from textual.screen import ModalScreen
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
 
-_QUOTED = 66  # columns
+_QUOTE_COLUMNS = 66  # columns
 
 
 class DialogPrompter:
@@ -30,26 +30,28 @@ class DialogPrompter:
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
         """Ask; no is the default."""
         return await (
-            self._start_again(question) if isinstance(question, RetryStartQuestion) else self._host_key(question)
+            self._ask_to_retry_start(question)
+            if isinstance(question, RetryStartQuestion)
+            else self._ask_about_host_key(question)
         )
 
-    async def _start_again(self, question: RetryStartQuestion) -> bool:
+    async def _ask_to_retry_start(self, question: RetryStartQuestion) -> bool:
         body = wrap_paragraph(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
         for when, how in question.failures:
             clock = time.strftime("%H:%M", time.localtime(when))
-            body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitized(how, TextStyle.VALUE)))
+            body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
         choices = (("no", "Cancel"), ("yes", "start it once more"))
         return (
             await self._show_unrequested_dialog(ChoiceDialog("start it again?", body, choices, TextStyle.ATTENTION))
             == "yes"
         )
 
-    async def _host_key(self, question: HostKeyQuestion) -> bool:
+    async def _ask_about_host_key(self, question: HostKeyQuestion) -> bool:
         body = [
             *wrap_paragraph(f"{question.node} ({question.host}) is not known yet. Its key is"),
-            make_row("  ", sanitized(question.fingerprint, TextStyle.STRONG)),
+            make_row("  ", sanitize_span(question.fingerprint, TextStyle.STRONG)),
             *wrap_paragraph("Compare it with the node's own:"),
-            make_row("  ", sanitized("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
+            make_row("  ", sanitize_span("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
         ]
         choices = (("no", "leave it alone"), ("yes", "it is the same: connect and remember it"))
         return (
@@ -72,7 +74,7 @@ class DialogPrompter:
         for at, one in enumerate(question.prompts, 1):
             body = wrap_paragraph(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
             for line in (*words, *one.text.splitlines()):
-                body += [make_row("  ", *part) for part in wrap_paragraph(line, TextStyle.STRONG, _QUOTED)]
+                body += [make_row("  ", *part) for part in wrap_paragraph(line, TextStyle.STRONG, _QUOTE_COLUMNS)]
             many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
             dialog = InputDialog(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
             answer = await self._show_unrequested_dialog(dialog)
@@ -92,11 +94,11 @@ class DialogPrompter:
         async with self._asking:
             answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
-            def take(answer: str | None) -> None:
+            def resolve_answer(answer: str | None) -> None:
                 if not answered.done():
                     answered.set_result(answer)
 
-            self._panel.push_screen(dialog, take)
+            self._panel.push_screen(dialog, resolve_answer)
             opened()
             try:
                 return await answered

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import INSTANCE, retarget_context
-from sparkctl.commands.stop.impact import meant
+from sparkctl.commands.stop.impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -17,22 +17,22 @@ from sparkctl.tui.dialogs.base import TextDialog
 from sparkctl.views.diagnosis_view import format_diagnosis
 from sparkctl.views.profiles.memory_estimate_view import format_estimate, format_estimate_notes, format_estimate_summary
 from sparkctl.views.text.line_wrap import wrap_line_for_screen
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.panel_options import PreparedCommand
 
-_WIDEST = 104
-_HANG = 10  # of what a diagnosis says, below its labels
+_MAX_COLUMNS = 104
+_HANGING_INDENT = 10  # of what a diagnosis says, below its labels
 
 
 def show_memory_estimate(panel: PanelApp, words: Sequence[str]) -> None:
     """Say whether a profile fits, as ``plan`` does. Raises `SparkctlError` for a line that is none."""
-    assert panel.room is not None
-    panel.spawn_dialog_task(_show_fit(panel, panel.room.parse_command(words)))
+    assert panel.controller is not None
+    panel.spawn_dialog_task(_show_fit(panel, panel.controller.parse_command(words)))
 
 
 async def _show_fit(panel: PanelApp, started: PreparedCommand) -> None:
@@ -44,8 +44,8 @@ async def _show_fit(panel: PanelApp, started: PreparedCommand) -> None:
     except SparkctlError as error:
         panel.show_error(error)
         return
-    name = meant(started.words[1:])[0][0]
-    rows = render_estimate_result(told, _columns(panel), panel.ascii_only)
+    name = parse_names_and_nodes(started.words[1:])[0][0]
+    rows = render_estimate_result(told, _get_dialog_columns(panel), panel.ascii_only)
     panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
 
 
@@ -53,7 +53,7 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
     """Return what ``plan`` has told: what comes of it for all Sparks, then the sum of each, what to do, and trouble."""
     judged = [one for one in told if isinstance(one, MemoryFitEvaluated)]
     rows = [
-        make_row(sanitized(part, TextStyle.STRONG))
+        make_row(sanitize_span(part, TextStyle.STRONG))
         for line in format_estimate_summary([one.fit for one in judged])
         for part in wrap_line_for_screen(line, columns, 2)
     ]
@@ -61,17 +61,17 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
         before = [other.fit for other in judged[:at]]
         rows += [()] if rows else []
         rows += [
-            make_row(sanitized(line, TextStyle.STRONG))
-            for line in wrap_line_for_screen(sanitized(one.fit.sentence).text, columns, 0)
+            make_row(sanitize_span(line, TextStyle.STRONG))
+            for line in wrap_line_for_screen(sanitize_span(one.fit.summary_sentence).text, columns, 0)
         ]
         lines = (*format_estimate(one.fit, columns, before), *format_estimate_notes(one.fit, columns, before))
-        rows += [make_row(sanitized(line, TextStyle.LABEL)) for line in lines]
+        rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]
     commands = dict.fromkeys(each for one in judged for each in one.commands)
     rows += [()] if commands else []
     rows += [
-        make_row(sanitized(line)) for each in commands for line in wrap_line_for_screen(f"then: {each}", columns, 6)
+        make_row(sanitize_span(line)) for each in commands for line in wrap_line_for_screen(f"then: {each}", columns, 6)
     ]
-    sign = state_symbol(Severity.WARNING, ascii_only)
+    sign = get_state_symbol(Severity.WARNING, ascii_only)
     for event in told:
         if isinstance(event, WarningEmitted):
             where = f"{event.node}: " if event.node else ""
@@ -84,27 +84,27 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
     told = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
     return [
-        make_row(sanitized(part, TextStyle.ATTENTION))
+        make_row(sanitize_span(part, TextStyle.ATTENTION))
         for line in told
-        for part in wrap_line_for_screen(sanitized(line).text, columns, 2)
+        for part in wrap_line_for_screen(sanitize_span(line).text, columns, 2)
     ]
 
 
 def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
     """Open an instance that has failed, where its verdict stands; of any other, and of one that is gone, say what its log
     tells. Raises `InvalidInput` for a line that is for the command line."""
-    names, nodes = meant(words[1:])
+    names, nodes = parse_names_and_nodes(words[1:])
     own = [word for word in words[1:] if word.startswith("-") and word.partition("=")[0] not in ("--node", "-n")]
     if own or len(names) != 1 or "/" in names[0] or names[0] == "-":
         raise InvalidInput(
             "here a log is read of an instance: diagnose NAME [--node NODE]",
             f"a file, and all else, is for the command line: sparkctl {shlex.join(words)}",
         )
-    if unknown := [node for node in nodes if node not in panel.names]:
-        raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.names)}")
+    if unknown := [node for node in nodes if node not in panel.node_names]:
+        raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
     now = retarget_context(panel.build_action_context(), words)
-    if now.selected is not None and now.selected.ours and now.selected.phase is Phase.FAILED:
-        panel.open(INSTANCE, now)
+    if now.selected_instance is not None and now.selected_instance.ours and now.selected_instance.phase is Phase.FAILED:
+        panel.open_screen(INSTANCE, now)
     else:
         panel.spawn_dialog_task(_show_diagnosis(panel, names[0], nodes))
 
@@ -112,14 +112,14 @@ def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
 async def _show_diagnosis(panel: PanelApp, name: str, nodes: Sequence[str]) -> None:
     from sparkctl.commands.diagnose_log import diagnose_instance
 
-    assert panel.room is not None
-    asked = [node for node in panel.sparks if not nodes or node.name in nodes]
+    assert panel.controller is not None
+    asked = [node for node in panel.config_nodes if not nodes or node.name in nodes]
     try:
-        found = await diagnose_instance(panel.room.non_interactive_context, name, asked, None)
+        found = await diagnose_instance(panel.controller.non_interactive_context, name, asked, None)
     except SparkctlError as error:
         panel.show_error(error)
         return
-    rows = render_diagnosis_result(found, _columns(panel))
+    rows = render_diagnosis_result(found, _get_dialog_columns(panel))
     panel.push_screen(TextDialog(f"what the log of {name} tells", [(), *rows, ()]))
 
 
@@ -128,12 +128,14 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     from sparkctl.engines import load_engine
 
     lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
-    rows = [make_row(sanitized(found.source, TextStyle.LABEL)), ()]
-    rows += [make_row(sanitized(part)) for line in lines for part in wrap_line_for_screen(line, columns, _HANG)]
+    rows = [make_row(sanitize_span(found.source, TextStyle.LABEL)), ()]
+    rows += [
+        make_row(sanitize_span(part)) for line in lines for part in wrap_line_for_screen(line, columns, _HANGING_INDENT)
+    ]
     for where, error in found.silent:
         rows += _render_error(f"{where}: {error.message}", error.hint, columns)
     return rows
 
 
-def _columns(panel: PanelApp) -> int:
-    return max(20, min(_WIDEST, panel.size.width - 10))
+def _get_dialog_columns(panel: PanelApp) -> int:
+    return max(20, min(_MAX_COLUMNS, panel.size.width - 10))

@@ -12,8 +12,8 @@ from rich.cells import get_character_cell_size
 
 from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
 
-LONGEST_SHOWN = 4096  # characters; the rest of a longer line is in what is searched, copied and saved
-_KEPT = 1024  # decoded lines
+MAX_SHOWN_CHARACTERS = 4096  # characters; the rest of a longer line is in what is searched, copied and saved
+_MAX_CACHED_LINES = 1024  # decoded lines
 RowPosition = tuple[int, int]
 
 
@@ -71,34 +71,34 @@ class LogLayout:
         self.is_wrapped = False
         self._lines: dict[int, BufferedLine] = {}
 
-    def lines(self, index: int, count: int) -> list[BufferedLine]:
+    def get_lines(self, index: int, count: int) -> list[BufferedLine]:
         """Return shown lines; one that went this moment is an empty line."""
-        keys = [self.rows.key(at) for at in range(max(0, index), min(len(self.rows), index + count))]
+        keys = [self.rows.get_key(at) for at in range(max(0, index), min(len(self.rows), index + count))]
         missing = [number for _, number in keys if number not in self._lines]
         if missing:
-            self._fetch(missing)
+            self._load_lines(missing)
         return [self._lines.get(number) or BufferedLine(number, 0, 0, "", "", moment) for moment, number in keys]
 
-    def row_of(self, line: BufferedLine, character: int) -> int:
+    def find_row(self, line: BufferedLine, character: int) -> int:
         """Return the row of a line on which a character stands."""
-        return bisect_right(self._breaks(line), character) - 1 if self.is_wrapped else 0
+        return bisect_right(self._find_row_starts(line), character) - 1 if self.is_wrapped else 0
 
-    def start_of(self, line: BufferedLine, row: int) -> int:
+    def find_row_start(self, line: BufferedLine, row: int) -> int:
         """Return the character with which a row of a line begins."""
-        starts = self._breaks(line) if self.is_wrapped else (0,)
+        starts = self._find_row_starts(line) if self.is_wrapped else (0,)
         return starts[min(row, len(starts) - 1)]
 
-    def page(self, place: RowPosition) -> list[LogRow]:
+    def build_page(self, place: RowPosition) -> list[LogRow]:
         """Return the rows of the screen from this place on; fewer than its height where the log ends."""
         index, skip = place
         found: list[LogRow] = []
-        for offset, line in enumerate(self.lines(index, self.height)):
+        for offset, line in enumerate(self.get_lines(index, self.height)):
             serial = self.rows.dropped + max(0, index) + offset
-            length = min(len(line.text), LONGEST_SHOWN)
+            length = min(len(line.text), MAX_SHOWN_CHARACTERS)
             if not self.is_wrapped:
                 found.append(LogRow(line, serial, 0, length))
                 continue
-            starts = (*self._breaks(line), length)
+            starts = (*self._find_row_starts(line), length)
             found += [
                 LogRow(line, serial, start, stop)
                 for start, stop in zip(starts[skip:-1], starts[skip + 1 :], strict=True)
@@ -108,14 +108,14 @@ class LogLayout:
                 break
         return found[: self.height]
 
-    def bottom(self) -> RowPosition:
+    def find_bottom_position(self) -> RowPosition:
         """Return the place that shows the end of the log on the last row."""
         first = max(0, len(self.rows) - self.height)
         if not self.is_wrapped:
             return first, 0
         room = self.height
-        for back, line in enumerate(reversed(self.lines(first, self.height)), 1):
-            room -= len(self._breaks(line))
+        for back, line in enumerate(reversed(self.get_lines(first, self.height)), 1):
+            room -= len(self._find_row_starts(line))
             if room <= 0:
                 return len(self.rows) - back, -room
         return 0, 0
@@ -128,28 +128,28 @@ class LogLayout:
         row += by
         while row < 0 and index > 0:
             index -= 1
-            row += self._height_of(index)
-        while index < len(self.rows) - 1 and row >= (height := self._height_of(index)):
+            row += self._count_line_rows(index)
+        while index < len(self.rows) - 1 and row >= (height := self._count_line_rows(index)):
             index += 1
             row -= height
         return self.clamp_position((index, row))
 
     def clamp_position(self, place: RowPosition) -> RowPosition:
         """Return the nearest place that leaves no row empty which could show a line."""
-        return max((0, 0), min(place, self.bottom()))
+        return max((0, 0), min(place, self.find_bottom_position()))
 
-    def _height_of(self, index: int) -> int:
-        return sum(len(self._breaks(line)) for line in self.lines(index, 1))
+    def _count_line_rows(self, index: int) -> int:
+        return sum(len(self._find_row_starts(line)) for line in self.get_lines(index, 1))
 
-    def _breaks(self, line: BufferedLine) -> tuple[int, ...]:
-        return wrap_offsets(line.text[:LONGEST_SHOWN], self.width)
+    def _find_row_starts(self, line: BufferedLine) -> tuple[int, ...]:
+        return wrap_offsets(line.text[:MAX_SHOWN_CHARACTERS], self.width)
 
-    def _fetch(self, numbers: list[int]) -> None:
-        if len(self._lines) > _KEPT:
+    def _load_lines(self, numbers: list[int]) -> None:
+        if len(self._lines) > _MAX_CACHED_LINES:
             self._lines.clear()
         low, high = min(numbers), max(numbers) + 1
         if high - low <= 4 * len(numbers):
-            found = self.book.read(low, high)
+            found = self.book.read_lines(low, high)
         else:
-            found = [line for number in numbers for line in self.book.read(number, number + 1)]
+            found = [line for number in numbers for line in self.book.read_lines(number, number + 1)]
         self._lines.update((line.number, line) for line in found)

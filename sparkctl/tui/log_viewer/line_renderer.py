@@ -17,14 +17,14 @@ from sparkctl.logs.buffer import BufferedLine
 from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
 from sparkctl.model.sanitize import truncate_text
-from sparkctl.tui.log_viewer.line_layout import LONGEST_SHOWN, LogRow, find_fit_end, wrap_indent
+from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
 
-SOURCES = ("source-1", "source-2", "source-3")  # their colours take turns
-STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCES)
+SOURCE_STYLES = ("source-1", "source-2", "source-3")  # their colours take turns
+STYLE_NAMES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCE_STYLES)
 StyleRange = tuple[int, int, Style]
-_NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
-_LONGEST_NAME = 16
-_DIGITS = 6  # of a line's number: a million lines are kept
+_NARROW_COLUMNS, _TINY_COLUMNS = 60, 30  # columns below which the time loses its milliseconds, and goes
+_MAX_NAME_COLUMNS = 16
+_LINE_NUMBER_DIGITS = 6  # of a line's number: a million lines are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class LogSymbols:
     cut: str = "…"
 
 
-ASCII = LogSymbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
+ASCII_SYMBOLS = LogSymbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
 
 
 class LogLineRenderer:
     """Paints rows of ``width`` columns. ``styles`` has one for each of `STYLES`, ``base`` is all other text."""
 
     def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
-        self.symbols = ASCII if ascii_only else LogSymbols()
+        self.symbols = ASCII_SYMBOLS if ascii_only else LogSymbols()
         self.width = 80
         self.has_times = False
         self.has_sources = False
@@ -60,12 +60,12 @@ class LogLineRenderer:
         self.styles: dict[str, Style] = {}
         self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and line of what proves a verdict
         self._zone = zone
-        names = [truncate_text(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
+        names = [truncate_text(_to_ascii_name(name) if ascii_only else name, _MAX_NAME_COLUMNS) for name in sources]
         self._wide = max(map(cell_len, names))
         self._names = [name + " " * (self._wide - cell_len(name)) for name in names]
 
     @property
-    def gutter(self) -> int:
+    def gutter_width(self) -> int:
         """Columns before the text."""
         time, number = self._time_width(), self._number_width()
         source = self._wide + 1 if self._shows_sources else 0
@@ -74,7 +74,7 @@ class LogLineRenderer:
     @property
     def text_width(self) -> int:
         """Columns for text."""
-        return max(1, self.width - self.gutter)
+        return max(1, self.width - self.gutter_width)
 
     def render_strip(
         self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool = False
@@ -84,7 +84,7 @@ class LogLineRenderer:
         ``goes_on``: an error that the row above began; one symbol is enough for a traceback.
         """
         line = row.line
-        text = line.text[:LONGEST_SHOWN]
+        text = line.text[:MAX_SHOWN_CHARACTERS]
         start = row.start if not left else find_fit_end(text, row.start, left)
         stop = min(row.stop, find_fit_end(text, start, self.text_width))
         tail = ""
@@ -94,9 +94,9 @@ class LogLineRenderer:
             tail = f"{self.symbols.cut}+{len(line.text) - len(text):,}"
         if tail:
             stop = max(start, min(stop, find_fit_end(text, start, self.text_width - cell_len(tail))))
-        gutter = self._gutter(row, is_current=is_current, goes_on=goes_on)
+        gutter = self._render_gutter(row, is_current=is_current, goes_on=goes_on)
         own = self._line_styles(line, is_current=is_current)
-        pieces = self._segments(text, start, stop, [*own, *spans], self._base_style(line, is_current=is_current))
+        pieces = self._build_segments(text, start, stop, [*own, *spans], self._base_style(line, is_current=is_current))
         if left and start:
             gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
         room = self.text_width - cell_len(text[start:stop]) - cell_len(tail)
@@ -108,19 +108,23 @@ class LogLineRenderer:
                 " " * max(0, room - wrap_indent(self.text_width)), self._base_style(line, is_current=is_current)
             )
             gutter.append(Segment(" " * wrap_indent(self.text_width), self._base_style(line, is_current=is_current)))
-        strip = Strip([*gutter, *_selectable(pieces, start, row.serial), *rest])
+        strip = Strip([*gutter, *_attach_offsets(pieces, start, row.serial), *rest])
         return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
 
-    def blank(self) -> Strip:
+    def render_blank_strip(self) -> Strip:
         """Return a row without a line."""
         return Strip.blank(self.width, self.base)
 
-    def over(self, row: LogRow, pattern: FilterPattern | None, selection: Selection | None) -> list[StyleRange]:
+    def find_overlay_ranges(
+        self, row: LogRow, pattern: FilterPattern | None, selection: Selection | None
+    ) -> list[StyleRange]:
         """Return what lies over a row's own colours: what was found in it, and what of it is selected."""
         spans: list[StyleRange] = []
         if pattern is not None:
             style = self.styles["match"]
-            spans += [(start, stop, style) for start, stop in pattern.find_matches(row.line.text[:LONGEST_SHOWN])]
+            spans += [
+                (start, stop, style) for start, stop in pattern.find_matches(row.line.text[:MAX_SHOWN_CHARACTERS])
+            ]
         if selection is not None and (span := selection.get_span(row.serial)) is not None:
             start, stop = span
             spans.append((start, len(row.line.text) if stop < 0 else stop, self.styles["selected"]))
@@ -128,10 +132,10 @@ class LogLineRenderer:
 
     # the parts
 
-    def _gutter(self, row: LogRow, *, is_current: bool, goes_on: bool) -> list[Segment]:
+    def _render_gutter(self, row: LogRow, *, is_current: bool, goes_on: bool) -> list[Segment]:
         line = row.line
         is_first = row.start == 0
-        symbol, style = self._symbol(line, is_current=is_current) if is_first else (" ", self.base)
+        symbol, style = self._choose_symbol(line, is_current=is_current) if is_first else (" ", self.base)
         if goes_on and symbol == self.symbols.error:
             symbol = self.symbols.goes_on
         dim = self.base + self.styles["dim"]
@@ -142,16 +146,16 @@ class LogLineRenderer:
             tone = self.base + self.styles["failure"] if proves else dim
             found.append(Segment(f"{line.line if is_first else '':>{number}} ", tone))
         if time:
-            found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
+            found.append(Segment(f"{self._format_time(line) if is_first else '':{time}} ", dim))
         if self._shows_sources:
-            colour = self.base + self.styles[SOURCES[line.source % len(SOURCES)]]
+            colour = self.base + self.styles[SOURCE_STYLES[line.source % len(SOURCE_STYLES)]]
             found.append(Segment(self._names[line.source] if is_first else " " * self._wide, colour))
             found.append(Segment(" ", dim))
         if time or self._shows_sources:
             found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))
         return found
 
-    def _symbol(self, line: BufferedLine, *, is_current: bool) -> tuple[str, Style]:
+    def _choose_symbol(self, line: BufferedLine, *, is_current: bool) -> tuple[str, Style]:
         if line.mark is LineMark.FAILURE:
             return self.symbols.failure, self.base + self.styles["failure"]
         if line.mark is LineMark.READY:
@@ -184,7 +188,9 @@ class LogLineRenderer:
         dim = self.base + self.styles["dim"]
         return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []
 
-    def _segments(self, text: str, start: int, stop: int, spans: Sequence[StyleRange], plain: Style) -> list[Segment]:
+    def _build_segments(
+        self, text: str, start: int, stop: int, spans: Sequence[StyleRange], plain: Style
+    ) -> list[Segment]:
         near = [(max(start, a), min(stop, b), style) for a, b, style in spans if a < stop and b > start]
         cuts = sorted({start, stop, *(a for a, _, _ in near), *(b for _, b, _ in near)})
         found = []
@@ -199,17 +205,17 @@ class LogLineRenderer:
 
     @property
     def _shows_sources(self) -> bool:
-        return self.has_sources and self.width >= _NARROW
+        return self.has_sources and self.width >= _NARROW_COLUMNS
 
     def _number_width(self) -> int:
-        return _DIGITS if self.has_numbers and self.width >= _TINY else 0
+        return _LINE_NUMBER_DIGITS if self.has_numbers and self.width >= _TINY_COLUMNS else 0
 
     def _time_width(self) -> int:
-        if not self.has_times or self.width < _TINY:
+        if not self.has_times or self.width < _TINY_COLUMNS:
             return 0
-        return 12 if self.width >= _NARROW else 8
+        return 12 if self.width >= _NARROW_COLUMNS else 8
 
-    def _time(self, line: BufferedLine) -> str:
+    def _format_time(self, line: BufferedLine) -> str:
         try:
             local = datetime.fromisoformat(line.when).astimezone(self._zone)
         except (ValueError, OverflowError, OSError):
@@ -229,7 +235,7 @@ def resolve_log_style(name: str, given: Style) -> Style:
     )
 
 
-def _selectable(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:
+def _attach_offsets(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:
     """Return the pieces with what Textual wants to know of each for a selection: which character of which line."""
     found = []
     for text, style, _ in pieces:
@@ -238,5 +244,5 @@ def _selectable(pieces: Sequence[Segment], start: int, serial: int) -> list[Segm
     return found
 
 
-def _ascii(name: str) -> str:
+def _to_ascii_name(name: str) -> str:
     return name.encode("ascii", "replace").decode()

@@ -14,7 +14,7 @@ from sparkctl.logs import search
 from sparkctl.logs.buffer import LineKey, LineOrder
 from sparkctl.logs.search import LogFilter, find_next_line
 from sparkctl.model.units import format_duration
-from sparkctl.tui.log_viewer.line_layout import LONGEST_SHOWN, LogLayout, LogRow, RowPosition
+from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogLayout, LogRow, RowPosition
 
 
 class LogViewPosition:
@@ -37,36 +37,36 @@ class LogViewPosition:
         self._seen_to: LineKey = (0, 0)  # where the first line would stand that came after the last `settle`
         self._paused_at: LineKey = (0, 0)
 
-    def page(self) -> list[LogRow]:
+    def build_page(self) -> list[LogRow]:
         """Return the rows of the screen."""
-        return self.layout.page(self.top)
+        return self.layout.build_page(self.top)
 
-    def left_of(self, row: LogRow) -> int:
+    def left_cell_of(self, row: LogRow) -> int:
         """Return the first cell that is seen of a row."""
-        return self.current_left if row.line.key == self.current else self.left
+        return self.current_left if row.line.line_key == self.current else self.left
 
     def restore_position(self) -> None:
         """Find the place again after anything changed."""
         layout = self.layout
         layout.rows = rows = self._sight.rows
-        last = rows.key(len(rows) - 1) if len(rows) else (0, -1)
+        last = rows.get_key(len(rows) - 1) if len(rows) else (0, -1)
         self._seen_to = last[0], last[1] + 1
         if self.is_following or self._anchor is None or not len(rows):
-            self._set_top(layout.bottom())
+            self._set_top(layout.find_bottom_position())
             return
         key, character = self._anchor
-        index = min(rows.index(key), len(rows) - 1)
-        row = layout.row_of(layout.lines(index, 1)[0], character) if rows.key(index) == key else 0
+        index = min(rows.find_index(key), len(rows) - 1)
+        row = layout.find_row(layout.get_lines(index, 1)[0], character) if rows.get_key(index) == key else 0
         # The top line is not forgotten where a filter or the end of the log lets another be at the top for now.
         self.top = layout.clamp_position((index, row))
 
     # going
 
-    def follow(self) -> None:
+    def follow_end(self) -> None:
         """Be at the newest line, from now on."""
         self.is_following = True
 
-    def pause(self) -> bool:
+    def pause_following(self) -> bool:
         """Stay here; return whether that is news."""
         if not self.is_following:
             return False
@@ -74,47 +74,47 @@ class LogViewPosition:
         self._paused_at = self._seen_to
         return True
 
-    def move(self, rows: int) -> None:
+    def move_rows(self, rows: int) -> None:
         """Go so many rows down (negative: up); down from the end follows again."""
-        if rows > 0 and self.top >= self.layout.bottom():
-            self.follow()
+        if rows > 0 and self.top >= self.layout.find_bottom_position():
+            self.follow_end()
         elif rows < 0 or not self.is_following:
             self.scroll_to_position(self.layout.move_position(self.top, rows))
 
     def scroll_to_position(self, place: RowPosition) -> None:
         """Put a place at the top."""
-        self.pause()
+        self.pause_following()
         self._set_top(place)
 
     def scroll_to_line(self, key: LineKey) -> None:
         """Make a line the current one and bring it onto the screen, with some lines before it."""
-        self.pause()
+        self.pause_following()
         self.current, self.current_left = key, self.left
         self.layout.rows = self._sight.rows
-        if not self._shows(key):
-            self._bring(key)
+        if not self._is_on_screen(key):
+            self._scroll_into_view(key)
 
-    def resize(self, width: int, height: int) -> None:
+    def resize_page(self, width: int, height: int) -> None:
         """Take another size; the line that was gone to stays on the screen."""
-        was_seen = not self.is_following and self.current is not None and self._shows(self.current)
+        was_seen = not self.is_following and self.current is not None and self._is_on_screen(self.current)
         self.layout.width, self.layout.height = width, height
-        if was_seen and self.current is not None and height > 0 and not self._shows(self.current):
-            self._bring(self.current)
+        if was_seen and self.current is not None and height > 0 and not self._is_on_screen(self.current):
+            self._scroll_into_view(self.current)
 
-    def _shows(self, key: LineKey) -> bool:
-        return any(row.line.key == key for row in self.page())
+    def _is_on_screen(self, key: LineKey) -> bool:
+        return any(row.line.line_key == key for row in self.build_page())
 
-    def _bring(self, key: LineKey) -> None:
+    def _scroll_into_view(self, key: LineKey) -> None:
         layout = self.layout
         if len(layout.rows):
-            index = min(layout.rows.index(key), len(layout.rows) - 1)
+            index = min(layout.rows.find_index(key), len(layout.rows) - 1)
             self._set_top(layout.move_position((index, 0), -(layout.height // 3)))
 
-    def jump(self, rows: LineOrder, *, backwards: bool, is_quiet: bool = False) -> bool:
+    def jump_to_next(self, rows: LineOrder, *, backwards: bool, is_quiet: bool = False) -> bool:
         """Go to the next of these lines (there is one) from the current line, else from the screen; return whether that
         went round the end of the log. ``is_quiet``: the current line itself will do."""
         start = self.current
-        visible = [row.line.key for row in self.page()]
+        visible = [row.line.line_key for row in self.build_page()]
         if start is None or (visible and not visible[0] <= start <= visible[-1]):
             # the reader has gone elsewhere since: from there
             if backwards:
@@ -125,18 +125,18 @@ class LogViewPosition:
             start = start[0], start[1] - 1
         key, went_round = find_next_line(rows, start, backwards=backwards)
         self.scroll_to_line(key)
-        self._reveal(key)
+        self._reveal_match(key)
         return went_round
 
-    def shift(self, cells: int) -> None:
+    def scroll_sideways(self, cells: int) -> None:
         """Go sideways, as far as there is text on the screen."""
         if self.layout.is_wrapped:
             return
-        longest = max((cell_len(row.line.text[:LONGEST_SHOWN]) for row in self.page()), default=0)
+        longest = max((cell_len(row.line.text[:MAX_SHOWN_CHARACTERS]) for row in self.build_page()), default=0)
         most = max(0, longest - self.layout.width // 2)
         self.left = self.current_left = max(0, min(self.left + cells, max(most, self.left)))
 
-    def wrap(self) -> None:
+    def toggle_wrap(self) -> None:
         """Wrap long lines, or not."""
         self.layout.is_wrapped = not self.layout.is_wrapped
         self.left = self.current_left = 0
@@ -156,32 +156,32 @@ class LogViewPosition:
 
     def match_index(self) -> int | None:
         """Return which of the matches the current line is, from 1; None where it is none."""
-        found = self._sight.found
+        found = self._sight.found_rows
         if found is None or self.current is None:
             return None
-        at = found.index(self.current)
-        return at + 1 if at < len(found) and found.key(at) == self.current else None
+        at = found.find_index(self.current)
+        return at + 1 if at < len(found) and found.get_key(at) == self.current else None
 
-    def new_lines(self) -> int:
+    def count_new_lines(self) -> int:
         """Count the lines that came since the reader paused and that are still below the screen."""
         if self.is_following:
             return 0
         rows = self._sight.rows
-        seen = self.top[0] + len({row.serial for row in self.page()})
-        return max(0, len(rows) - max(seen, rows.index(self._paused_at)))
+        seen = self.top[0] + len({row.serial for row in self.build_page()})
+        return max(0, len(rows) - max(seen, rows.find_index(self._paused_at)))
 
     def _set_top(self, place: RowPosition) -> None:
         layout = self.layout
         self.top = place
-        lines = layout.lines(place[0], 1)
-        self._anchor = (layout.rows.key(place[0]), layout.start_of(lines[0], place[1])) if lines else None
+        lines = layout.get_lines(place[0], 1)
+        self._anchor = (layout.rows.get_key(place[0]), layout.find_row_start(lines[0], place[1])) if lines else None
 
-    def _reveal(self, key: LineKey) -> None:
+    def _reveal_match(self, key: LineKey) -> None:
         """Bring what is sought in a line onto the screen, sideways."""
-        line, pattern = self._sight.book.line(key[1]), self._sight.pattern
+        line, pattern = self._sight.book.get_line(key[1]), self._sight.pattern
         if line is None or pattern is None or self.layout.is_wrapped:
             return
-        text, width = line.text[:LONGEST_SHOWN], self.layout.width
+        text, width = line.text[:MAX_SHOWN_CHARACTERS], self.layout.width
         for start, stop in pattern.find_matches(text)[:1]:
             begin, end = cell_len(text[:start]), cell_len(text[:stop])
             if not self.left <= begin <= end < self.left + width:
@@ -199,54 +199,54 @@ class LogNavigator:
     def search_pattern(self, pattern: str, *, jump: bool) -> None:
         """Look for a pattern, and go to the nearest such line if asked to; whoever follows is nearest to the newest."""
 
-        def arrive(rows: LineOrder) -> None:
+        def jump_to_nearest(rows: LineOrder) -> None:
             if len(rows):
-                self._place.jump(rows, backwards=self._place.is_following, is_quiet=True)
+                self._place.jump_to_next(rows, backwards=self._place.is_following, is_quiet=True)
 
-        self._sight.set_search(pattern, arrive if jump else None)
+        self._sight.set_search(pattern, jump_to_nearest if jump else None)
 
     def go_to_match(self, *, backwards: bool) -> None:
         """Go to the next match, round the end of the log if need be."""
-        found = self._sight.found
+        found = self._sight.found_rows
         if found is None and self._lines:
             self._at = (self._at + (-1 if backwards else 1)) % len(self._lines)
-            self._prove()
+            self._go_to_evidence_line()
         elif found is None:
             self._say("nothing is looked for yet: / finds")
         elif not len(found):
-            self._say("no match" if self._sight.finding is None else "no match yet")
+            self._say("no match" if self._sight.search_progress is None else "no match yet")
         else:
-            self._jump(found, backwards=backwards)
+            self._jump_and_report(found, backwards=backwards)
 
     def go_to_marker(self, *, backwards: bool) -> None:
         """Go to the next ready line or failure."""
 
-        def arrive(rows: LineOrder) -> None:
+        def jump_to_marker(rows: LineOrder) -> None:
             if len(rows):
-                self._jump(rows, backwards=backwards)
+                self._jump_and_report(rows, backwards=backwards)
             else:
                 self._say("no ready line and no failure among the shown lines")
 
-        self._sight.search_once(search.select_marks, arrive)
+        self._sight.search_once(search.select_marks, jump_to_marker)
 
-    def first_error(self) -> None:
+    def go_to_first_error(self) -> None:
         """Go to the first error of the shown lines."""
 
-        def arrive(rows: LineOrder) -> None:
+        def scroll_to_first(rows: LineOrder) -> None:
             if len(rows):
-                self._place.scroll_to_line(rows.key(0))
+                self._place.scroll_to_line(rows.get_key(0))
             else:
                 self._say("no error among the shown lines")
 
-        self._sight.search_once(search.select_errors, arrive)
+        self._sight.search_once(search.select_errors, scroll_to_first)
 
     def go_to_evidence(self, source: int, line: int, others: Sequence[int]) -> None:
         """Go to the line that proves a verdict best; `match` goes on to the others, in the order of the log."""
         self._source, self._lines = source, tuple(sorted({line, *others}))
         self._at = self._lines.index(line)
-        self._prove()
+        self._go_to_evidence_line()
 
-    def _prove(self) -> None:
+    def _go_to_evidence_line(self) -> None:
         if len(self._lines) > 1:
             self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N lead through them")
         self.go_to_line_number(self._source, self._lines[self._at])
@@ -254,21 +254,21 @@ class LogNavigator:
     def go_to_line_number(self, source: int, line: int) -> None:
         """Go to a line by its number in its own log; a filter that hides it is taken away."""
 
-        def arrive(rows: LineOrder) -> None:
+        def scroll_to_found_line(rows: LineOrder) -> None:
             if not len(rows):
                 self._say(f"line {line:,} is not in this log any more")
                 return
-            if not self._sight.shows(rows.key(0)):
+            if not self._sight.is_shown(rows.get_key(0)):
                 self._sight.set_filter("")
                 if self._sight.source not in (None, source):
                     self._sight.select_source(None)
-            self._place.scroll_to_line(rows.key(0))
+            self._place.scroll_to_line(rows.get_key(0))
 
-        self._sight.search_once(search.select_evidence_line(source, line), arrive, everywhere=True)
+        self._sight.search_once(search.select_evidence_line(source, line), scroll_to_found_line, everywhere=True)
 
     def go_back_seconds(self, seconds: float) -> None:
         """Go to where the last so many seconds of the log begin: those before its newest line, whatever time it is."""
-        index = self._sight.since(seconds)
+        index = self._sight.find_index_since(seconds)
         if index is None:
             self._say("no line here has a time")
         else:
@@ -277,6 +277,6 @@ class LogNavigator:
                 f"the last {format_duration(seconds)} of this log begin here" if index else "the whole log is younger"
             )
 
-    def _jump(self, rows: LineOrder, *, backwards: bool) -> None:
-        if self._place.jump(rows, backwards=backwards):
+    def _jump_and_report(self, rows: LineOrder, *, backwards: bool) -> None:
+        if self._place.jump_to_next(rows, backwards=backwards):
             self._say("from the end again" if backwards else "from the beginning again")

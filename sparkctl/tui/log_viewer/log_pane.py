@@ -20,7 +20,7 @@ from sparkctl.tui.log_viewer.status_line import LogStatusLine
 from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
 
 
-def _today() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -52,7 +52,7 @@ class LogPane(Vertical):
         directory: Path | None = None,
         ascii_only: bool = False,
         zone: tzinfo | None = None,
-        now: Callable[[], datetime] = _today,
+        now: Callable[[], datetime] = _utc_now,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
@@ -80,12 +80,12 @@ class LogPane(Vertical):
                 bar.renderer = AsciiScrollBarRender  # type: ignore[misc]
 
     @on(LogView.Changed)
-    def _state_changed(self, event: LogView.Changed) -> None:
+    def _show_state(self, event: LogView.Changed) -> None:
         event.stop()
-        self._status.show(event.state)
+        self._status.show_state(event.state)
 
     @on(SearchPrompt.Typed)
-    def _pattern_typed(self, event: SearchPrompt.Typed) -> None:
+    def _apply_typed_pattern(self, event: SearchPrompt.Typed) -> None:
         event.stop()
         self._has_typed = True
         if event.asked is PromptMode.FIND:
@@ -93,7 +93,7 @@ class LogPane(Vertical):
         self._apply_pattern(event.asked, event.text, jump=True)
 
     @on(SearchPrompt.Closed)
-    def _prompt_closed(self, event: SearchPrompt.Closed) -> None:
+    def _handle_prompt_close(self, event: SearchPrompt.Closed) -> None:
         event.stop()
         if not event.is_kept and self._has_typed:  # else nothing has changed that would have to be painted
             self._apply_pattern(event.asked, event.text)
@@ -136,4 +136,4 @@ class LogPane(Vertical):
         except OSError as gone:
             self.view.show_note(f"not saved: the directory that sparkctl was started in: {gone.strerror or gone}")
         else:
-            self.view.save(folder / f"{name}-{stamp}.log")
+            self.view.save_to_file(folder / f"{name}-{stamp}.log")

@@ -27,14 +27,14 @@ from sparkctl.logs.buffer import LineKey, LogBuffer
 from sparkctl.logs.search import LogFilter
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.log_viewer.line_layout import LogLayout, LogRow
-from sparkctl.tui.log_viewer.line_renderer import STYLES, LogLineRenderer, resolve_log_style
+from sparkctl.tui.log_viewer.line_renderer import STYLE_NAMES, LogLineRenderer, resolve_log_style
 from sparkctl.tui.log_viewer.log_navigation import LogViewPosition
 
-PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
-FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
-PAUSED_PAINTS = 1 / 4  # the same while the reader stays: only a count moves
-_WHEEL = 3
-_SIDEWAYS = 12
+PAINT_SECONDS = 1 / 20  # s between two paints of what arrived; a key is painted at once
+FLOOD_PAINT_SECONDS = 1 / 8  # the same where more than a screen has come since: nobody reads that
+PAUSED_PAINT_SECONDS = 1 / 4  # the same while the reader stays: only a count moves
+_WHEEL_ROWS = 3
+_SIDEWAYS_CELLS = 12
 
 
 class LogScrollView(ScrollView, can_focus=True):
@@ -67,7 +67,7 @@ class LogScrollView(ScrollView, can_focus=True):
         & > .log-view--selected { text-style: reverse; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{name}" for name in STYLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{name}" for name in STYLE_NAMES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up", "up", id="log.up", show=False),
         Binding("j", "scroll_down", "down", id="log.down", show=False),
@@ -96,9 +96,9 @@ class LogScrollView(ScrollView, can_focus=True):
 
     # lines arrive
 
-    def add(self, source: int, lines: Iterable[LogLine]) -> None:
+    def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
         """Take lines of a source of the book, in their order."""
-        self.book.add(source, lines)
+        self.book.add_lines(source, lines)
         self.apply_new_lines()
 
     def apply_new_lines(self) -> None:
@@ -106,14 +106,14 @@ class LogScrollView(ScrollView, can_focus=True):
         self.sight.catch_up()
         if self._paint_timer is not None or not self.is_attached:
             return
-        pause = PAINTS if self.is_following else PAUSED_PAINTS
+        pause = PAINT_SECONDS if self.is_following else PAUSED_PAINT_SECONDS
         if self.is_following and self.book.spool.end - self._painted_end > self.place.layout.height:
-            pause = FLOOD_PAINTS
+            pause = FLOOD_PAINT_SECONDS
         wait = self._painted + pause - time.monotonic()
         if wait <= 0:
-            self._on_lines_added()
+            self._paint_new_lines()
         else:
-            self._paint_timer = self.set_timer(wait, self._on_lines_added)
+            self._paint_timer = self.set_timer(wait, self._paint_new_lines)
 
     # where the reader is
 
@@ -122,23 +122,23 @@ class LogScrollView(ScrollView, can_focus=True):
         """Whether the newest line is shown, whatever comes."""
         return self.place.is_following
 
-    def go_to(self, key: LineKey) -> None:
+    def go_to_line(self, key: LineKey) -> None:
         """Make a line the current one and bring it onto the screen."""
         self.place.scroll_to_line(key)
         self.repaint()
 
-    def follow(self) -> None:
+    def follow_end(self) -> None:
         """Show the newest line, from now on."""
-        self.place.follow()
+        self.place.follow_end()
         self.repaint()
 
-    def pause(self) -> None:
+    def pause_following(self) -> None:
         """Stay where the reader is."""
-        if self.place.pause():
+        if self.place.pause_following():
             self.report_state()  # the log itself stays as it is painted
 
-    def _move(self, rows: int) -> None:
-        self.place.move(rows)
+    def _move_rows(self, rows: int) -> None:
+        self.place.move_rows(rows)
         self.repaint()
 
     # painting
@@ -149,11 +149,11 @@ class LogScrollView(ScrollView, can_focus=True):
             self._refresh_rows()
             self.refresh()
 
-    def _on_lines_added(self) -> None:
+    def _paint_new_lines(self) -> None:
         """Paint what arrived, as far as it is on the screen: whoever reads further up sees a count move, and no more."""
         before = self._page
         self._refresh_rows()
-        self._page = self.place.page()
+        self._page = self.place.build_page()
         if before != self._page:
             self.refresh()
 
@@ -164,12 +164,12 @@ class LogScrollView(ScrollView, can_focus=True):
             self._paint_timer = None
         self._painted, self._painted_end = time.monotonic(), self.book.spool.end
         layout = self.place.layout
-        if layout.height <= 0 and not self._measure():
+        if layout.height <= 0 and not self._measure_page():
             return
         self.place.restore_position()
         self._page = None
         # Not through the reactive: a new height of the log is no reason to lay the screen out anew.
-        self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.bottom()[0] + layout.height))
+        self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.find_bottom_position()[0] + layout.height))
         self._is_placing = True
         try:
             self._update_scrollbar()
@@ -208,19 +208,20 @@ class LogScrollView(ScrollView, can_focus=True):
         if not painter.styles:
             painter.base = self.rich_style
             painter.styles = {
-                name: resolve_log_style(name, self.get_component_rich_style(f"log-view--{name}")) for name in STYLES
+                name: resolve_log_style(name, self.get_component_rich_style(f"log-view--{name}"))
+                for name in STYLE_NAMES
             }
         if self._page is None:
-            self._page = self.place.page()
+            self._page = self.place.build_page()
         if y >= len(self._page):
-            return painter.blank()
+            return painter.render_blank_strip()
         row = self._page[y]
         above = self._page[y - 1].line if y else None
         return painter.render_strip(
             row,
-            self.place.left_of(row),
-            painter.over(row, self.sight.pattern, self.text_selection),
-            is_current=row.line.key == self.place.current,
+            self.place.left_cell_of(row),
+            painter.find_overlay_ranges(row, self.sight.pattern, self.text_selection),
+            is_current=row.line.line_key == self.place.current,
             goes_on=above is not None and above.level is row.line.level and above.source == row.line.source,
         )
 
@@ -234,17 +235,17 @@ class LogScrollView(ScrollView, can_focus=True):
 
         To ask for it now would make Textual lay it out beside the screen's own round, which then sends it no `Resize`.
         """
-        self.call_after_refresh(self.resized)
+        self.call_after_refresh(self.fit_to_size)
 
     def on_focus(self, event: Focus) -> None:
         """Have the focus, and look as before: Textual would look up every style of this and paint all of the log."""
-        self._focus_is(event, DescendantFocus(self), has_focus=True)
+        self._set_focus_state(event, DescendantFocus(self), has_focus=True)
 
     def on_blur(self, event: Blur) -> None:
         """Lose the focus, and look as before."""
-        self._focus_is(event, DescendantBlur(self), has_focus=False)
+        self._set_focus_state(event, DescendantBlur(self), has_focus=False)
 
-    def _focus_is(self, event: Focus | Blur, news: DescendantFocus | DescendantBlur, *, has_focus: bool) -> None:
+    def _set_focus_state(self, event: Focus | Blur, news: DescendantFocus | DescendantBlur, *, has_focus: bool) -> None:
         event.prevent_default()
         self.set_reactive(Widget.has_focus, has_focus)
         if self.parent is not None:
@@ -252,35 +253,35 @@ class LogScrollView(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Keep the place on another screen."""
-        self.resized()
+        self.fit_to_size()
 
-    def resized(self) -> None:
+    def fit_to_size(self) -> None:
         """Fit the page to the room that there is now."""
-        self._measure()
+        self._measure_page()
         self.repaint()
 
-    def _measure(self) -> bool:
+    def _measure_page(self) -> bool:
         """Take the size of the page; False where this has no place on the screen yet."""
         region = self.scrollable_content_region
         self.painter.width = max(1, region.width)
-        self.place.resize(self.painter.text_width, region.height)
+        self.place.resize_page(self.painter.text_width, region.height)
         return region.height > 0
 
     def action_scroll_up(self) -> None:
         """A row up."""
-        self._move(-1)
+        self._move_rows(-1)
 
     def action_scroll_down(self) -> None:
         """A row down."""
-        self._move(1)
+        self._move_rows(1)
 
     def action_page_up(self) -> None:
         """A screen up, less a row."""
-        self._move(-max(1, self.place.layout.height - 1))
+        self._move_rows(-max(1, self.place.layout.height - 1))
 
     def action_page_down(self) -> None:
         """A screen down, less a row."""
-        self._move(max(1, self.place.layout.height - 1))
+        self._move_rows(max(1, self.place.layout.height - 1))
 
     def action_scroll_home(self) -> None:
         """To the first line that is kept."""
@@ -289,41 +290,41 @@ class LogScrollView(ScrollView, can_focus=True):
 
     def action_scroll_end(self) -> None:
         """To the newest line, and follow."""
-        self.follow()
+        self.follow_end()
 
     def action_scroll_left(self) -> None:
         """Towards the beginning of long lines."""
-        self._shift(-_SIDEWAYS)
+        self._shift_sideways(-_SIDEWAYS_CELLS)
 
     def action_scroll_right(self) -> None:
         """Towards the end of long lines."""
-        self._shift(_SIDEWAYS)
+        self._shift_sideways(_SIDEWAYS_CELLS)
 
-    def _shift(self, cells: int) -> None:
-        self.place.shift(cells)
+    def _shift_sideways(self, cells: int) -> None:
+        self.place.scroll_sideways(cells)
         self.repaint()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Up, as the wheel says; sideways with a modifier."""
-        self._wheel(event, -1)
+        self._handle_wheel(event, -1)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Down, as the wheel says; sideways with a modifier."""
-        self._wheel(event, 1)
+        self._handle_wheel(event, 1)
 
     def on_mouse_scroll_left(self, event: MouseScrollLeft) -> None:
         """Left, as the wheel says."""
         event.prevent_default().stop()
-        self._shift(-_SIDEWAYS)
+        self._shift_sideways(-_SIDEWAYS_CELLS)
 
     def on_mouse_scroll_right(self, event: MouseScrollRight) -> None:
         """Right, as the wheel says."""
         event.prevent_default().stop()
-        self._shift(_SIDEWAYS)
+        self._shift_sideways(_SIDEWAYS_CELLS)
 
-    def _wheel(self, event: MouseScrollUp | MouseScrollDown, way: int) -> None:
+    def _handle_wheel(self, event: MouseScrollUp | MouseScrollDown, way: int) -> None:
         event.prevent_default().stop()
         if event.shift or event.ctrl:
-            self._shift(way * _SIDEWAYS)
+            self._shift_sideways(way * _SIDEWAYS_CELLS)
         else:
-            self._move(way * _WHEEL)
+            self._move_rows(way * _WHEEL_ROWS)

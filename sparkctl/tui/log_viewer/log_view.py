@@ -26,11 +26,11 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.tui.log_viewer.line_layout import LogLayout
 from sparkctl.tui.log_viewer.line_renderer import LogLineRenderer
 from sparkctl.tui.log_viewer.log_navigation import LogNavigator
-from sparkctl.tui.log_viewer.log_scroll import PAINTS, LogScrollView
+from sparkctl.tui.log_viewer.log_scroll import PAINT_SECONDS, LogScrollView
 from sparkctl.tui.log_viewer.status_line import LogViewState
 
-CLIPBOARD = 74_994  # bytes: as base64 just below the 100,000 at which terminals give up
-_SLICE = 256
+MAX_CLIPBOARD_BYTES = 74_994  # bytes: as base64 just below the 100,000 at which terminals give up
+_LINES_PER_WRITE = 256
 
 
 def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str, bool]:
@@ -44,12 +44,12 @@ def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str,
     parts: list[str] = []
     size = 0
     for index in range(first, last + 1):
-        line = layout.lines(index, 1)[0]
+        line = layout.get_lines(index, 1)[0]
         span = selection.get_span(rows.dropped + index)
         start, stop = span if span is not None else (0, -1)
         parts.append(line.text[start:] if stop < 0 else line.text[start:stop])
         size += len(parts[-1].encode()) + 1
-        if size > CLIPBOARD:
+        if size > MAX_CLIPBOARD_BYTES:
             return "\n".join(parts[:-1]), False
     return "\n".join(parts), True
 
@@ -65,10 +65,10 @@ async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
     count = 0
     try:
         with os.fdopen(file, "w", encoding="utf-8") as out:
-            key, last = (rows.key(0), rows.key(len(rows) - 1)) if len(rows) else ((0, 0), (0, -1))
-            while key <= last and (index := rows.index(key)) < len(rows):
-                keys = [rows.key(at) for at in range(index, min(len(rows), index + _SLICE))]
-                lines = [line for each in keys if each <= last and (line := book.line(each[1])) is not None]
+            key, last = (rows.get_key(0), rows.get_key(len(rows) - 1)) if len(rows) else ((0, 0), (0, -1))
+            while key <= last and (index := rows.find_index(key)) < len(rows):
+                keys = [rows.get_key(at) for at in range(index, min(len(rows), index + _LINES_PER_WRITE))]
+                lines = [line for each in keys if each <= last and (line := book.get_line(each[1])) is not None]
                 out.writelines(f"{_format_saved_line(book, line)}\n" for line in lines)
                 count += len(lines)
                 key = keys[-1][0], keys[-1][1] + 1
@@ -83,10 +83,10 @@ def _format_saved_line(book: LogBuffer, line: BufferedLine) -> str:
     return f"{line.when} {source}{line.text}"
 
 
-TURN = 0.003  # s of searching between two looks at the keyboard
-BACK = (60, 300, 900, 3600)  # s before the newest line
-NOTED = 6.0  # s that a note stands
-READ = 4.0  # s after which a log of which nothing came has nothing
+SEARCH_SLICE_SECONDS = 0.003  # s of searching between two looks at the keyboard
+BACK_STEPS_SECONDS = (60, 300, 900, 3600)  # s before the newest line
+NOTE_SECONDS = 6.0  # s that a note stands
+LOAD_WAIT_SECONDS = 4.0  # s after which a log of which nothing came has nothing
 
 
 class LogView(LogScrollView, can_focus=True):
@@ -168,7 +168,7 @@ class LogView(LogScrollView, can_focus=True):
         """Show one source alone, or all of them merged (None)."""
         self.sight.select_source(source)
         self.painter.has_sources = source is None and len(self.book.sources) > 1
-        self.resized()
+        self.fit_to_size()
         self._run_search_step()
 
     def show_evidence(self, source: int, line: int, others: Sequence[int] = ()) -> None:
@@ -178,7 +178,7 @@ class LogView(LogScrollView, can_focus=True):
         self.painter.proofs = frozenset((source, one) for one in (line, *others))
         self.seek.go_to_evidence(source, line, others)
         self.painter.has_sources = self.sight.source is None and len(self.book.sources) > 1
-        self.resized()
+        self.fit_to_size()
         self._run_search_step()
 
     def save_position(self) -> None:
@@ -195,27 +195,27 @@ class LogView(LogScrollView, can_focus=True):
         if not self.is_attached:
             return
         rows = self.sight.rows
-        if self.sight.run_for(TURN) and not self._is_working:
+        if self.sight.run_for(SEARCH_SLICE_SECONDS) and not self._is_working:
             self._is_working = True
-            self.run_worker(self._work_on(), group="sight", exit_on_error=True)
-        self._take_rows(rows)
+            self.run_worker(self._continue_search(), group="sight", exit_on_error=True)
+        self._repaint_rows(rows)
 
-    async def _work_on(self) -> None:
+    async def _continue_search(self) -> None:
         try:
             rows, is_left, told = self.sight.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
-                is_left = self.sight.run_for(TURN)
+                is_left = self.sight.run_for(SEARCH_SLICE_SECONDS)
                 if rows is not self.sight.rows or not is_left:
-                    self._take_rows(rows)
+                    self._repaint_rows(rows)
                     rows = self.sight.rows
-                elif time.monotonic() - told > PAINTS:
+                elif time.monotonic() - told > PAINT_SECONDS:
                     told = time.monotonic()
                     self.report_state()  # how much of it is done
         finally:
             self._is_working = False
 
-    def _take_rows(self, before: LineOrder) -> None:
+    def _repaint_rows(self, before: LineOrder) -> None:
         if self.sight.rows is not before:
             self.screen.clear_selection()
         self.repaint()
@@ -223,7 +223,7 @@ class LogView(LogScrollView, can_focus=True):
     def on_mount(self) -> None:
         """Begin with what is there."""
         self._run_search_step()
-        self.set_timer(READ, self.mark_loaded)
+        self.set_timer(LOAD_WAIT_SECONDS, self.mark_loaded)
 
     def mark_loaded(self) -> None:
         """Take it that whatever there is has come."""
@@ -237,7 +237,7 @@ class LogView(LogScrollView, can_focus=True):
         self._note = sanitize_line(note)
         if self._note_timer is not None:
             self._note_timer.stop()
-        self._note_timer = self.set_timer(NOTED, self._clear_note)
+        self._note_timer = self.set_timer(NOTE_SECONDS, self._clear_note)
         self.report_state()
 
     def _clear_note(self) -> None:
@@ -245,17 +245,17 @@ class LogView(LogScrollView, can_focus=True):
         self.report_state()
 
     def report_state(self) -> None:
-        sight, found = self.sight, self.sight.found
+        sight, found = self.sight, self.sight.found_rows
         state = LogViewState(
             is_following=self.is_following,
-            new=self.place.new_lines(),
+            new=self.place.count_new_lines(),
             total=len(self.book.spool),
             hidden=self.book.omitted if self.book.spool.first == 0 else 0,
             shown=len(sight.rows),
             find=sight.sought,
             found=None if found is None else len(found),
             at=self.place.match_index(),
-            finding=sight.finding,
+            finding=sight.search_progress,
             only=sight.only,
             narrowing=sight.filter_progress,
             fault=sight.fault,
@@ -285,34 +285,34 @@ class LogView(LogScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         """Hold still while somebody selects."""
         if selection is not None:
-            self.pause()
+            self.pause_following()
         self.refresh()
 
     def action_copy(self) -> None:
         """Copy the selection; without one the current line; without that what is on the screen."""
         if selected := self.screen.get_selected_text():
-            self._copy(selected, selected.count("\n") + 1)
+            self._copy_to_clipboard(selected, selected.count("\n") + 1)
             return
-        lines = {row.serial: row.line for row in self.place.page()}.values()
-        chosen = [line for line in lines if line.key == self.place.current] or list(lines)
-        self._copy("\n".join(line.text for line in chosen), len(chosen))
+        lines = {row.serial: row.line for row in self.place.build_page()}.values()
+        chosen = [line for line in lines if line.line_key == self.place.current] or list(lines)
+        self._copy_to_clipboard("\n".join(line.text for line in chosen), len(chosen))
 
-    def _copy(self, text: str, count: int) -> None:
-        if len(text.encode()) > CLIPBOARD:
+    def _copy_to_clipboard(self, text: str, count: int) -> None:
+        if len(text.encode()) > MAX_CLIPBOARD_BYTES:
             self.show_note("that is more than a clipboard takes; ctrl+s saves all shown lines to a file")
             return
         self.app.copy_to_clipboard(text)
         self.show_note(f"{count:,} {'line' if count == 1 else 'lines'} copied")
 
-    def save(self, path: Path) -> None:
+    def save_to_file(self, path: Path) -> None:
         """Write the shown lines to a new file of mode 0600, in the background; a note says where they are."""
 
-        async def work() -> None:
+        async def write_and_report() -> None:
             words = await save_lines(self.book, self.sight.rows, path)
             self.show_note(words)
             self.post_message(LogView.Saved(words))
 
-        self.run_worker(work(), group="save", exclusive=True)
+        self.run_worker(write_and_report(), group="save", exclusive=True)
 
     # keys
 
@@ -323,7 +323,7 @@ class LogView(LogScrollView, can_focus=True):
 
     def action_follow(self) -> None:
         """Follow or pause."""
-        (self.pause if self.is_following else self.follow)()
+        (self.pause_following if self.is_following else self.follow_end)()
 
     def action_next_match(self, backwards: bool = False) -> None:
         """Go to the next match, round the end of the log if need be; without a search to the next proof of a verdict."""
@@ -338,35 +338,35 @@ class LogView(LogScrollView, can_focus=True):
 
     def action_first_error(self) -> None:
         """Go to the first error of the shown lines."""
-        self.seek.first_error()
+        self.seek.go_to_first_error()
         self._run_search_step()
 
     def action_back(self) -> None:
         """Go to where the last minute of the log begins; each time more further back, then to its first line."""
         if self.is_following:
             self._backs = 0
-        if self._backs < len(BACK):
-            self.seek.go_back_seconds(BACK[self._backs])
+        if self._backs < len(BACK_STEPS_SECONDS):
+            self.seek.go_back_seconds(BACK_STEPS_SECONDS[self._backs])
         else:
             self.place.scroll_to_position((0, 0))
             self.show_note("the first line that is kept")
-        self._backs = (self._backs + 1) % (len(BACK) + 1)
+        self._backs = (self._backs + 1) % (len(BACK_STEPS_SECONDS) + 1)
         self.repaint()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or not."""
-        self.place.wrap()
+        self.place.toggle_wrap()
         self.repaint()
 
     def action_times(self) -> None:
         """Show the time of each line, or not."""
         self.painter.has_times = not self.painter.has_times
-        self.resized()
+        self.fit_to_size()
 
     def action_numbers(self) -> None:
         """Show the number of each line in its own log, as verdicts have it, or not."""
         self.painter.has_numbers = not self.painter.has_numbers
-        self.resized()
+        self.fit_to_size()
 
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""

@@ -44,7 +44,7 @@ class LogViewState:
     was_waited_for: bool = False
 
 
-_LONGEST_PATTERN = 24
+_MAX_PATTERN_COLUMNS = 24
 _GAP = "   "
 
 
@@ -57,7 +57,7 @@ class StatusSegment:
     rank: int = 0
 
 
-def count_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
+def build_mode_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
     """Return what is always said: the mode and how much there is."""
     if state.is_following:
         mode = [StatusSegment("> following" if ascii_only else "● following", "$text-success")]
@@ -75,17 +75,19 @@ def count_segments(state: LogViewState, *, ascii_only: bool = False) -> list[Sta
     return [*mode, StatusSegment(count, "$foreground 75%", rank=4)]
 
 
-def setting_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
+def build_setting_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
     """Return what is sought, kept and set."""
     found: list[StatusSegment] = []
     if state.find:
-        found.append(StatusSegment(f"find {truncate_text(state.find, _LONGEST_PATTERN)}", "$foreground 75%", rank=5))
+        found.append(
+            StatusSegment(f"find {truncate_text(state.find, _MAX_PATTERN_COLUMNS)}", "$foreground 75%", rank=5)
+        )
         if state.found is not None:
-            found.append(StatusSegment(_count(state), "bold $text-primary", rank=1))
+            found.append(StatusSegment(_format_match_count(state), "bold $text-primary", rank=1))
     if state.only:
         share = "" if state.narrowing is None else f" {state.narrowing:.0%}"
         found.append(
-            StatusSegment(f"only {truncate_text(state.only, _LONGEST_PATTERN)}{share}", "$text-primary", rank=2)
+            StatusSegment(f"only {truncate_text(state.only, _MAX_PATTERN_COLUMNS)}{share}", "$text-primary", rank=2)
         )
     if state.source is not None:
         found.append(StatusSegment(state.source, "$text-primary", rank=3))
@@ -101,7 +103,7 @@ def setting_segments(state: LogViewState, *, ascii_only: bool = False) -> list[S
     return found
 
 
-def _count(state: LogViewState) -> str:
+def _format_match_count(state: LogViewState) -> str:
     share = "" if state.finding is None else f" {state.finding:.0%}"
     if not state.found:
         return f"no match{share}" if not share else share.strip()
@@ -110,30 +112,30 @@ def _count(state: LogViewState) -> str:
 
 def format_status_line(state: LogViewState, width: int, *, ascii_only: bool = False) -> Content:
     """Return the whole line; a note, or what is wrong with a pattern, stands in the middle instead of the settings."""
-    left = count_segments(state, ascii_only=ascii_only)
-    right = setting_segments(state, ascii_only=ascii_only)
+    left = build_mode_segments(state, ascii_only=ascii_only)
+    right = build_setting_segments(state, ascii_only=ascii_only)
     if state.fault is not None:
         right = [StatusSegment(f"{'!' if ascii_only else '▲'} {state.fault}: filters nothing", "$text-error")]
     elif state.note is not None:
         right = [StatusSegment(state.note, "bold"), *(piece for piece in right if piece.text != state.note)]
     room = width - 2
-    while _wide(left) + _wide(right) + len(_GAP) > room:
+    while _measure_segments(left) + _measure_segments(right) + len(_GAP) > room:
         least = max((piece for piece in (*left, *right)), key=lambda piece: piece.rank)
         if least.rank == 0:
             break
         (left if least in left else right).remove(least)
-    over = _wide(left) + _wide(right) + len(_GAP) - room
+    over = _measure_segments(left) + _measure_segments(right) + len(_GAP) - room
     if right and right[0].rank == 0 and over > 0:  # words for the reader
         right[0] = StatusSegment(truncate_text(right[0].text, max(1, len(right[0].text) - over)), right[0].style)
-    space = " " * max(1, room - _wide(left) - _wide(right))
-    return Content.assemble(" ", *_joined(left), space, *_joined(right), " ")
+    space = " " * max(1, room - _measure_segments(left) - _measure_segments(right))
+    return Content.assemble(" ", *_join_segments(left), space, *_join_segments(right), " ")
 
 
-def _wide(pieces: list[StatusSegment]) -> int:
+def _measure_segments(pieces: list[StatusSegment]) -> int:
     return sum(cell_len(piece.text) for piece in pieces) + len(_GAP) * max(0, len(pieces) - 1)
 
 
-def _joined(pieces: list[StatusSegment]) -> list[str | tuple[str, str]]:
+def _join_segments(pieces: list[StatusSegment]) -> list[str | tuple[str, str]]:
     found: list[str | tuple[str, str]] = []
     for piece in pieces:
         found += [_GAP] if found else []
@@ -153,7 +155,7 @@ class LogStatusLine(Widget):
         self._ascii_only = ascii_only
         self._state = LogViewState()
 
-    def show(self, state: LogViewState) -> None:
+    def show_state(self, state: LogViewState) -> None:
         """Show another state."""
         if state != self._state:
             self._state = state

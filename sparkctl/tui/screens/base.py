@@ -16,12 +16,12 @@ from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, 
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitized
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
 
-LEAST = (50, 12)
+MIN_TERMINAL_SIZE = (50, 12)
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
@@ -81,11 +81,11 @@ class PanelScreen(StaticFocusScreen):
         """The actions that mean something here, in the order of the help."""
         return list_screen_actions(self.panel.actions, self.SCREEN_ID)
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the situation with what is selected here."""
         return now
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return what is between header and footer."""
         raise NotImplementedError
 
@@ -97,15 +97,15 @@ class PanelScreen(StaticFocusScreen):
         del message
         return False
 
-    def freeze(self) -> None:
+    def toggle_freeze(self) -> None:
         """Hold the picture, or let it go on. Another screen goes on by itself."""
-        self.frozen_at = self.panel.now() if self.frozen_at is None else None
+        self.frozen_at = self.panel.displayed_time() if self.frozen_at is None else None
 
     def compose(self) -> ComposeResult:
         """Header, body, footer, and what takes their place in a tiny terminal."""
         tones = self.panel.tones
         yield TextSurface(tones, id="head")
-        body = self.body()
+        body = self.create_body()
         body.add_class("body")
         yield body
         yield KeyFooter(tones, id="foot")
@@ -114,7 +114,7 @@ class PanelScreen(StaticFocusScreen):
     def on_resize(self, event: events.Resize) -> None:
         """Say what is needed where there is not enough."""
         wide, high = event.size
-        self.set_class(wide < LEAST[0] or high < LEAST[1], "-tiny")
+        self.set_class(wide < MIN_TERMINAL_SIZE[0] or high < MIN_TERMINAL_SIZE[1], "-tiny")
         self.repaint()
 
     def on_screen_resume(self) -> None:
@@ -122,7 +122,7 @@ class PanelScreen(StaticFocusScreen):
         self.repaint()
         self.panel.show_pending_toasts()
 
-    def recolour(self) -> None:
+    def apply_theme_styles(self) -> None:
         """Paint everything in the theme's colours."""
         for sheet in self.query(TextSurface):
             sheet.set_text_styles(self.panel.tones)
@@ -134,33 +134,33 @@ class PanelScreen(StaticFocusScreen):
         wide, high = self.size
         ascii_only = self.panel.ascii_only
         if self.has_class("-tiny"):
-            self.query_one("#small", TextSurface).set_rows(render_too_small(wide, high, LEAST, ascii_only))
+            self.query_one("#small", TextSurface).set_rows(render_too_small(wide, high, MIN_TERMINAL_SIZE, ascii_only))
             return
         self.query_one("#head", TextSurface).set_rows(
-            (render_header(self._title(), self._render_header_status(), wide, ascii_only),)
+            (render_header(self._render_header_title(), self._render_header_status(), wide, ascii_only),)
         )
         foot = self.query_one("#foot", KeyFooter)
         line, foot.places = render_key_footer(self.actions, self.panel.build_action_context(), wide, ascii_only)
         foot.set_rows((line,))
         self.paint_body()
 
-    def _title(self) -> TextRow:
+    def _render_header_title(self) -> TextRow:
         crumb = self.breadcrumb
         title = (Span("sparkctl", TextStyle.TITLE),)
-        return (*title, Span(" › ", TextStyle.LABEL), sanitized(crumb, TextStyle.LABEL)) if crumb else title
+        return (*title, Span(" › ", TextStyle.LABEL), sanitize_span(crumb, TextStyle.LABEL)) if crumb else title
 
     def _render_header_status(self) -> TextRow:
         panel = self.panel
         badges = [
             (panel.config_fault is not None, "config has faults", TextStyle.BAD),
             (self.frozen_at is not None, "paused", TextStyle.ATTENTION),
-            (self.SCREEN_ID != OVERVIEW and bool(panel.progress), panel.progress, TextStyle.ATTENTION),
-            (bool(panel.badge), panel.badge, TextStyle.ACCENT),
+            (self.SCREEN_ID != OVERVIEW and bool(panel.progress_summary), panel.progress_summary, TextStyle.ATTENTION),
+            (bool(panel.header_badge), panel.header_badge, TextStyle.ACCENT),
             (panel.setup.readonly, "read-only", TextStyle.ACCENT),
         ]
-        count = len(panel.names)
+        count = len(panel.node_names)
         spans = [Span(f"{count} Spark{'s' if count != 1 else ''} · ", TextStyle.LABEL)]
-        if (guard := describe_guard_coverage(panel.guarded())) is not None:
+        if (guard := describe_guard_coverage(panel.list_guarded_instances())) is not None:
             spans.append(Span(f"{guard} · ", TextStyle.LABEL))
         # what stands left goes first where it gets narrow: nobody is to take a recording for what is now
         spans += [Span(f"{word} · ", tone) for on, word, tone in badges if on]
@@ -168,15 +168,18 @@ class PanelScreen(StaticFocusScreen):
             from sparkctl.views.overview.tile_model import list_unreachable_nodes
 
             spans += [
-                sanitized(f"{words} · ", tone)
+                sanitize_span(f"{words} · ", tone)
                 for words, tone in list_unreachable_nodes(panel.build_action_context().views, panel.ascii_only)
             ]
-        return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(self.frozen_at or panel.now())), TextStyle.VALUE))
+        return (
+            *spans,
+            Span(time.strftime("%H:%M:%S", time.localtime(self.frozen_at or panel.displayed_time())), TextStyle.VALUE),
+        )
 
 
-_PAGE = 5
-_NOTCH = 2  # rows for a notch of the wheel
-_ALL = 9999  # rows, more than there are
+_PAGE_ROWS = 5
+_WHEEL_ROWS = 2  # rows for a notch of the wheel
+_MANY_ROWS = 9999  # rows, more than there are
 
 
 class ScrollSurface(TextSurface):
@@ -184,13 +187,13 @@ class ScrollSurface(TextSurface):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go on."""
-        self._wheel(event, _NOTCH)
+        self._handle_wheel(event, _WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go back."""
-        self._wheel(event, -_NOTCH)
+        self._handle_wheel(event, -_WHEEL_ROWS)
 
-    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
         screen = self.screen
         assert isinstance(screen, ScrollScreen)
         event.stop()
@@ -219,16 +222,16 @@ class ScrollScreen(PanelScreen):
 
     def do_further(self, _: Action) -> None:
         """Read on."""
-        self.scroll_rows(_PAGE)
+        self.scroll_rows(_PAGE_ROWS)
 
     def do_nearer(self, _: Action) -> None:
         """Read what was above."""
-        self.scroll_rows(-_PAGE)
+        self.scroll_rows(-_PAGE_ROWS)
 
     def do_first(self, _: Action) -> None:
         """Go to the beginning."""
-        self.scroll_rows(-_ALL)
+        self.scroll_rows(-_MANY_ROWS)
 
     def do_last(self, _: Action) -> None:
         """Go to the end."""
-        self.scroll_rows(_ALL)
+        self.scroll_rows(_MANY_ROWS)

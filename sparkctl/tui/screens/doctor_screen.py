@@ -13,7 +13,7 @@ from sparkctl.tui.screens.base import build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
-_FRESH = 60.0  # seconds for which an examination needs no other
+_FRESH_SECONDS = 60.0  # seconds for which an examination needs no other
 
 
 def create_doctor_screen(_: ActionContext) -> DoctorScreen:
@@ -36,40 +36,40 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         """The screen's name."""
         return "doctor"
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the situation with the selected finding's remedy."""
         one = self._build_model().selected
-        return now if one is None else replace(now, remedy=one.command, deed=one.fix_argv)
+        return now if one is None else replace(now, remedy=one.remedy_command, deed=one.fix_argv)
 
     def paint_body(self) -> None:
         """Paint; the first time there is somebody to ask, ask."""
-        self._begin()
-        self.show(render_doctor(self._build_model(), *self.surface_size(self.sheet)))
+        self._start_first_run()
+        self.show_page(render_doctor(self._build_model(), *self.surface_size(self.list_surface)))
 
-    def _begin(self) -> None:
-        room = self.panel.room
+    def _start_first_run(self) -> None:
+        room = self.panel.controller
         if self._has_begun or room is None:
             return
         self._has_begun = True
-        if room.examinations.running:
+        if room.examinations.running_nodes:
             return
-        when = [room.examinations.last_run_at(node.name) for node in self.panel.sparks]
-        if any(one is None or room.now() - one > _FRESH for one in when):
-            room.run_doctor(self.panel.sparks)
+        when = [room.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
+        if any(one is None or room.displayed_time() - one > _FRESH_SECONDS for one in when):
+            room.run_doctor(self.panel.config_nodes)
 
     def _build_model(self) -> DoctorScreenModel:
         panel = self.panel
-        room = panel.room
+        room = panel.controller
         if room is None:
             return DoctorScreenModel(ascii_only=panel.ascii_only)
-        views, seen, now = room.views(panel.names), room.examinations, panel.now()
-        told = [one for view in views for one in room.bridge.store.findings(view.name)]
+        views, seen, now = room.list_node_views(panel.node_names), room.examinations, panel.displayed_time()
+        told = [one for view in views for one in room.bridge.store.get_reported_findings(view.name)]
         asked = tuple(
-            DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running
+            DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running_nodes
         )  # fmt: skip
-        when = [one for name in panel.names if (one := seen.last_run_at(name)) is not None]
+        when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(
-            merge_findings(seen.found, views, told, seen.last_run_at),
+            merge_findings(seen.all_findings, views, told, seen.get_last_run_time),
             min(when, default=None),
             asked,
             self._selected_key,
@@ -84,18 +84,18 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         """Return the keys of the findings and of the selected one."""
         checkup = self._build_model()
         one = checkup.selected
-        return tuple(each.key for each in checkup.shown), None if one is None else one.key
+        return tuple(each.stable_key for each in checkup.visible_findings), None if one is None else one.stable_key
 
     def do_examine(self, _: Action) -> None:
         """Look again."""
-        if self.panel.room is not None:
-            self.panel.room.run_doctor(self.panel.sparks)
+        if self.panel.controller is not None:
+            self.panel.controller.run_doctor(self.panel.config_nodes)
 
     def do_copy(self, _: Action) -> None:
         """Copy the remedy."""
         one = self._build_model().selected
-        if one is not None and one.command is not None:
-            self.panel.copy_text(one.command, "the remedy")
+        if one is not None and one.remedy_command is not None:
+            self.panel.copy_text(one.remedy_command, "the remedy")
 
     def do_mend(self, one: Action) -> None:
         """Do what the remedy says, after a question."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord
     from sparkctl.history.operation_history import OperationHistory as Store
 
-_EVERY = 3.0  # seconds between two looks whether there is more
-_MOST = 200
+_REFRESH_SECONDS = 3.0  # seconds between two looks whether there is more
+_MAX_OPERATIONS = 200
 
 
 def create_history_screen(now: ActionContext) -> HistoryScreen:
@@ -53,10 +53,10 @@ class HistoryScreen(ListScreen[int]):
 
     def on_mount(self) -> None:
         """Read now, and look for more."""
-        self.panel.spawn_dialog_task(self._read())
-        self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
+        self.panel.spawn_dialog_task(self._refresh_operations())
+        self.set_interval(_REFRESH_SECONDS, lambda: self.panel.spawn_task(self._refresh_operations()))
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the situation with the selected operation's instance, where it was done."""
         one = self._build_model().selected
         if one is None:
@@ -67,11 +67,11 @@ class HistoryScreen(ListScreen[int]):
     def paint_body(self) -> None:
         """Paint, and have the selected one read."""
         past = self._build_model()
-        self.show(render_history_page(past, *self.surface_size(self.sheet)))
+        self.show_page(render_history_page(past, *self.surface_size(self.list_surface)))
         one = past.selected
         if one is not None and self._reading != one.id and (self._told is None or self._told.operation != one):
             self._reading = one.id
-            self.panel.spawn(self._read_one(one))
+            self.panel.spawn_task(self._refresh_detail(one))
 
     def _build_model(self) -> HistoryScreenModel:
         return HistoryScreenModel(
@@ -88,7 +88,7 @@ class HistoryScreen(ListScreen[int]):
         """Return the numbers of the operations and of the selected one."""
         past = self._build_model()
         one = past.selected
-        return tuple(each.id for each in past.shown), None if one is None else one.id
+        return tuple(each.id for each in past.visible_operations), None if one is None else one.id
 
     def do_copy(self, _: Action) -> None:
         """Copy the command that does the same again."""
@@ -100,11 +100,11 @@ class HistoryScreen(ListScreen[int]):
 
     # --- what is read beside ---
 
-    async def _read(self) -> None:
+    async def _refresh_operations(self) -> None:
         await self.panel.room_made.wait()
-        if self.panel.room is None:
+        if self.panel.controller is None:
             return
-        store = self.panel.room.context.history
+        store = self.panel.controller.context.history
         found, word = await asyncio.to_thread(_load_operations, store)
         self._trouble = word or self._trouble
         if found != self._operations:
@@ -114,9 +114,9 @@ class HistoryScreen(ListScreen[int]):
             if self.is_attached:
                 self.repaint()
 
-    async def _read_one(self, one: OperationRecord) -> None:
-        assert self.panel.room is not None
-        told = await asyncio.to_thread(_load_operation_detail, self.panel.room.context.history, one)
+    async def _refresh_detail(self, one: OperationRecord) -> None:
+        assert self.panel.controller is not None
+        told = await asyncio.to_thread(_load_operation_detail, self.panel.controller.context.history, one)
         if self._reading == one.id:
             self._told, self._reading = told, None
         if self.is_attached:
@@ -124,7 +124,7 @@ class HistoryScreen(ListScreen[int]):
 
 
 def _load_operations(store: Store) -> tuple[tuple[OperationRecord, ...], str | None]:
-    return store.operations(most=_MOST), store.take_warning()
+    return store.list_operations(most=_MAX_OPERATIONS), store.take_warning()
 
 
 def _load_operation_detail(store: Store, one: OperationRecord) -> OperationDetail:

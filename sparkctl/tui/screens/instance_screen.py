@@ -28,7 +28,7 @@ from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.screens.base import PanelScreen, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.instance_rows import (
-    evidence_line,
+    find_evidence_line,
     format_profile_field,
     format_verdict_for_copy,
     render_launched_plan,
@@ -36,7 +36,7 @@ from sparkctl.views.instance_rows import (
 from sparkctl.views.instance_view import InstanceScreenModel, render_instance_page
 from sparkctl.views.text.styled_text import TextRow, TextStyle
 
-_TAIL = 60  # lines
+_MAX_TAIL_LINES = 60  # lines
 
 
 def create_instance_screen(now: ActionContext) -> PanelScreen:
@@ -55,7 +55,7 @@ class InstanceScreen(ScrollScreen):
     def __init__(self, node: NodeName, instance: str) -> None:
         super().__init__()
         self._node, self._instance = node, instance
-        self._lines: deque[str] = deque(maxlen=_TAIL)
+        self._lines: deque[str] = deque(maxlen=_MAX_TAIL_LINES)
         self._is_old = False
         self._trouble: str | None = None
         self._feed: LogSubscription | None = None
@@ -73,41 +73,46 @@ class InstanceScreen(ScrollScreen):
         """Which instance this is."""
         return f"{self._node} › {self._instance}"
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """This instance, whatever is selected on the overview."""
         end = self._start_result()
         verdict = None if end is None else end.verdict
         return replace(
             now, node=self._node, instance=self._instance, has_verdict=end is not None,
-            proof=None if verdict is None else evidence_line(verdict), has_change=bool(verdict and verdict.edit),
+            proof=None if verdict is None else find_evidence_line(verdict), has_change=bool(verdict and verdict.edit),
         )  # fmt: skip
 
     def _start_result(self) -> CommandEnded | None:
-        room = self.panel.room
-        return None if room is None else room.failure(self._node, self._instance)
+        room = self.panel.controller
+        return None if room is None else room.find_start_failure(self._node, self._instance)
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return the one sheet."""
         return ScrollSurface(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
         """Read the end of the log while it is seen."""
-        if self._feed is None and (room := self.panel.room) is not None:
-            reader = LogConsumer(self._begin, self._take, self._tell, is_to_wait=self.panel.keyboard.has_pending_key)
-            self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_TAIL)
+        if self._feed is None and (room := self.panel.controller) is not None:
+            reader = LogConsumer(
+                self._mark_lines_old,
+                self._append_log_lines,
+                self._set_log_trouble,
+                is_to_wait=self.panel.keyboard.has_pending_key,
+            )
+            self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
     def on_screen_suspend(self) -> None:
         """Let the log be: behind another screen nobody reads it."""
-        self._end_reading()
+        self._close_subscription()
 
-    def _end_reading(self) -> None:
+    def _close_subscription(self) -> None:
         if self._feed is not None:
             self._feed.close()
             self._feed = None
 
     def on_unmount(self) -> None:
         """End reading."""
-        self._end_reading()
+        self._close_subscription()
         for task in (self._reading, self._judging):
             if task is not None:
                 task.cancel()
@@ -126,11 +131,11 @@ class InstanceScreen(ScrollScreen):
         sheet.set_rows(page.rows)
 
     def _build_model(self) -> InstanceScreenModel | None:
-        room = self.panel.room
+        room = self.panel.controller
         if room is None or self._node not in room.bridge.store.nodes:
             return None
-        store, seen = room.bridge.store, room.glance(self._node, self._instance)
-        one = room.instance(self._node, self._instance)
+        store, seen = room.bridge.store, room.build_instance_tile(self._node, self._instance)
+        one = room.find_instance(self._node, self._instance)
         if one is not None and one.container_id not in (None, self._read):
             self._read_plan(room, str(one.container_id))
         self._diagnose_exit(room, one)
@@ -138,11 +143,11 @@ class InstanceScreen(ScrollScreen):
         end = self._start_result()
         return InstanceScreenModel(
             seen, self._instance, one, store.get_startup_timeline(self._node, self._instance), end, run,
-            self._run_trouble or _why_no_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
-            self._remedies(end, run), self._judge_trouble, room.warnings(self._node, self._instance), self._accepts(),
+            self._run_trouble or _explain_missing_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
+            self._list_remedy_keys(end, run), self._judge_trouble, room.list_start_warnings(self._node, self._instance), self._find_accept_key(),
         )  # fmt: skip
 
-    def _remedies(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
+    def _list_remedy_keys(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
         """Return the keys that may mend a failure, of those that mean something now."""
         now = self.panel.build_action_context()
         field = None if end is None or end.verdict is None else end.verdict.field
@@ -157,7 +162,7 @@ class InstanceScreen(ScrollScreen):
             if name in there
         )
 
-    def _accepts(self) -> str | None:
+    def _find_accept_key(self) -> str | None:
         """Return the key that does what the verdict proposes, where it can be done."""
         now = self.panel.build_action_context()
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
@@ -167,22 +172,22 @@ class InstanceScreen(ScrollScreen):
         """Ask once, of a failure that was not watched here, why it ended."""
         if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
             return
-        node = room.supervisor.node(self._node)
+        node = room.supervisor.get_node(self._node)
         if (
             node is None
             or self._start_result() is not None
-            or room.bridge.store.view(self._node).state is not NodeState.OK
+            or room.bridge.store.get_view(self._node).state is not NodeState.OK
         ):
             return
         self._judged = one.container_id
         self._judge_trouble = "why it failed is being read from its log ..."
-        self._judging = self.panel.spawn(self._start_exit_diagnosis(room, node, str(one.container_id)))
+        self._judging = self.panel.spawn_task(self._start_exit_diagnosis(room, node, str(one.container_id)))
 
     async def _start_exit_diagnosis(self, room: PanelController, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
-            end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.sparks)
+            end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.config_nodes)
         except (NodeError, DockerError) as error:
             self._judge_trouble = f"why it failed could not be read: {error.message}"
             self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
@@ -201,7 +206,7 @@ class InstanceScreen(ScrollScreen):
         """Show the change that the verdict proposes, and do it when the operator has said how."""
         from sparkctl.tui.dialogs.apply_remedy import ask_to_apply_remedy
 
-        end, one = self._start_result(), self.panel.build_action_context().selected
+        end, one = self._start_result(), self.panel.build_action_context().selected_instance
         if end is not None and end.verdict is not None and end.verdict.edit is not None:
             profile = self._instance if one is None or one.profile is None else one.profile
             verdict = end.verdict
@@ -216,7 +221,7 @@ class InstanceScreen(ScrollScreen):
 
     def do_copy_verdict(self, _: Action) -> None:
         """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""
-        one = self.panel.build_action_context().selected
+        one = self.panel.build_action_context().selected_instance
         if (end := self._start_result()) is not None:
             self.panel.copy_text(format_verdict_for_copy(end), "the verdict")
         elif one is not None and one.endpoint is not None:
@@ -241,15 +246,15 @@ class InstanceScreen(ScrollScreen):
     # --- what is read beside ---
 
     def _read_plan(self, room: PanelController, container: str) -> None:
-        node = room.supervisor.node(self._node)
+        node = room.supervisor.get_node(self._node)
         if node is None:
             return
         self._read = container
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = self.panel.spawn(self._look(room, node, container))
+        self._reading = self.panel.spawn_task(self._load_launch_plan(room, node, container))
 
-    async def _look(self, room: PanelController, node: Node, container: str) -> None:
+    async def _load_launch_plan(self, room: PanelController, node: Node, container: str) -> None:
         try:
             self._run, self._run_trouble = (
                 await read_container_launch(room.non_interactive_context, node, container),
@@ -258,38 +263,38 @@ class InstanceScreen(ScrollScreen):
         except (NodeError, DockerError) as error:
             self._run, self._run_trouble = None, f"not known: {error.message}"
             self._read = None if isinstance(error, NodeError) else container  # a node may answer later
-        room.remember_ready(self._node, self._instance, self._run)
+        room.remember_ready_line(self._node, self._instance, self._run)
         room.bridge.schedule_repaint()
 
-    def _begin(self) -> None:
+    def _mark_lines_old(self) -> None:
         self._is_old = True  # what was said before stands until there is something newer
         if self.panel.setup.recording is not None:  # but for a recording that goes back: it was said later
             self._lines.clear()
 
-    def _take(self, lines: Sequence[LogLine]) -> None:
+    def _append_log_lines(self, lines: Sequence[LogLine]) -> None:
         if self._is_old:
             self._lines.clear()
             self._is_old = False
-        for line in lines[-_TAIL:]:
+        for line in lines[-_MAX_TAIL_LINES:]:
             text = split_carriage_returns(line.text)[-1]
             if text.strip():
                 self._lines.append(text)
-        self._changed()
+        self._request_repaint()
 
-    def _tell(self, words: str | None) -> None:
+    def _set_log_trouble(self, words: str | None) -> None:
         self._trouble = words
-        self._changed()
+        self._request_repaint()
 
-    def _changed(self) -> None:
-        if (room := self.panel.room) is not None:
+    def _request_repaint(self) -> None:
+        if (room := self.panel.controller) is not None:
             room.bridge.schedule_repaint()
 
 
 def _find_pending_plan(room: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
     """Return the plan of a start that is watched here, while there is no container to ask."""
-    plan = room.bridge.store.plan(node, instance)
+    plan = room.bridge.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
-def _why_no_plan(room: PanelController) -> str | None:
+def _explain_missing_plan(room: PanelController) -> str | None:
     return "this recording does not hold it" if room.is_replaying else None

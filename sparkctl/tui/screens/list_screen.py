@@ -16,8 +16,8 @@ from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.styled_text import ScrollPage
 
-_PAGE = 5
-_NOTCH = 2  # rows for a notch of the wheel
+_PAGE_ROWS = 5
+_WHEEL_ROWS = 2  # rows for a notch of the wheel
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
@@ -32,17 +32,17 @@ class _ListSurface(TextSurface):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go on."""
-        self._wheel(event, 1)
+        self._handle_wheel(event, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go back."""
-        self._wheel(event, -1)
+        self._handle_wheel(event, -1)
 
-    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
         screen = self.screen
         assert isinstance(screen, ListScreen)
         event.stop()
-        screen.wheel(event.y, by)
+        screen.handle_wheel(event.y, by)
 
 
 class _ListBody(Vertical):
@@ -74,12 +74,12 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         self._typed = ""
         self._page = ScrollPage(())
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return the list with the selected one below it."""
         return _ListBody()
 
     @property
-    def sheet(self) -> TextSurface:
+    def list_surface(self) -> TextSurface:
         """What the list is painted on."""
         return self.query_one("#list", TextSurface)
 
@@ -88,14 +88,14 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
-    def show(self, page: ScrollPage) -> None:
+    def show_page(self, page: ScrollPage) -> None:
         """Show a page."""
         self._page, self._scroll_offset = page, page.further
-        self.sheet.set_rows(page.rows)
+        self.list_surface.set_rows(page.rows)
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
         """Select what stands there; twice does what enter does."""
-        entry, (keys, _) = self._page.entry(y), self.list_keys()
+        entry, (keys, _) = self._page.entry_at(y), self.list_keys()
         if entry is not None and entry < len(keys):
             self._selected_key, self._scroll_offset = keys[entry], 0
             self.repaint()
@@ -110,12 +110,12 @@ class ListScreen(PanelScreen, Generic[KeyT]):
     def on_header_click(self, x: int) -> None:
         """Do what a click on the line above the list does."""
 
-    def wheel(self, y: int, by: int) -> None:
+    def handle_wheel(self, y: int, by: int) -> None:
         """Go on in the list, or below it in what is told of the selected one."""
         if y < self._page.top + len(self._page.entries):
-            self._step(by)
+            self._move_selection(by)
         else:
-            self._scroll(by * _NOTCH)
+            self._scroll_detail(by * _WHEEL_ROWS)
 
     def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
         """Return the keys as they stand, and the selected one; None where there is none."""
@@ -128,27 +128,27 @@ class ListScreen(PanelScreen, Generic[KeyT]):
 
     def do_lower(self, _: Action) -> None:
         """Select the next one."""
-        self._step(1)
+        self._move_selection(1)
 
     def do_upper(self, _: Action) -> None:
         """Select the one before."""
-        self._step(-1)
+        self._move_selection(-1)
 
     def do_first(self, _: Action) -> None:
         """Select the first one."""
-        self._step(-len(self.list_keys()[0]))
+        self._move_selection(-len(self.list_keys()[0]))
 
     def do_last(self, _: Action) -> None:
         """Select the last one."""
-        self._step(len(self.list_keys()[0]))
+        self._move_selection(len(self.list_keys()[0]))
 
     def do_further(self, _: Action) -> None:
         """Read on."""
-        self._scroll(_PAGE)
+        self._scroll_detail(_PAGE_ROWS)
 
     def do_nearer(self, _: Action) -> None:
         """Read what was above."""
-        self._scroll(-_PAGE)
+        self._scroll_detail(-_PAGE_ROWS)
 
     def do_filter(self, _: Action) -> None:
         """Let a filter be typed."""
@@ -157,29 +157,29 @@ class ListScreen(PanelScreen, Generic[KeyT]):
     def do_back(self, _: Action) -> None:
         """Drop the filter; without one, leave."""
         if self._typed:
-            self._filter("")
+            self._set_filter_text("")
         else:
             self.panel.pop_screen()
 
     @on(SearchPrompt.Typed)
-    def _is_typed(self, event: SearchPrompt.Typed) -> None:
-        self._filter(event.text)
+    def _apply_typed_filter(self, event: SearchPrompt.Typed) -> None:
+        self._set_filter_text(event.text)
 
     @on(SearchPrompt.Closed)
-    def _was_typed(self, event: SearchPrompt.Closed) -> None:
-        self._filter(event.text)
+    def _apply_closed_filter(self, event: SearchPrompt.Closed) -> None:
+        self._set_filter_text(event.text)
 
-    def _filter(self, text: str) -> None:
+    def _set_filter_text(self, text: str) -> None:
         self._typed, self._scroll_offset = text, 0
         self.call_after_refresh(self.repaint)
 
-    def _step(self, by: int) -> None:
+    def _move_selection(self, by: int) -> None:
         keys, selected = self.list_keys()
         if selected is not None:
             self._selected_key = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
             self._scroll_offset = 0
             self.repaint()
 
-    def _scroll(self, by: int) -> None:
+    def _scroll_detail(self, by: int) -> None:
         self._scroll_offset = max(0, self._scroll_offset + by)
         self.repaint()

@@ -23,8 +23,8 @@ from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.instance_rows import evidence_line, evidence_lines, format_log_status
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.instance_rows import find_evidence_line, format_log_status, list_evidence_lines
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from sparkctl.tui.controller import PanelController
 
 
-_MOST = 24  # logs at once
-_CLOCKS = 0.5  # s between two Sparks' clocks that are worth a word; less is the way of a sample to us
+_MAX_LOGS = 24  # logs at once
+_MIN_CLOCK_SKEW_SECONDS = 0.5  # s between two Sparks' clocks that are worth a word; less is the way of a sample to us
 
 
 class LogScope(StrEnum):
@@ -69,13 +69,13 @@ def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[
     unique = list(dict.fromkeys(found))
     if chosen not in unique:
         unique.insert(0, chosen)
-    return tuple(unique[:_MOST])
+    return tuple(unique[:_MAX_LOGS])
 
 
 def label_log_sources(shown: Sequence[LogSource], store: Store) -> tuple[str, ...]:
     """Return a short name for each: what tells it from the others; of ranks of one model which it is."""
     if len({one.instance for one in shown}) == 1:
-        ranks = (_rank(store, one) if len(shown) > 1 else None for one in shown)
+        ranks = (_find_rank(store, one) if len(shown) > 1 else None for one in shown)
         return tuple(
             str(one.node) if rank is None else f"{one.node} rank {rank}" for one, rank in zip(shown, ranks, strict=True)
         )
@@ -84,7 +84,7 @@ def label_log_sources(shown: Sequence[LogSource], store: Store) -> tuple[str, ..
     return tuple(f"{one.node} {one.instance}" for one in shown)
 
 
-def _rank(store: Store, source: LogSource) -> int | None:
+def _find_rank(store: Store, source: LogSource) -> int | None:
     if source.node not in store.nodes:
         return None
     found = (
@@ -110,14 +110,14 @@ def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
     """Return by how much the clocks differ by which the lines are merged, None where that is nothing to speak of."""
     ahead = {node: store.get_clock_offset(node) for node in dict.fromkeys(one.node for one in shown)}
     known = sorted((seconds, node) for node, seconds in ahead.items() if seconds is not None)
-    if len(known) < 2 or known[-1][0] - known[0][0] < _CLOCKS:
+    if len(known) < 2 or known[-1][0] - known[0][0] < _MIN_CLOCK_SKEW_SECONDS:
         return None
     (least, behind), (most, before) = known[0], known[-1]
     return f"merged by each Spark's own clock: {before}'s is {format_duration(most - least)} ahead of {behind}'s"
 
 
-_MOST_MATTER = 3  # rows of what is the matter
-_NOT_HERE = (ActionId.PAUSE,)  # space turns a page here
+_MAX_STATUS_ROWS = 3  # rows of what is the matter
+_EXCLUDED_ACTIONS = (ActionId.PAUSE,)  # space turns a page here
 
 
 def create_log_screen(now: ActionContext) -> PanelScreen:
@@ -160,40 +160,40 @@ class LogScreen(PanelScreen):
     @property
     def actions(self) -> tuple[Action, ...]:
         """What can be done here."""
-        return tuple(one for one in super().actions if one.id not in _NOT_HERE)
+        return tuple(one for one in super().actions if one.id not in _EXCLUDED_ACTIONS)
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """The instance whose log this is."""
         return replace(now, node=self._node, instance=self._instance)
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return what is said about the log, and the log."""
         return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
         """Begin to read."""
-        room = self.panel.room
+        room = self.panel.controller
         if room is None:
             return
-        end = room.failure(self._node, self._instance)
+        end = room.find_start_failure(self._node, self._instance)
         if end is not None and end.verdict is not None:
-            self._wanted, self._proofs = evidence_line(end.verdict), evidence_lines(end.verdict)
-        self._read()
+            self._wanted, self._proofs = find_evidence_line(end.verdict), list_evidence_lines(end.verdict)
+        self._restart_reading()
 
     def on_unmount(self) -> None:
         """End reading, and give the disk space back."""
-        self._end_reading()
+        self._close_subscriptions()
         if self._pane is not None:
             self._pane.view.book.close()
 
     def paint_body(self) -> None:
         """Say what is the matter with the log; the log paints itself."""
-        self._look_for_more()
-        sheet, words = self.query_one("#trouble", TextSurface), self._show_status()
+        self._include_new_sources()
+        sheet, words = self.query_one("#trouble", TextSurface), self._describe_status()
         sheet.set_class(words is not None, "-said")
         if words is not None:
-            sign = state_symbol(Severity.WARNING, self.panel.ascii_only)
-            lines = format_log_status(words, self.size.width - 4)[:_MOST_MATTER]
+            sign = get_state_symbol(Severity.WARNING, self.panel.ascii_only)
+            lines = format_log_status(words, self.size.width - 4)[:_MAX_STATUS_ROWS]
             sheet.styles.height = len(lines)
             head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
             sheet.set_rows(
@@ -202,9 +202,9 @@ class LogScreen(PanelScreen):
                 )
             )
 
-    def _show_status(self) -> str | None:
+    def _describe_status(self) -> str | None:
         """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
-        room = self.panel.room
+        room = self.panel.controller
         if self._troubles and room is not None:
             named = zip(self._sources, label_log_sources(self._sources, room.bridge.store), strict=True)
             told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
@@ -218,81 +218,81 @@ class LogScreen(PanelScreen):
 
     def do_log_follow(self, _: Action) -> None:
         """Follow, or pause."""
-        self._view(LogView.action_follow)
+        self._act_on_view(LogView.action_follow)
 
     def do_log_find(self, _: Action) -> None:
         """Ask what to find."""
-        self._open_subscriptions("find")
+        self._open_prompt("find")
 
     def do_log_only(self, _: Action) -> None:
         """Ask which lines to show."""
-        self._open_subscriptions("only")
+        self._open_prompt("only")
 
     def do_log_next(self, _: Action) -> None:
         """Go to the next match."""
-        self._view(LogView.action_next_match)
+        self._act_on_view(LogView.action_next_match)
 
     def do_log_previous(self, _: Action) -> None:
         """Go to the match before."""
-        self._view(lambda view: view.action_next_match(backwards=True))
+        self._act_on_view(lambda view: view.action_next_match(backwards=True))
 
     def do_log_first_error(self, _: Action) -> None:
         """Go to the first error."""
-        self._view(LogView.action_first_error)
+        self._act_on_view(LogView.action_first_error)
 
     def do_log_next_mark(self, _: Action) -> None:
         """Go to the next ready line or failure."""
-        self._view(LogView.action_next_mark)
+        self._act_on_view(LogView.action_next_mark)
 
     def do_log_previous_mark(self, _: Action) -> None:
         """Go to the one before."""
-        self._view(lambda view: view.action_next_mark(backwards=True))
+        self._act_on_view(lambda view: view.action_next_mark(backwards=True))
 
     def do_log_wrap(self, _: Action) -> None:
         """Wrap, or not."""
-        self._view(LogView.action_wrap)
+        self._act_on_view(LogView.action_wrap)
 
     def do_log_times(self, _: Action) -> None:
         """Show times, or not."""
-        self._view(LogView.action_times)
+        self._act_on_view(LogView.action_times)
 
     def do_log_numbers(self, _: Action) -> None:
         """Show numbers, or not."""
-        self._view(LogView.action_numbers)
+        self._act_on_view(LogView.action_numbers)
 
     def do_log_back(self, _: Action) -> None:
         """Go back in time."""
-        self._view(LogView.action_back)
+        self._act_on_view(LogView.action_back)
 
     def do_log_source(self, _: Action) -> None:
         """Show all merged, or one alone."""
-        self._view(LogView.action_source)
+        self._act_on_view(LogView.action_source)
 
     def do_log_scope(self, _: Action) -> None:
         """Show the logs of more instances, or of fewer again."""
-        room, scopes = self.panel.room, list(LogScope)
+        room, scopes = self.panel.controller, list(LogScope)
         assert room is not None
         at = scopes.index(self._scope)
         for scope in (*scopes[at + 1 :], *scopes[:at]):
             if set(list_log_sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
                 self._earlier, self._scope = 0, scope
-                self._read()
+                self._restart_reading()
                 self.repaint()
                 return
         self.panel.show_toast("no other log is there now")
 
     def do_log_earlier(self, _: Action) -> None:
         """Show the log of the start before."""
-        if not (kept := self._kept()):
+        if not (kept := self._list_saved_logs()):
             self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
             return
         self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), LogScope.INSTANCE
-        self._read()
+        self._restart_reading()
         self.repaint()
 
     def do_log_copy(self, _: Action) -> None:
         """Copy."""
-        self._view(LogView.action_copy)
+        self._act_on_view(LogView.action_copy)
 
     def do_log_save(self, _: Action) -> None:
         """Save to a file."""
@@ -303,30 +303,31 @@ class LogScreen(PanelScreen):
         """Say where the file is, in full."""
         self.panel.show_toast(event.words)
 
-    def _view(self, do: Callable[[LogView], None]) -> None:
+    def _act_on_view(self, do: Callable[[LogView], None]) -> None:
         if self._pane is not None:
             do(self._pane.view)
 
-    def _open_subscriptions(self, what: str) -> None:
+    def _open_prompt(self, what: str) -> None:
         if self._pane is not None:
             self._pane.action_ask(what)
 
     # --- whose logs these are ---
 
-    def _read(self) -> None:
+    def _restart_reading(self) -> None:
         """Begin anew, with an empty log."""
-        room = self.panel.room
+        room = self.panel.controller
         if room is None:
             return
-        self._end_reading()
+        self._close_subscriptions()
         self._troubles.clear()
-        saved = self._kept()[self._earlier - 1] if self._earlier else None
+        saved = self._list_saved_logs()[self._earlier - 1] if self._earlier else None
         self._sources = (
             (self._chosen,) if saved is not None else list_log_sources(room.bridge.store, self._scope, self._chosen)
         )
-        self._show(
+        self._show_log(
             LogBuffer(
-                label_log_sources(self._sources, room.bridge.store), [self._marker(room, one) for one in self._sources]
+                label_log_sources(self._sources, room.bridge.store),
+                [self._create_classifier(room, one) for one in self._sources],
             )
         )
         self._feeds = [
@@ -334,49 +335,49 @@ class LogScreen(PanelScreen):
             for at, one in enumerate(self._sources)
         ]
 
-    def _end_reading(self) -> None:
+    def _close_subscriptions(self) -> None:
         for feed in self._feeds:
             feed.close()
         self._feeds = []
 
-    def _kept(self) -> list[SavedLog]:
+    def _list_saved_logs(self) -> list[SavedLog]:
         """Return the saved logs of earlier starts, the newest first."""
-        room = self.panel.room
+        room = self.panel.controller
         if room is None or room.is_replaying:
             return []
-        now = room.instance(self._node, self._instance)
+        now = room.find_instance(self._node, self._instance)
         mine = None if now is None or now.container_id is None else now.container_id[:12]
-        saved = room.context.history.saved_logs(self._instance, [self._node])
-        return [one for one in saved if one.container != mine]
+        saved = room.context.history.list_saved_logs(self._instance, [self._node])
+        return [one for one in saved if one.short_container_id != mine]
 
-    def _look_for_more(self) -> None:
+    def _include_new_sources(self) -> None:
         """Read what has come since as well; whoever reads is not disturbed, only who follows."""
-        room = self.panel.room
+        room = self.panel.controller
         if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
             return
         if set(list_log_sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
-            self._read()
+            self._restart_reading()
 
-    def _show(self, book: LogBuffer) -> None:
+    def _show_log(self, book: LogBuffer) -> None:
         old = self._pane
         self._pane = LogPane(book, instance=self._instance, ascii_only=self.panel.ascii_only)
         if old is not None:
             old.remove()
             old.view.book.close()
-        self.panel.keyboard.hold_until_mounted(self._on_lines(self._pane))
+        self.panel.keyboard.hold_until_mounted(self._mount_log_pane(self._pane))
 
-    async def _on_lines(self, pane: LogPane) -> None:
+    async def _mount_log_pane(self, pane: LogPane) -> None:
         """Mount a log; keys wait for it, since a prompt can be opened only in what is there."""
         await self.query_one("#log").mount(pane)
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _marker(self, room: PanelController, one: LogSource) -> LineClassifier:
+    def _create_classifier(self, room: PanelController, one: LogSource) -> LineClassifier:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""
-        engine, ready = None, room.ready_line(one.node, one.instance)
-        view = room.instance(one.node, one.instance)
+        engine, ready = None, room.find_ready_line(one.node, one.instance)
+        view = room.find_instance(one.node, one.instance)
         if view is not None and view.engine is not None:
-            engine = _engine(view.engine)
+            engine = _load_known_engine(view.engine)
         return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
     # --- what the feeds call ---
@@ -384,42 +385,44 @@ class LogScreen(PanelScreen):
     def _build_consumer(self, at: int, one: LogSource) -> LogConsumer:
         has_begun = False
 
-        def begin() -> None:
+        def restart_if_begun() -> None:
             """A container after another, or the same one read again: nothing of before may stand twice."""
             nonlocal has_begun
             if has_begun:
-                self._read()
+                self._restart_reading()
             has_begun = True
 
-        def take(lines: Sequence[LogLine]) -> None:
+        def append_lines(lines: Sequence[LogLine]) -> None:
             assert self._pane is not None
-            self._pane.view.add(at, lines)
+            self._pane.view.add_lines(at, lines)
             if one == self._chosen and self._wanted is not None and lines[-1].number >= self._wanted:
-                self._go_to_wanted()
+                self._go_to_evidence()
 
-        def tell(words: str | None) -> None:
+        def set_trouble(words: str | None) -> None:
             if words != self._troubles.get(one):
                 self._troubles.pop(one, None)
                 if words is not None:
                     self._troubles[one] = words
                 self.paint_body()
 
-        def over() -> None:
+        def finish_loading() -> None:
             if self._pane is not None and not self._earlier:
                 self._pane.view.mark_loaded()
             if one == self._chosen:
-                self._go_to_wanted()
+                self._go_to_evidence()
 
-        return LogConsumer(begin, take, tell, over, self.panel.keyboard.has_pending_key)
+        return LogConsumer(
+            restart_if_begun, append_lines, set_trouble, finish_loading, self.panel.keyboard.has_pending_key
+        )
 
-    def _go_to_wanted(self) -> None:
+    def _go_to_evidence(self) -> None:
         line, self._wanted = self._wanted, None
         if line is not None and self._pane is not None:
             at = self._sources.index(self._chosen)
             self.call_after_refresh(self._pane.view.show_evidence, at, line, self._proofs)
 
 
-def _engine(name: str) -> Engine | None:
+def _load_known_engine(name: str) -> Engine | None:
     from sparkctl import engines
 
     return engines.load_engine(name) if name in engines.engine_names() else None

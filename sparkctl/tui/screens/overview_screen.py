@@ -36,7 +36,7 @@ class TileGrid(TextSurface):
             if box.x <= event.x < box.x + box.columns and box.y <= event.y < box.y + box.lines:
                 screen = self.screen
                 assert isinstance(screen, PanelScreen)
-                screen.panel.choose(box.index)
+                screen.panel.select_node(box.index)
                 if event.chain > 1:
                     screen.panel.perform_action("instance")
 
@@ -49,12 +49,12 @@ class OverviewScreen(PanelScreen):
 
     _held: OverviewScreenModel | None = None
 
-    def freeze(self) -> None:
+    def toggle_freeze(self) -> None:
         """Hold the figures as they are; what is chosen among them stays the operator's."""
-        super().freeze()
-        self._held = None if self.frozen_at is None else deepcopy(self.panel.overview_screen_model())
+        super().toggle_freeze()
+        self._held = None if self.frozen_at is None else deepcopy(self.panel.build_overview_model())
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return the tiles."""
         return TileGrid(self.panel.tones, id="tiles")
 
@@ -65,8 +65,8 @@ class OverviewScreen(PanelScreen):
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        scene: OverviewScreenModel | None = panel.overview_screen_model(self._held)
-        if panel.setup.recording is not None and not panel.names:
+        scene: OverviewScreenModel | None = panel.build_overview_model(self._held)
+        if panel.setup.recording is not None and not panel.node_names:
             tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
         elif scene is not None:
             from sparkctl.views.overview.overview_view import render_overview
@@ -74,7 +74,7 @@ class OverviewScreen(PanelScreen):
             painted = render_overview(scene, wide, high)
             tiles.boxes = painted.boxes
             tiles.set_rows(painted.rows)
-        elif panel.names:
-            tiles.set_rows(render_first_frame(panel.names, wide, high, panel.ascii_only))
+        elif panel.node_names:
+            tiles.set_rows(render_first_frame(panel.node_names, wide, high, panel.ascii_only))
         else:
             tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))

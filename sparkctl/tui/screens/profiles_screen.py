@@ -73,9 +73,9 @@ class TransferTracker:
 
 async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
     """Ask which way, and do it; where it goes on, whether to end it."""
-    room = panel.room
+    room = panel.controller
     assert room is not None
-    going = next((job for job in room.jobs.running if job.started.verb == "sync"), None)
+    going = next((job for job in room.jobs.running_jobs if job.started.verb == "sync"), None)
     if going is not None:
         body = [
             *wrap_paragraph(f"sparkctl {' '.join(going.started.words)}", TextStyle.LABEL), (),
@@ -83,10 +83,10 @@ async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
         ]  # fmt: skip
         whether = (("go on", "let it go on"), ("end", "end it"))
         if await room.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
-            going.started.context.interrupt.press()
+            going.started.context.interrupt.record_press()
         return
-    names = panel.names
-    first = panel.node or names[0]
+    names = panel.node_names
+    first = panel.selected_node or names[0]
     ways = [(first, other) for other in names if other != first]
     ways += [(other, first) for other in names if other != first]
     body = [
@@ -108,9 +108,9 @@ async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
         panel.run_command_line(("sync", profile, "--from", source, "--to", target))
 
 
-_EVERY = 2.0  # seconds between two looks whether a file was saved
-_Key = tuple[str, str, str, str | None]  # profile, its hash, node, home there
-_Stamp = tuple[tuple[str, int], ...]
+_REFRESH_SECONDS = 2.0  # seconds between two looks whether a file was saved
+_PreviewKey = tuple[str, str, str, str | None]  # profile, its hash, node, home there
+_FileTimes = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class ProfileFiles:
 
 
 def _read_profile_files(library: ProfileLibrary) -> ProfileFiles:
-    entries = library.entries()
+    entries = library.load_all_entries()
     warnings = {one.profile.name: check_env_file_permissions(one.profile) for one in entries if one.profile}
     return ProfileFiles(
         entries, warnings, read_source_lines(fault.place for one in entries for fault in one.summary.faults)
@@ -136,21 +136,21 @@ def create_profiles_screen(_: ActionContext) -> ProfilesScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class _LintResult:
+class _ProfileLint:
     """What `profiles check` says of one, and the lines at which it says so."""
 
     check: LintResult | None = None
     sources: Mapping[FilePosition, str] = field(default_factory=dict)
 
 
-def _lint_profile(path: Path) -> _LintResult:
+def _lint_profile(path: Path) -> _ProfileLint:
     from sparkctl.profiles import profile_lint  # the catalogues are read beside the loop
 
     try:
         check = profile_lint.lint_profile_file(ProfileLibrary(), path)
     except InvalidInput:
-        return _LintResult()  # it has just gone: the next look at the files says so
-    return _LintResult(check, read_source_lines(one.place for one in check.diagnostics))
+        return _ProfileLint()  # it has just gone: the next look at the files says so
+    return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
 
 
 class ProfilesScreen(ListScreen[str]):
@@ -164,8 +164,8 @@ class ProfilesScreen(ListScreen[str]):
         self._order = ProfileSort.NAME
         self._stock: ProfileFiles | None = None
         self._last: tuple[LastStart, ...] = ()
-        self._previews: dict[_Key, ProfilePreview] = {}
-        self._verdicts: dict[Path, _LintResult] = {}  # of the files as they were read last
+        self._previews: dict[_PreviewKey, ProfilePreview] = {}
+        self._verdicts: dict[Path, _ProfileLint] = {}  # of the files as they were read last
         self._unchecked: list[Path] = []
 
     @property
@@ -175,10 +175,10 @@ class ProfilesScreen(ListScreen[str]):
 
     def on_mount(self) -> None:
         """Read the files now, and look after them."""
-        self.panel.spawn_dialog_task(self._read())
-        self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
+        self.panel.spawn_dialog_task(self._reload_files())
+        self.set_interval(_REFRESH_SECONDS, lambda: self.panel.spawn_task(self._reload_files()))
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the situation with the selected profile, and the instance that is called like it."""
         one = self._build_model().selected
         return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
@@ -186,54 +186,54 @@ class ProfilesScreen(ListScreen[str]):
     def paint_body(self) -> None:
         """Paint, and let those that are seen be checked."""
         shelf = self._build_model()
-        page = render_profiles_screen(shelf, *self.surface_size(self.sheet))
-        self.show(page)
-        seen = [one for one in (shelf.selected, *(shelf.shown[at] for at in page.entries)) if one is not None]
+        page = render_profiles_screen(shelf, *self.surface_size(self.list_surface))
+        self.show_page(page)
+        seen = [one for one in (shelf.selected, *(shelf.visible_entries[at] for at in page.entries)) if one is not None]
         profiles = [one.profile for one in seen if one.profile is not None]
         for one in seen:
             if one.profile is not None:
-                self._verdict(one.summary.origin)
-        if self.panel.room is not None:
-            self.panel.room.fits.request_estimates(profiles)
+                self._request_lint(one.summary.origin)
+        if self.panel.controller is not None:
+            self.panel.controller.fits.request_estimates(profiles)
 
     # --- what is shown ---
 
     def _build_model(self) -> ProfilesScreenModel:
         panel = self.panel
-        room = panel.room
-        names = panel.names
+        room = panel.controller
+        names = panel.node_names
         stock = self._stock
         shelf = ProfilesScreenModel(
-            None if stock is None else stock.entries, self._selected_key, () if room is None else room.views(names), names,
-            panel.node, self._last, checks=self._checks(), fits=self._fits(), sources={} if stock is None else stock.sources,
-            pattern=filter_pattern.parse_filter(self._typed), found=self._found(), now=panel.now(), further=self._scroll_offset,
+            None if stock is None else stock.entries, self._selected_key, () if room is None else room.list_node_views(names), names,
+            panel.selected_node, self._last, checks=self._collect_lint_results(), fits=self._collect_fits(), sources={} if stock is None else stock.sources,
+            pattern=filter_pattern.parse_filter(self._typed), found=self._filter_entries(), now=panel.displayed_time(), further=self._scroll_offset,
             ascii_only=panel.ascii_only, order=self._order,
         )  # fmt: skip
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
             return shelf
-        told = self._verdicts.get(one.summary.origin, _LintResult())
+        told = self._verdicts.get(one.summary.origin, _ProfileLint())
         return replace(
-            shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
+            shelf, preview=self._get_preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
             sources={**shelf.sources, **told.sources},
         )  # fmt: skip
 
-    def _found(self) -> tuple[ProfileEntry, ...]:
+    def _filter_entries(self) -> tuple[ProfileEntry, ...]:
         """Return what the filter leaves, looked for once."""
         entries = () if self._stock is None else self._stock.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, filter_profiles(entries, filter_pattern.parse_filter(self._typed)))
         return self._left[2]
 
-    def _checks(self) -> dict[str, LintResult]:
+    def _collect_lint_results(self) -> dict[str, LintResult]:
         """Return what is known of the checks, by name."""
         entries = () if self._stock is None else self._stock.entries
         told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
         return {name: one.check for name, one in told if one is not None and one.check is not None}
 
-    def _fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
+    def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
         """Return what is known of where they fit, by name and node."""
-        room, entries = self.panel.room, () if self._stock is None else self._stock.entries
+        room, entries = self.panel.controller, () if self._stock is None else self._stock.entries
         if room is None:
             return {}
         return {
@@ -243,34 +243,39 @@ class ProfilesScreen(ListScreen[str]):
             for node in room.bridge.store.nodes
         }
 
-    def _verdict(self, path: Path) -> None:
+    def _request_lint(self, path: Path) -> None:
         """Let a file be checked beside the loop, once for each state; one after the other, as they were asked for."""
         if path not in self._verdicts:
-            self._verdicts[path] = _LintResult()
+            self._verdicts[path] = _ProfileLint()
             self._unchecked.append(path)
             if len(self._unchecked) == 1:
-                self.panel.spawn(self._judge(self._verdicts, self._unchecked))
+                self.panel.spawn_task(self._lint_pending_files(self._verdicts, self._unchecked))
 
-    async def _judge(self, verdicts: dict[Path, _LintResult], unchecked: list[Path]) -> None:
+    async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         while unchecked:
             verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0])
             del unchecked[0]
             self.repaint()
 
-    def _preview(self, profile: Profile) -> ProfilePreview:
+    def _get_preview(self, profile: Profile) -> ProfilePreview:
         """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
-        panel, room = self.panel, self.panel.room
+        panel, room = self.panel, self.panel.controller
         if room is None:
             return ProfilePreview()
-        node = next((node for node in panel.sparks if node.name == panel.node), None)
-        key = (profile.name, profile.digest, str(panel.node), None if node is None else room.home(node))
+        node = next((node for node in panel.config_nodes if node.name == panel.selected_node), None)
+        key = (
+            profile.name,
+            profile.digest,
+            str(panel.selected_node),
+            None if node is None else room.find_home_directory(node),
+        )
         if key not in self._previews:
             self._previews[key] = ProfilePreview()
-            panel.spawn(self._make_preview(key, profile, node))
+            panel.spawn_task(self._make_preview(key, profile, node))
         return self._previews[key]
 
-    async def _make_preview(self, key: _Key, profile: Profile, node: Node | None) -> None:
-        room = self.panel.room
+    async def _make_preview(self, key: _PreviewKey, profile: Profile, node: Node | None) -> None:
+        room = self.panel.controller
         assert room is not None
         home = key[3]
         made = await asyncio.to_thread(preview_launch, room.context, profile, node, home, os.environ)
@@ -285,18 +290,18 @@ class ProfilesScreen(ListScreen[str]):
         )  # fmt: skip
         self.repaint()
 
-    async def _read(self) -> None:
+    async def _reload_files(self) -> None:
         """Read what changed since the last time."""
-        room = self.panel.room
+        room = self.panel.controller
         before = self._stamp
 
-        def read() -> tuple[_Stamp, ProfileFiles | None, tuple[LastStart, ...]]:
+        def load_changes() -> tuple[_FileTimes, ProfileFiles | None, tuple[LastStart, ...]]:
             library = ProfileLibrary()
-            last = () if room is None else room.context.history.last_starts()
+            last = () if room is None else room.context.history.get_last_starts()
             stamp = library.get_modification_times()
             return stamp, None if stamp == before else _read_profile_files(library), last
 
-        self._stamp, stock, last = await asyncio.to_thread(read)
+        self._stamp, stock, last = await asyncio.to_thread(load_changes)
         if stock is None and last == self._last:
             return
         self._last = last
@@ -307,7 +312,7 @@ class ProfilesScreen(ListScreen[str]):
         if self.is_running:
             self.repaint()
 
-    _stamp: _Stamp | None = None
+    _stamp: _FileTimes | None = None
     _left: tuple[tuple[ProfileEntry, ...], str, tuple[ProfileEntry, ...]] | None = None
 
     # --- what keys do ---
@@ -316,7 +321,7 @@ class ProfilesScreen(ListScreen[str]):
         """Return the names of what the filter leaves, and of the selected one."""
         shelf = self._build_model()
         one = shelf.selected
-        return tuple(each.summary.name for each in shelf.shown), None if one is None else one.summary.name
+        return tuple(each.summary.name for each in shelf.visible_entries), None if one is None else one.summary.name
 
     def do_up(self, _: Action) -> None:
         """Ask where to start the selected one, saying what that would mean there."""
@@ -330,17 +335,17 @@ class ProfilesScreen(ListScreen[str]):
 
     def do_sort(self, _: Action) -> None:
         """Sort by the next thing."""
-        self._sort(self._order.next)
+        self._sort_by(self._order.next_order)
 
     def on_header_click(self, x: int) -> None:
         """Sort by the column that was clicked."""
-        words = self.sheet.plain_lines[self._page.top - 1]
+        words = self.list_surface.plain_lines[self._page.top - 1]
         begins = [(words.find(head), head) for head in SORT_BY_COLUMN if head in words]
         hit = max((each for each in begins if each[0] <= x), default=None)
         if hit is not None:
-            self._sort(SORT_BY_COLUMN[hit[1]])
+            self._sort_by(SORT_BY_COLUMN[hit[1]])
 
-    def _sort(self, order: ProfileSort) -> None:
+    def _sort_by(self, order: ProfileSort) -> None:
         self._selected_key = self.list_keys()[1]  # who is selected stays so, wherever it stands now
         self._order = order
         self.repaint()
@@ -357,40 +362,40 @@ class ProfilesScreen(ListScreen[str]):
         """Open the selected one in the editor; a shipped one is copied to the operator's own first."""
         one = self._build_model().selected
         if one is not None:
-            self.panel.spawn_terminal_task(self._edit(one.summary.name))
+            self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
 
     def do_import(self, _: Action) -> None:
         """Let a profile be made of what is pasted, and select it."""
         from sparkctl.tui.dialogs.import_profile import ImportProfileDialog
 
-        def take(name: str | None) -> None:
+        def select_imported(name: str | None) -> None:
             if name is not None:
                 self._selected_key, self._typed = name, ""
-                self.panel.spawn(self._read())
+                self.panel.spawn_task(self._reload_files())
 
-        def keep(text: str) -> None:
+        def keep_pasted_text(text: str) -> None:
             panel.pasted = text
 
         panel = self.panel
-        panel.push_screen(ImportProfileDialog(panel.pasted, keep), take)
+        panel.push_screen(ImportProfileDialog(panel.pasted, keep_pasted_text), select_imported)
 
     def do_sync(self, _: Action) -> None:
         """Ask between which Sparks what the selected one needs is to be carried."""
 
         one = self._build_model().selected
         if one is not None:
-            self.panel.spawn(ask_and_start_transfer(self.panel, one.summary.name))
+            self.panel.spawn_task(ask_and_start_transfer(self.panel, one.summary.name))
 
     def do_mend_profile(self, _: Action) -> None:
         """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
         one = self._build_model().selected
         if one is not None:
-            self.panel.spawn(self._mend(one.summary.name))
+            self.panel.spawn_task(self._fix_and_reload(one.summary.name))
 
-    async def _mend(self, name: str) -> None:
+    async def _fix_and_reload(self, name: str) -> None:
         await fix_profile(self.panel, name)
-        await self._read()
+        await self._reload_files()
 
-    async def _edit(self, name: str) -> None:
+    async def _edit_and_reload(self, name: str) -> None:
         await edit_profile(self.panel, name)
-        await self._read()
+        await self._reload_files()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.commands.action_context import node_silent
+from sparkctl.commands.action_context import reason_node_silent
 from sparkctl.commands.actions import SWITCH, Action, ActionContext, ActionId
-from sparkctl.commands.stop.impact import is_instance_serving, meant
+from sparkctl.commands.stop.impact import is_instance_serving, parse_names_and_nodes
 from sparkctl.errors import SparkctlError
 from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.instance import InstanceView
@@ -31,7 +31,7 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle
 if TYPE_CHECKING:
     from sparkctl.monitor.switch_progress import SwitchProgress
 
-_DRY = "--dry-run"
+_DRY_RUN_FLAG = "--dry-run"
 
 
 def create_switch_screen(now: ActionContext) -> SwitchScreen:
@@ -48,7 +48,7 @@ class SwitchScreen(ScrollScreen):
 
     def __init__(self, words: tuple[str, ...]) -> None:
         super().__init__()
-        self._words = tuple(word for word in words if word != _DRY)
+        self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
         self._plan: SwitchPlan | None = None
         self._refusal: tuple[str, str | None] | None = None
         self._cautions: tuple[tuple[str, str | None], ...] = ()
@@ -59,27 +59,27 @@ class SwitchScreen(ScrollScreen):
     @property
     def breadcrumb(self) -> str:
         """What is switched to."""
-        course = self._progress()
-        name = course.instance if course is not None else meant(self._words[1:])[0][:1]
+        course = self._get_switch_progress()
+        name = course.instance if course is not None else parse_names_and_nodes(self._words[1:])[0][:1]
         return f"switch › {name if isinstance(name, str) else ''.join(name)}"
 
     def set_command(self, words: tuple[str, ...]) -> None:
         """Plan another one."""
-        self._words = tuple(word for word in words if word != _DRY)
+        self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
         self._plan, self._further = None, 0
-        self._look()
+        self._replan_switch()
 
-    def selected(self, now: ActionContext) -> ActionContext:
+    def add_selection(self, now: ActionContext) -> ActionContext:
         """The situation with what stands against the switch that is shown, and the command that can be copied."""
-        return replace(now, switch_trouble=self._why_not(now), remedy=self._command())
+        return replace(now, switch_trouble=self._why_not(now), remedy=self._find_shown_command())
 
-    def _command(self) -> str | None:
+    def _find_shown_command(self) -> str | None:
         """Return the command that is offered as a way out, else this switch's own."""
         own = f"sparkctl {shlex.join(self._words)}" if self._words else None
         return find_offered_command(self._build_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
-        course = self._progress()
+        course = self._get_switch_progress()
         if course is not None:
             return "it is over: r plans anew" if course.is_over else "it goes on"
         if self._refusal is not None:
@@ -90,14 +90,14 @@ class SwitchScreen(ScrollScreen):
             return self._plan.obstacles[0]
         if self._plan.is_there:
             return summarize_switch_plan(self._plan)
-        silent = [node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
+        silent = [reason_node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
         return next((one for one in silent if one is not None), None)
 
     def already_shows(self, message: str) -> bool:
         """Tell whether the plan has said it: what it warned of was read before it was agreed to."""
         return any(words.endswith(message) for words, _ in self._cautions)
 
-    def body(self) -> Widget:
+    def create_body(self) -> Widget:
         """Return the one sheet."""
         return ScrollSurface(self.panel.tones, id="switch")
 
@@ -108,11 +108,11 @@ class SwitchScreen(ScrollScreen):
 
     def paint_body(self) -> None:
         """Paint; the first time there is somebody to ask, ask."""
-        if not self._has_begun and self.panel.room is not None:
+        if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
             if self._words:
-                self.panel.room.switches.hide_finished()
-                self._look()
+                self.panel.controller.switches.hide_finished()
+                self._replan_switch()
         sheet = self.query_one("#switch", TextSurface)
         wide, high = sheet.size
         if not wide or not high:
@@ -122,40 +122,46 @@ class SwitchScreen(ScrollScreen):
         sheet.set_rows(page.rows)
 
     def _build_model(self) -> SwitchScreenModel:
-        panel, room = self.panel, self.panel.room
-        profile, nodes = meant(self._words[1:])
-        views = () if room is None else room.views(panel.names)
+        panel, room = self.panel, self.panel.controller
+        profile, nodes = parse_names_and_nodes(self._words[1:])
+        views = () if room is None else room.list_node_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
-        bars = {} if room is None else room.bars if self._progress() is None else room.switches.memory_at_start
+        bars = (
+            {}
+            if room is None
+            else room.memory_bars
+            if self._get_switch_progress() is None
+            else room.switches.memory_at_start
+        )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
             "".join(profile[:1]), tuple(map(NodeName, nodes)), self._plan, self._planning is not None, trouble, hint,
             bars,
-            {} if room is None else {view.name: room.glance(view.name, "") for view in views},
-            self._progress(), panel.now(), self._further, panel.ascii_only,
+            {} if room is None else {view.name: room.build_instance_tile(view.name, "") for view in views},
+            self._get_switch_progress(), panel.displayed_time(), self._further, panel.ascii_only,
             None if do is None else format_key(do.keys[0], panel.ascii_only), self._cautions,
         )  # fmt: skip
 
-    def _progress(self) -> SwitchProgress | None:
-        room = self.panel.room
+    def _get_switch_progress(self) -> SwitchProgress | None:
+        room = self.panel.controller
         return None if room is None else room.switches.visible_switch
 
     # --- the plan ---
 
-    def _look(self) -> None:
+    def _replan_switch(self) -> None:
         """Ask what it would be, anew."""
         if self._planning is not None:
             self._planning.cancel()
         self._refusal, self._cautions = None, ()
-        self._planning = self.panel.spawn(self._ask())
+        self._planning = self.panel.spawn_task(self._request_plan())
         self.repaint()
 
-    async def _ask(self) -> None:
-        room = self.panel.room
+    async def _request_plan(self) -> None:
+        room = self.panel.controller
         assert room is not None
         task = asyncio.current_task()
         try:
-            started = room.parse_command((*self._words, _DRY))
+            started = room.parse_command((*self._words, _DRY_RUN_FLAG))
             async with aclosing(started.events()) as told:
                 async for event in told:
                     if isinstance(event, SwitchPlanned):
@@ -164,16 +170,16 @@ class SwitchScreen(ScrollScreen):
                         where = f"{event.node}: " if event.node else ""
                         self._cautions += ((f"{where}{event.message}", event.hint),)
                     elif isinstance(event, CommandEnded) and event.outcome is not Outcome.PLANNED:
-                        self._refuse(event.message or str(event.outcome), event.hint)
+                        self._set_refusal(event.message or str(event.outcome), event.hint)
         except SparkctlError as error:
-            self._refuse(error.message, error.hint)
+            self._set_refusal(error.message, error.hint)
         finally:
             if self._planning is task:
                 self._planning = None
         if self.is_attached:
             self.repaint()
 
-    def _refuse(self, message: str, hint: str | None) -> None:
+    def _set_refusal(self, message: str, hint: str | None) -> None:
         """Keep why there is no plan; of one that has obstacles they are said already."""
         if self._plan is None or not self._plan.obstacles:
             self._refusal = (message, hint)
@@ -183,18 +189,18 @@ class SwitchScreen(ScrollScreen):
     def do_switch_do(self, _: Action) -> None:
         """Ask, naming what stops, and do it."""
         if self._plan is not None:
-            self.panel.spawn(self._ask_and_do(self._plan))
+            self.panel.spawn_task(self._confirm_and_switch(self._plan))
 
-    async def _ask_and_do(self, plan: SwitchPlan) -> None:
-        from sparkctl.tui.dialogs.confirmations import CONFIRMED
+    async def _confirm_and_switch(self, plan: SwitchPlan) -> None:
+        from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER
 
-        room = self.panel.room
+        room = self.panel.controller
         assert room is not None
         if (
             await room.dialogs.show_dialog(
                 build_switch_confirmation(plan, self._words, self.panel.build_action_context())
             )
-            != CONFIRMED
+            != CONFIRM_ANSWER
         ):
             return
         self._further = 0
@@ -206,21 +212,21 @@ class SwitchScreen(ScrollScreen):
 
     def do_interrupt(self, _: Action) -> None:
         """Ask, and leave the switch where it is."""
-        room = self.panel.room
+        room = self.panel.controller
         if room is not None and (course := room.own_switch) is not None:
-            self.panel.spawn(self._ask_and_interrupt(course))
+            self.panel.spawn_task(self._confirm_and_interrupt(course))
 
-    async def _ask_and_interrupt(self, course: SwitchProgress) -> None:
-        from sparkctl.tui.dialogs.confirmations import LEAVE, build_interrupt_dialog
+    async def _confirm_and_interrupt(self, course: SwitchProgress) -> None:
+        from sparkctl.tui.dialogs.confirmations import LEAVE_ANSWER, build_interrupt_dialog
 
-        room = self.panel.room
+        room = self.panel.controller
         assert room is not None
-        if await room.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE:
+        if await room.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
             room.jobs.interrupt_switch()
 
     def do_switch_again(self, _: Action) -> None:
         """Plan anew; of a switch that goes on there is nothing to plan."""
-        room, course = self.panel.room, self._progress()
+        room, course = self.panel.controller, self._get_switch_progress()
         if room is None or (course is not None and not course.is_over):
             self.panel.show_toast("it goes on")
             return
@@ -230,11 +236,11 @@ class SwitchScreen(ScrollScreen):
             self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))
         if self._words:
             self._plan = None
-            self._look()
+            self._replan_switch()
 
     def do_copy(self, _: Action) -> None:
         """Copy the command that is offered as a way out, else this switch's own."""
-        if (command := self._command()) is not None:
+        if (command := self._find_shown_command()) is not None:
             self.panel.copy_text(command, command)
 
     def do_next(self, _: Action) -> None:
@@ -246,14 +252,14 @@ class SwitchScreen(ScrollScreen):
         self._move_target_node(-1)
 
     def _move_target_node(self, by: int) -> None:
-        if self._progress() is not None:
+        if self._get_switch_progress() is not None:
             return
-        names, nodes = list(self.panel.names), meant(self._words[1:])[1]
+        names, nodes = list(self.panel.node_names), parse_names_and_nodes(self._words[1:])[1]
         nodes = nodes or ([] if self._plan is None else [str(one) for one in self._plan.nodes])
         if not nodes or any(node not in names for node in nodes):
             return
         turned = [names[(names.index(NodeName(node)) + by) % len(names)] for node in nodes]
-        self.set_command((*_without_nodes(self._words), *(word for node in turned for word in ("--node", node))))
+        self.set_command((*_drop_node_options(self._words), *(word for node in turned for word in ("--node", node))))
 
     def scroll_rows(self, by: int) -> None:
         """Read on, or back."""
@@ -261,7 +267,7 @@ class SwitchScreen(ScrollScreen):
         self.repaint()
 
 
-def _without_nodes(words: tuple[str, ...]) -> tuple[str, ...]:
+def _drop_node_options(words: tuple[str, ...]) -> tuple[str, ...]:
     others: list[str] = []
     rest = list(words)
     while rest:
@@ -275,7 +281,7 @@ def _without_nodes(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: ActionContext) -> RefreshingDialog:
     """Return the dialog that names what stops; who answers somebody wants its name typed. It gives `DO` for a yes."""
-    from sparkctl.tui.dialogs.confirmations import CONFIRMED, TypeNameDialog
+    from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
 
     body: list[TextRow] = wrap_paragraph(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
     going: dict[str, InstanceView] = {}
@@ -297,4 +303,4 @@ def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: Act
     cut_off = [name for name, is_answering in told.items() if is_answering is not False]
     if cut_off:
         return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")
-    return ChoiceDialog("switch", body, (("cancel", "Cancel"), (CONFIRMED, "switch")), TextStyle.ATTENTION)
+    return ChoiceDialog("switch", body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "switch")), TextStyle.ATTENTION)

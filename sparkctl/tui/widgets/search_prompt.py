@@ -33,7 +33,7 @@ class _PromptInput(Input):
             prompt.return_key(event)
         elif event.key == "enter":
             event.prevent_default().stop()
-            prompt.accept()
+            prompt.accept_pattern()
 
 
 class SearchPrompt(Horizontal):
@@ -93,10 +93,10 @@ class SearchPrompt(Horizontal):
         """Open for a new pattern; ``before`` is what holds now."""
         self._asked, self._before = what, before
         self._back = self.screen.focused
-        self._open(is_open=True)
+        self._set_open(is_open=True)
         self.screen.set_focus(self.query_one(Input))  # now, not after the next refresh: letters follow at once
 
-    def _open(self, *, is_open: bool) -> None:
+    def _set_open(self, *, is_open: bool) -> None:
         field = self.query_one(Input)
         self._is_open = field.can_focus = is_open
         self.set_class(is_open, "-open")
@@ -115,19 +115,19 @@ class SearchPrompt(Horizontal):
             self._back.post_message(Key(event.key, event.character))
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    def _forward_change(self, event: Input.Changed) -> None:
         event.stop()
         self.post_message(self.Typed(self._asked, event.value))
 
-    def accept(self) -> None:
+    def accept_pattern(self) -> None:
         """Close, and let hold what was typed."""
-        self._close(self.query_one(Input).value, is_kept=True)
+        self._close_prompt(self.query_one(Input).value, is_kept=True)
 
     def action_give_up(self) -> None:
         """Close, and let hold what held before."""
-        self._close(self._before, is_kept=False)
+        self._close_prompt(self._before, is_kept=False)
 
-    def _close(self, text: str, *, is_kept: bool) -> None:
-        self._open(is_open=False)
+    def _close_prompt(self, text: str, *, is_kept: bool) -> None:
+        self._set_open(is_open=False)
         self.screen.set_focus(self._back)
         self.post_message(self.Closed(self._asked, text, is_kept=is_kept))

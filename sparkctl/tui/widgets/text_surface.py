@@ -10,7 +10,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparkctl.views.text.styled_text import TextRow, TextStyle, plain_text, text_width
+from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_text
 
 
 class TextSurface(Widget, can_focus=False):
@@ -26,7 +26,7 @@ class TextSurface(Widget, can_focus=False):
     @property
     def plain_lines(self) -> list[str]:
         """The bare text of the rows."""
-        return [plain_text(each) for each in self._rows]
+        return [join_text(each) for each in self._rows]
 
     def set_rows(self, rows: Sequence[TextRow]) -> None:
         """Show other rows: those that differ are repainted, from the first cell that does to the last."""
@@ -61,12 +61,12 @@ def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1
-    start = sum(text_width(span.text) for span in new[:first])
-    wide = max(sum(text_width(span.text) for span in old), sum(text_width(span.text) for span in new))
+    start = sum(measure_text(span.text) for span in new[:first])
+    wide = max(sum(measure_text(span.text) for span in old), sum(measure_text(span.text) for span in new))
     last = 0
-    if wide == sum(text_width(span.text) for span in old) == sum(text_width(span.text) for span in new):
+    if wide == sum(measure_text(span.text) for span in old) == sum(measure_text(span.text) for span in new):
         most = min(len(old), len(new)) - first
         while last < most and old[-1 - last] == new[-1 - last]:
             last += 1
-    end = wide - sum(text_width(span.text) for span in new[len(new) - last :])
+    end = wide - sum(measure_text(span.text) for span in new[len(new) - last :])
     return Region(start, y, max(1, end - start), 1)

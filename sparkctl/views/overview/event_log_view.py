@@ -19,19 +19,19 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB, format_clock
-from sparkctl.views.event_text import format_cache_drop, format_guard_event, phase_name
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
-_PHASES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
-_STAY = (Phase.READY, Phase.FAILED)  # what is there until somebody takes it away
-_ACTS = {
+_PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
+_PERSISTENT_PHASES = (Phase.READY, Phase.FAILED)  # what is there until somebody takes it away
+_GUARD_ACTION_STYLES = {
     GuardAction.WARNED: TextStyle.ATTENTION,
     GuardAction.KILLED: TextStyle.BAD,
     GuardAction.KILL_FAILED: TextStyle.BAD,
 }
 
-_LEAST = GIB // 20  # bytes of a drop that is shown as other than nothing
-_MOMENT = 2.0  # seconds between two tellings of one thing
+_MIN_DROP_BYTES = GIB // 20  # bytes of a drop that is shown as other than nothing
+_REPEAT_SECONDS = 2.0  # seconds between two tellings of one thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class EventLogEntry:
     tone: TextStyle
     what: tuple[str, ...]
 
-    def replaces(self, other: EventLogEntry) -> bool:
+    def supersedes(self, other: EventLogEntry) -> bool:
         """Tell whether it is the same news as another, told a moment before with fewer words."""
         same = (self.node, self.what, self.tone) == (other.node, other.what, other.tone)
         more = self.text.startswith(other.text.partition(", ")[0]) or self.tone is TextStyle.BAD
-        return same and more and self.what[0] == "phase" and 0 <= self.when - other.when <= _MOMENT
+        return same and more and self.what[0] == "phase" and 0 <= self.when - other.when <= _REPEAT_SECONDS
 
     def repeats(self, other: EventLogEntry) -> bool:
         """Tell whether another one says the same."""
@@ -62,17 +62,21 @@ def describe_event(event: Event) -> EventLogEntry | None:
             return EventLogEntry(
                 event.ts,
                 event.node,
-                _phase(event),
-                _PHASES.get(event.phase, TextStyle.VALUE),
+                _describe_phase(event),
+                _PHASE_STYLES.get(event.phase, TextStyle.VALUE),
                 ("phase", event.instance),
             )
-        case CachesDropped() if event.proven is False or _is_felt(event):
+        case CachesDropped() if event.proven is False or _is_noticeable_drop(event):
             return EventLogEntry(
                 event.ts, event.node, format_cache_drop(event), TextStyle.VALUE, ("caches", str(event.ts))
             )
-        case GuardActed() if event.what in _ACTS:
+        case GuardActed() if event.what in _GUARD_ACTION_STYLES:
             return EventLogEntry(
-                event.ts, event.node, format_guard_event(event), _ACTS[event.what], ("guard", str(event.at))
+                event.ts,
+                event.node,
+                format_guard_event(event),
+                _GUARD_ACTION_STYLES[event.what],
+                ("guard", str(event.at)),
             )
         case NodeStateChanged() if event.state is not NodeState.UNKNOWN:
             good = event.state is NodeState.OK
@@ -95,10 +99,10 @@ def describe_refusal(ended: CommandEnded, words: Sequence[str], node: NodeName) 
     )
 
 
-def _is_felt(event: CachesDropped) -> bool:
+def _is_noticeable_drop(event: CachesDropped) -> bool:
     before, after = event.before, event.after
     moved = (after.free - before.free, after.available - before.available, after.reclaimable - before.reclaimable)
-    return max(map(abs, moved)) >= _LEAST
+    return max(map(abs, moved)) >= _MIN_DROP_BYTES
 
 
 def describe_container_changes(
@@ -112,13 +116,15 @@ def describe_container_changes(
             continue
         known = (event.node, one.name) in phases
         phases[event.node, one.name] = one.phase
-        words = f"{one.name}: {phase_name(one.phase)}" + (f", {one.status}" if one.status and not known else "")
+        words = f"{one.name}: {format_phase_name(one.phase)}" + (f", {one.status}" if one.status and not known else "")
         found.append(
-            EventLogEntry(event.ts, event.node, words, _PHASES.get(one.phase, TextStyle.VALUE), ("phase", one.name))
+            EventLogEntry(
+                event.ts, event.node, words, _PHASE_STYLES.get(one.phase, TextStyle.VALUE), ("phase", one.name)
+            )
         )
     names = {one.name for one in event.instances}
     for node, name in [key for key in phases if key[0] == event.node and key[1] not in names]:
-        if phases[node, name] in _STAY:
+        if phases[node, name] in _PERSISTENT_PHASES:
             del phases[node, name]
             found.append(
                 EventLogEntry(event.ts, node, f"{name}: gone from Docker's list", TextStyle.ATTENTION, ("phase", name))
@@ -132,13 +138,13 @@ def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
     return make_row(
         " ",
         Span(f"{when}  ", TextStyle.UNIT),
-        sanitized(f"{one.node:<{names}}  ", TextStyle.LABEL),
-        sanitized(one.text, one.tone),
+        sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+        sanitize_span(one.text, one.tone),
     )
 
 
-def _phase(event: PhaseChanged) -> str:
-    words = f"{event.instance}: {phase_name(event.phase)}"
+def _describe_phase(event: PhaseChanged) -> str:
+    words = f"{event.instance}: {format_phase_name(event.phase)}"
     return words + (
-        f" after {format_clock(event.elapsed)}" if event.phase in _PHASES and event.elapsed is not None else ""
+        f" after {format_clock(event.elapsed)}" if event.phase in _PHASE_STYLES and event.elapsed is not None else ""
     )

@@ -13,59 +13,61 @@ from sparkctl.model.units import GIB
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_rows import Part, Space, chart_minutes, fill_series_gaps, label
+from sparkctl.views.overview.tile_rows import DrawArea, RowBlock, choose_chart_minutes, fill_series_gaps, make_label
 from sparkctl.views.text.charts import (
     AxisScale,
     fit_axis_scale,
-    memory_bar_symbols,
+    list_memory_bar_symbols,
     render_area_chart,
     render_line_chart,
     render_memory_bar,
     render_sparkline,
     round_above,
 )
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row
 
-TALLEST = 6  # rows of a curve, whatever it shows: what moves must not move what stands below
-_SPARE = 9
-_LEAST_RATE, _LEAST_POWER = 10.0, 40.0  # tok/s and W that a scale goes up to at least
-_WHOLE = 100.0
+MAX_CHART_ROWS = 6  # rows of a curve, whatever it shows: what moves must not move what stands below
+_CHART_DROP_PRIORITY = 9
+_MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # tok/s and W that a scale goes up to at least
+_FULL_PERCENT = 100.0
 
 
-def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: Space) -> Part | None:
+def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     """Return the throughput's curve; None where nothing was ever read of it."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
-    seconds = chart_minutes(seen) * 60.0
-    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.bar * 2), seconds)
+    seconds = choose_chart_minutes(seen) * 60.0
+    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.bar_columns * 2), seconds)
     said = None if one.numbers is None else one.numbers.generation_rate  # the figure beside it is on the scale as well
     most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
-    return _part("speed", "", rates, round_above(most, _LEAST_RATE), "tok/s", space)
+    return _build_chart_block("speed", "", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", space)
 
 
-def build_gpu_charts(seen: NodeTileModel, space: Space) -> list[Part]:
+def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of the GPU's work and power, as far as they are known."""
-    busy = _read_series(seen, SeriesName.GPU_BUSY, space.bar * 2)
+    busy = _read_series(seen, SeriesName.GPU_BUSY, space.bar_columns * 2)
     shares = [None if share is None else share * 100 for share in busy]
-    power = _read_series(seen, SeriesName.POWER, space.bar * 2)
-    most = seen.most_power or max_power_scale([seen])
+    power = _read_series(seen, SeriesName.POWER, space.bar_columns * 2)
+    most = seen.most_power or compute_power_scale([seen])
     parts = (
-        _part("gpu", "", shares, _WHOLE, "%", space),
-        _part("power", "power", power, most or _LEAST_POWER, "W", space),
+        _build_chart_block("gpu", "", shares, _FULL_PERCENT, "%", space),
+        _build_chart_block("power", "power", power, most or _MIN_POWER_SCALE, "W", space),
     )
     return [part for part in parts if part is not None]
 
 
-def max_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
+def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
     """Return up to how many watts the curves of these go: all have one scale; None where nothing is known."""
-    known = [watts for seen in glances for watts in _watts(seen)]
-    return round_above(max(known), _LEAST_POWER) if known else None
+    known = [watts for seen in glances for watts in _list_watts(seen)]
+    return round_above(max(known), _MIN_POWER_SCALE) if known else None
 
 
-def _watts(seen: NodeTileModel) -> list[float]:
+def _list_watts(seen: NodeTileModel) -> list[float]:
     gpus = () if seen.view.sample is None else seen.view.sample.gpus or ()
-    spreads = () if seen.rings is None else seen.rings.get_buckets(SeriesName.POWER, chart_minutes(seen) * 60.0, 60)
+    spreads = (
+        () if seen.rings is None else seen.rings.get_buckets(SeriesName.POWER, choose_chart_minutes(seen) * 60.0, 60)
+    )
     now = [gpu.power for gpu in gpus if gpu.power is not None]
     return [spread.most for spread in spreads if spread is not None] + now
 
@@ -73,49 +75,54 @@ def _watts(seen: NodeTileModel) -> list[float]:
 def _read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[float | None]:
     if seen.rings is None:
         return []
-    seconds = chart_minutes(seen) * 60.0
+    seconds = choose_chart_minutes(seen) * 60.0
     spreads = seen.rings.get_buckets(series, seconds, count)
     return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
 
 
-def _part(slot: str, name: str, values: Sequence[float | None], most: float, unit: str, space: Space) -> Part | None:
+def _build_chart_block(
+    slot: str, name: str, values: Sequence[float | None], most: float, unit: str, space: DrawArea
+) -> RowBlock | None:
     """Return a curve with the ends of its scale beside it."""
     if all(value is None for value in values):
         return None
     scale = AxisScale(0.0, most)
 
-    def tall(height: int) -> tuple[TextRow, ...]:
-        rows = [make_row(label(""), *each) for each in render_line_chart(values, scale, height, space.ascii_only)]
+    def render_height(height: int) -> tuple[TextRow, ...]:
+        rows = [make_row(make_label(""), *each) for each in render_line_chart(values, scale, height, space.ascii_only)]
         upto = f"0{'-' if space.ascii_only else '–'}{most:.0f} {unit}" if height == 1 else f"{most:5.0f} {unit}"
-        rows[0] = make_row(label(name), *rows[0][1:], Span(f"  {upto}", TextStyle.UNIT))
+        rows[0] = make_row(make_label(name), *rows[0][1:], Span(f"  {upto}", TextStyle.UNIT))
         if height > 1:
             rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}", TextStyle.UNIT))
         return tuple(rows)
 
-    return Part(_SPARE, (), tall, slot, TALLEST)
+    return RowBlock(_CHART_DROP_PRIORITY, (), render_height, slot, MAX_CHART_ROWS)
 
 
-_LEAST = 8 * GIB  # of a trend: what moves less is the same
-_TALLEST = 6  # rows of its curve, whatever it shows: what moves must not move what stands below
-_SHORT = 2 * GIB  # available: then the figure is a warning
+_MIN_TREND_BYTES = 8 * GIB  # of a trend: what moves less is the same
+_MAX_MEMORY_CHART_ROWS = 6  # rows of its curve, whatever it shows: what moves must not move what stands below
+_LOW_MEMORY_BYTES = 2 * GIB  # available: then the figure is a warning
 
 
-def build_memory_groups(seen: NodeTileModel, space: Space) -> list[Part]:
+def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return all that is known of it."""
     shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
     return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
 
 
-def build_memory_bar(seen: NodeTileModel, space: Space) -> Part:
+def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
     """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
     bar = seen.view.memory
     if bar is None:
-        return Part(0, (make_row(label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
-    return Part(
+        return RowBlock(0, (make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
+    return RowBlock(
         0,
         (
             make_row(
-                label("memory"), *render_memory_bar(bar, space.bar, space.ascii_only), "  ", *format_used_memory(bar)
+                make_label("memory"),
+                *render_memory_bar(bar, space.bar_columns, space.ascii_only),
+                "  ",
+                *format_used_memory(bar),
             ),
         ),
     )
@@ -124,16 +131,16 @@ def build_memory_bar(seen: NodeTileModel, space: Space) -> Part:
 def format_used_memory(bar: MemoryBar) -> TextRow:
     """Return ``98.4 of 121.7 GiB``."""
     used = bar.total - bar.free - bar.page_cache
-    tone = TextStyle.BAD if bar.available < _SHORT else TextStyle.STRONG
+    tone = TextStyle.BAD if bar.available < _LOW_MEMORY_BYTES else TextStyle.STRONG
     return make_row(Span(f"{used / GIB:5.1f}", tone), Span(f" of {bar.total / GIB:.1f} GiB", TextStyle.UNIT))
 
 
-def build_memory_legend(seen: NodeTileModel, space: Space) -> Part | None:
+def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     """Return the four parts in figures, each with its texture: the legend of the bar."""
     bar = seen.view.memory
     if bar is None:
         return None
-    marks = memory_bar_symbols(space.ascii_only)
+    marks = list_memory_bar_symbols(space.ascii_only)
     parts = (
         (TextStyle.GPU, "GPU", bar.gpu_processes),
         (TextStyle.OTHER, "other", bar.other_used),
@@ -141,13 +148,13 @@ def build_memory_legend(seen: NodeTileModel, space: Space) -> Part | None:
         (TextStyle.FREE, "free", bar.free),
     )
     for gap, indent, decimals in (("  ", 1, 1), (" ", 1, 1), (" ", -1, 1), (" ", 1, 0), (" ", -1, 0)):
-        made = _shares(parts, marks, gap, decimals, indent)
-        if row_width(made) <= space.columns:
+        made = _render_memory_shares(parts, marks, gap, decimals, indent)
+        if measure_row(made) <= space.columns:
             break
-    return Part(3, (made,))
+    return RowBlock(3, (made,))
 
 
-def _shares(
+def _render_memory_shares(
     parts: Sequence[tuple[TextStyle, str, int | None]],
     marks: Mapping[TextStyle, str],
     gap: str,
@@ -155,14 +162,14 @@ def _shares(
     indent: int,
 ) -> TextRow:
     """``indent``: columns by which the first sign stands beside the bar's begin, so that the two are not one."""
-    spans: list[Span] = [Span(" " * (len(label("").text) + indent))]
+    spans: list[Span] = [Span(" " * (len(make_label("").text) + indent))]
     for at, (tone, name, size) in enumerate(parts):
         spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", TextStyle.LABEL)]
-        spans.append(Span(_figure(size, decimals), TextStyle.VALUE))
+        spans.append(Span(_format_gib_figure(size, decimals), TextStyle.VALUE))
     return tuple(spans)
 
 
-def _figure(size: int | None, decimals: int) -> str:
+def _format_gib_figure(size: int | None, decimals: int) -> str:
     """Return GiB in four columns, or in three: from 100 on there is no room for a decimal."""
     if size is None:
         return f"{words.UNKNOWN:>{3 + decimals}}"
@@ -170,35 +177,35 @@ def _figure(size: int | None, decimals: int) -> str:
     return f"{amount:>{3 + decimals}.{decimals if amount < 99.95 else 0}f}"
 
 
-def build_memory_chart(seen: NodeTileModel, space: Space) -> Part | None:
+def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more
     as an area from nothing to all of it."""
     bar, rings = seen.view.memory, seen.rings
     if bar is None or rings is None:
         return None
-    ascii_only, wide, total = space.ascii_only, space.bar, bar.total
+    ascii_only, wide, total = space.ascii_only, space.bar_columns, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
-    minutes = chart_minutes(seen)
+    minutes = choose_chart_minutes(seen)
     available = rings.get_buckets(SeriesName.AVAILABLE, minutes * 60.0, wide * 2)
     used = fill_series_gaps([None if spread is None else total - spread.mean for spread in available], minutes * 60.0)
-    name = label(f"{minutes} min")
+    name = make_label(f"{minutes} min")
 
-    def tall(height: int) -> tuple[TextRow, ...]:
+    def render_height(height: int) -> tuple[TextRow, ...]:
         if height == 1:
             return (short,)
         rows = [
-            make_row(label(""), *each)
+            make_row(make_label(""), *each)
             for each in render_area_chart(used, AxisScale(0.0, float(total)), height, ascii_only)
         ]
         rows[0] = make_row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", TextStyle.UNIT))
         rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}     ", TextStyle.UNIT), *swap)
         return tuple(rows)
 
-    scale = fit_axis_scale(used, _LEAST)
+    scale = fit_axis_scale(used, _MIN_TREND_BYTES)
     if scale is None:
         short = make_row(name, " " * wide, "  ", *swap)
-        return Part(5, (short,), tall, "memory", 1)
+        return RowBlock(5, (short,), render_height, "memory", 1)
     dash = "-" if ascii_only else "–"
     bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
     short = make_row(name, *render_sparkline(used, scale, ascii_only), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
-    return Part(5, (short,), tall, "memory", _TALLEST)
+    return RowBlock(5, (short,), render_height, "memory", _MAX_MEMORY_CHART_ROWS)

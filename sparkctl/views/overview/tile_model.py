@@ -17,8 +17,8 @@ from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
-from sparkctl.views.event_text import phase_name
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.event_text import format_phase_name
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import TextStyle
 
 TRANSITION_PHASES = (
@@ -30,18 +30,22 @@ TRANSITION_PHASES = (
     Phase.WARMING,
     Phase.STOPPING,
 )
-_RANK = {
+_PHASE_RANKS = {
     phase: rank
     for rank, phase in enumerate((*TRANSITION_PHASES, Phase.FAILED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED))
 }
-_LAST = len(_RANK)
-_TONES = {
+_LAST_RANK = len(_PHASE_RANKS)
+_PHASE_STYLES = {
     Phase.READY: TextStyle.GOOD,
     Phase.FAILED: TextStyle.BAD,
     Phase.UNKNOWN: TextStyle.STALE,
     Phase.STOPPED: TextStyle.LABEL,
 }
-_NODE_TONES = {NodeState.OK: TextStyle.GOOD, NodeState.UNREACHABLE: TextStyle.STALE, NodeState.UNKNOWN: TextStyle.STALE}
+_NODE_STATE_STYLES = {
+    NodeState.OK: TextStyle.GOOD,
+    NodeState.UNREACHABLE: TextStyle.STALE,
+    NodeState.UNKNOWN: TextStyle.STALE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,13 @@ class NodeTileModel:
         """Tell whether the node answers."""
         return self.told.state is NodeState.OK
 
-    def ready_for(self, one: InstanceView) -> float | None:
+    def seconds_ready(self, one: InstanceView) -> float | None:
         """Return for how many seconds an instance is ready, None where that is not known."""
         since = self.ready.get(one.name) if one.ours and one.phase is Phase.READY else None
         return None if since is None else max(0.0, self.now - since)
 
     @property
-    def age(self) -> float | None:
+    def sample_age(self) -> float | None:
         """Seconds since the last sample, None before any."""
         return None if self.view.sampled is None else max(0.0, self.now - self.view.sampled)
 
@@ -113,18 +117,18 @@ def build_tile_model(
         one.container_id: store.get_meter_series(name, one.container_id) for one in view.instances if one.container_id
     }
     ours = [one.name for one in view.instances if one.ours]
-    starts = {one: store.phase(name, one) for one in ours}
+    starts = {one: store.get_phase(name, one) for one in ours}
     courses = {one: store.get_startup_timeline(name, one) for one in ours}
     return NodeTileModel(
-        view, store.state(name), now, store.get_sample_series(name), {key: one for key, one in drafting.items() if one},
+        view, store.get_state(name), now, store.get_sample_series(name), {key: one for key, one in drafting.items() if one},
         {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
-        jobs, chosen, recent, store.get_last_cache_drop(name), _heads(store, name, view),
-        {one: since for one in ours if (since := store.ready_since(name, one)) is not None},
+        jobs, chosen, recent, store.get_last_cache_drop(name), _find_heads(store, name, view),
+        {one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
     )  # fmt: skip
 
 
-def _heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[str, InstanceView]:
+def _find_heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[str, InstanceView]:
     """Return the heads of the instances that share their model with another node and serve nothing here."""
     workers = {one.name: one for one in view.instances if count_ranks(one) > 1 and not is_head(one)}
     return {
@@ -143,65 +147,71 @@ def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
     """
     serves = next((at for at, one in enumerate(view.instances) if one.ours and one.phase is Phase.READY), None)
 
-    def rank(at: int, one: InstanceView) -> tuple[bool, int, bool, str]:
+    def sort_key(at: int, one: InstanceView) -> tuple[bool, int, bool, str]:
         is_past = one.phase is Phase.FAILED and serves is not None and serves < at
         phase = Phase.READY if is_past else one.phase
-        return (not one.ours, _RANK[phase] if phase else _LAST, is_past, one.name)
+        return (not one.ours, _PHASE_RANKS[phase] if phase else _LAST_RANK, is_past, one.name)
 
-    return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: rank(*pair))]
+    return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: sort_key(*pair))]
 
 
-def node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[StateBadge]:
+def build_node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[StateBadge]:
     """Return the state of the node; where one instance serves while another failed or comes, both: the one that serves
     first, the other by its name."""
-    first = node_badge(seen, ascii_only)
+    first = build_node_badge(seen, ascii_only)
     ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)
     other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in TRANSITION_PHASES), None)
     if serving is None or other is None:
         return [first]
-    mine, its = (instance_badge(one, ascii_only, seen.ready_for(one)) for one in (serving, other))
+    mine, its = (build_instance_badge(one, ascii_only, seen.seconds_ready(one)) for one in (serving, other))
     return [
-        StateBadge(mine.sign, phase_name(Phase.READY), mine.tone),
+        StateBadge(mine.sign, format_phase_name(Phase.READY), mine.tone),
         StateBadge(its.sign, f"{sanitize_line(other.name)} {its.word}", its.tone),
     ]
 
 
-def node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadge:
+def build_node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadge:
     """Return the state of the node, or, where that is well, of what matters most on it."""
     told = seen.told
     if told.state is NodeState.UNKNOWN and told.detail is None:
-        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "connecting", TextStyle.STALE)
+        return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "connecting", TextStyle.STALE)
     if told.state is not NodeState.OK:
         word = str(told.state)
         if told.state is NodeState.UNKNOWN and "defect" in (told.detail or ""):
             word = "not watched"
-        return StateBadge(state_symbol(told.state, ascii_only), word, _NODE_TONES.get(told.state, TextStyle.BAD))
+        return StateBadge(
+            get_state_symbol(told.state, ascii_only), word, _NODE_STATE_STYLES.get(told.state, TextStyle.BAD)
+        )
     if not seen.view.docker_known and seen.view.instances_seen is None:
-        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", TextStyle.ATTENTION)
+        return StateBadge(
+            get_state_symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", TextStyle.ATTENTION
+        )
     ordered = sort_by_urgency(seen.view)
     if ordered and ordered[0].ours:
-        return instance_badge(ordered[0], ascii_only, seen.ready_for(ordered[0]))
+        return build_instance_badge(ordered[0], ascii_only, seen.seconds_ready(ordered[0]))
     if seen.view.instances_seen is None:
-        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
+        return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
     word = "nothing of ours runs" if ordered else "nothing runs"
-    return StateBadge(state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
+    return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
 
 
-def instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> StateBadge:
+def build_instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> StateBadge:
     """Return the state of an instance; of a foreign one only that it is there. ``ready_for``: seconds, None where nobody saw
     it getting ready: then its container's age is told, and called so."""
     if one.phase is None:
-        return StateBadge(state_symbol(Phase.STOPPED, ascii_only), "foreign", TextStyle.LABEL)
-    word = phase_name(one.phase) + (", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else "")
+        return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), "foreign", TextStyle.LABEL)
+    word = format_phase_name(one.phase) + (
+        ", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else ""
+    )
     if one.phase is Phase.READY and ready_for is not None:
-        word += " just now" if ready_for < 10 else f" for {_coarse(ready_for)}"
+        word += " just now" if ready_for < 10 else f" for {_format_coarse_duration(ready_for)}"
     elif one.phase is Phase.READY and one.status.startswith("Up "):
         word += f", up {sanitize_line(one.status[3:])}"
-    return StateBadge(state_symbol(one.phase, ascii_only), word, _TONES.get(one.phase, TextStyle.ATTENTION))
+    return StateBadge(get_state_symbol(one.phase, ascii_only), word, _PHASE_STYLES.get(one.phase, TextStyle.ATTENTION))
 
 
-def _coarse(seconds: float) -> str:
+def _format_coarse_duration(seconds: float) -> str:
     """Return a time that does not tick: by ten seconds, then by minutes."""
     return format_duration(seconds // 10 * 10 if seconds < 60 else seconds // 60 * 60)
 
@@ -216,7 +226,10 @@ def format_age(seconds: float | None) -> str:
 def list_unreachable_nodes(views: Sequence[NodeTelemetryView], ascii_only: bool = False) -> list[tuple[str, TextStyle]]:
     """Return which nodes do not answer, for screens on which their tiles are not seen; not those that were never asked."""
     return [
-        (f"{state_symbol(view.state, ascii_only)} {view.name} {view.state}", _NODE_TONES.get(view.state, TextStyle.BAD))
+        (
+            f"{get_state_symbol(view.state, ascii_only)} {view.name} {view.state}",
+            _NODE_STATE_STYLES.get(view.state, TextStyle.BAD),
+        )
         for view in views
         if view.state is not NodeState.OK and (view.state is not NodeState.UNKNOWN or view.detail)
     ]

@@ -15,36 +15,36 @@ from sparkctl.model.units import GIB
 from sparkctl.monitor.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.views import meter_view as words
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, format_age, instance_badge
-from sparkctl.views.text.charts import Values, fill_gaps, fit_axis_scale, render_sparkline
+from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age
+from sparkctl.views.text.charts import ChartValues, fill_gaps, fit_axis_scale, render_sparkline
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     justify_row,
     make_row,
-    row_width,
-    sanitized,
-    text_width,
+    measure_row,
+    measure_text,
+    sanitize_span,
     truncate_row,
     truncate_text,
 )
 
-LABEL = 8  # columns of the names of figures
-_WINDOWS = (1, 2, 5, 15)  # minutes that curves show, the fewest that hold what is known
-_BRIDGED = 10.0  # seconds without a reading that are no gap
-_WIDEST_BAR = 88
-_BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
-_CURVE = 24  # cells of a curve within a row
-_ROOMY = 64  # columns from which on badges have words of their own
-_VERSION_TAG = re.compile(r"v?\d+\.\d")  # a bare number may be a build counter
-_LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
+LABEL_COLUMNS = 8  # columns of the names of figures
+_CHART_MINUTES = (1, 2, 5, 15)  # minutes that curves show, the fewest that hold what is known
+_MAX_GAP_SECONDS = 10.0  # seconds without a reading that are no gap
+_MAX_BAR_COLUMNS = 88
+_BAR_TEXT_COLUMNS = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
+_MAX_CURVE_CELLS = 24  # cells of a curve within a row
+_FULL_BADGE_COLUMNS = 64  # columns from which on badges have words of their own
+_VERSION_TAG_PATTERN = re.compile(r"v?\d+\.\d")  # a bare number may be a build counter
+_MIN_LENGTH_SPREAD = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowBlock:
     """Rows that stay together. The higher ``spare``, the earlier they are left out. Of a curve ``grow`` returns it in so many
     rows, up to ``tallest``, where there is room to spare; nothing is left out for that. ``slot`` is which curve: those of
     several Sparks are equally tall."""
@@ -57,7 +57,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class DrawArea:
     """Room within the frame, in columns, and how it may be painted."""
 
     columns: int
@@ -69,52 +69,52 @@ class Space:
         return self.columns >= 72
 
     @property
-    def bar(self) -> int:
+    def bar_columns(self) -> int:
         """Columns of every bar, so that all of them begin and end alike."""
-        return max(4, min(_WIDEST_BAR, self.columns - LABEL - _BESIDE - 1))
+        return max(4, min(_MAX_BAR_COLUMNS, self.columns - LABEL_COLUMNS - _BAR_TEXT_COLUMNS - 1))
 
 
-def chart_minutes(seen: NodeTileModel) -> int:
+def choose_chart_minutes(seen: NodeTileModel) -> int:
     """Return how many minutes the curves show."""
-    span = 0.0 if seen.rings is None else seen.rings.span
-    return next((minutes for minutes in _WINDOWS if minutes * 60 >= span), _WINDOWS[-1])
+    span = 0.0 if seen.rings is None else seen.rings.span_seconds
+    return next((minutes for minutes in _CHART_MINUTES if minutes * 60 >= span), _CHART_MINUTES[-1])
 
 
-def fill_series_gaps(values: Values, seconds: float) -> list[float | None]:
+def fill_series_gaps(values: ChartValues, seconds: float) -> list[float | None]:
     """Return the values of equal stretches of so many seconds, those between two readings filled in."""
-    return fill_gaps(values, max(1, int(_BRIDGED * len(values) / seconds)))
+    return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds)))
 
 
-def label(name: str) -> Span:
+def make_label(name: str) -> Span:
     """Return the name of a figure, as wide as all of them."""
-    return Span(f"{name:<{LABEL}}", TextStyle.LABEL)
+    return Span(f"{name:<{LABEL_COLUMNS}}", TextStyle.LABEL)
 
 
 # --- what runs --------------------------------------------------------------------------------------------------------
 
 
-def instance_row(
-    one: InstanceView, space: Space, *, marked: bool, badge: bool, ready_for: float | None = None
+def render_instance_row(
+    one: InstanceView, space: DrawArea, *, marked: bool, badge: bool, ready_for: float | None = None
 ) -> TextRow:
     """Return name, engine with version, port; with its state where that stands nowhere else."""
     mark = (">" if space.ascii_only else "▸") if marked else " "
-    left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitized(one.name, TextStyle.TITLE)]
-    if kind := engine_label(one):
-        left.append(sanitized(f"   {kind}", TextStyle.LABEL))
+    left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE)]
+    if kind := describe_engine(one):
+        left.append(sanitize_span(f"   {kind}", TextStyle.LABEL))
     if one.port is not None:
         left.append(Span(f"   :{one.port}", TextStyle.LABEL))
     if rank := describe_rank(one):
         left.append(Span(f"   {rank}", TextStyle.LABEL))
     if not badge:
         return tuple(left)
-    state = instance_badge(one, space.ascii_only, ready_for)
+    state = build_instance_badge(one, space.ascii_only, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
     return justify_row(
         tuple(left), make_row(Span(f"{state.sign} {state.word}", state.tone), Span(held, TextStyle.UNIT)), space.columns
     )
 
 
-def engine_label(one: InstanceView) -> str:
+def describe_engine(one: InstanceView) -> str:
     """Return ``SGLang 0.5.12``, of a foreign container its image. The version is what its log says, else its image's tag where
     that looks like one."""
     if one.engine is None:
@@ -124,10 +124,10 @@ def engine_label(one: InstanceView) -> str:
     if version is not None and " " not in version:  # of SGLang's log it is only `0.5.12 or like it`
         return f"{name} {version}"
     tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
-    return f"{name} {tag.removeprefix('v')}" if _VERSION_TAG.match(tag) else name
+    return f"{name} {tag.removeprefix('v')}" if _VERSION_TAG_PATTERN.match(tag) else name
 
 
-def render_failure(one: InstanceView, seen: NodeTileModel, space: Space) -> list[TextRow]:
+def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
     """Return what happened and the line that proves it."""
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
@@ -142,15 +142,15 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: Space) -> list
     return rows
 
 
-def render_labelled_text(name: str, sentence: str, space: Space, tone: TextStyle, most: int) -> list[TextRow]:
+def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextStyle, most: int) -> list[TextRow]:
     """Return a sentence under its name, in ``most`` rows at most; what is left out is marked."""
-    room = max(8, space.columns - LABEL)
-    whole = [line.strip() for line in wrap_line(sanitized(sentence).text, room, 0)]
+    room = max(8, space.columns - LABEL_COLUMNS)
+    whole = [line.strip() for line in wrap_line(sanitize_span(sentence).text, room, 0)]
     lines = whole[:most]
     if len(whole) > most:
         lines[-1] = truncate_text(lines[-1], room - 2) + " …"
     return [
-        make_row(label(name if not at else ""), *truncate_row((Span(line, tone),), room))
+        make_row(make_label(name if not at else ""), *truncate_row((Span(line, tone),), room))
         for at, line in enumerate(lines)
     ]
 
@@ -158,14 +158,14 @@ def render_labelled_text(name: str, sentence: str, space: Space, tone: TextStyle
 # --- the engine's figures ---------------------------------------------------------------------------------------------
 
 
-def render_throughput(numbers: EngineMeter | None, space: Space) -> TextRow:
+def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
     """Return throughput, requests and KV cache; ``idle`` where no step happened."""
     if numbers is None:
-        return make_row(label("decode"), Span(words.UNKNOWN, TextStyle.STALE))
+        return make_row(make_label("decode"), Span(words.UNKNOWN, TextStyle.STALE))
     if numbers.activity is EngineActivity.IDLE:
-        return make_row(label("decode"), Span(words.IDLE, TextStyle.VALUE))
+        return make_row(make_label("decode"), Span(words.IDLE, TextStyle.VALUE))
     speed = words.format_throughput(numbers)
-    spans = [label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
+    spans = [make_label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:3.0f}", TextStyle.VALUE), Span(" running", TextStyle.UNIT)]
     if numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
@@ -176,7 +176,7 @@ def render_throughput(numbers: EngineMeter | None, space: Space) -> TextRow:
             Span("   KV", TextStyle.LABEL),
             Span(f" {words.format_percent(numbers.kv_usage):>5}", TextStyle.VALUE),
         ]
-    if row_width(spans) > space.columns:
+    if measure_row(spans) > space.columns:
         spans = [Span(" run", TextStyle.UNIT) if span.text == " running" else span for span in spans]
     return tuple(spans)
 
@@ -193,10 +193,10 @@ def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
     """Return where the model of an instance answers that serves nothing here, and how fast: the head's figures are the
     model's. Of two ranks it is the second; of more it is known only where a label says so."""
     if one.rank_position is not None:
-        told = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitized(head.node, TextStyle.VALUE))
+        told = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     else:
         which = "rank 1" if count_ranks(one) == 2 else "a worker"
-        told = make_row(Span(f"{which} of the engine on ", TextStyle.LABEL), sanitized(head.node, TextStyle.VALUE))
+        told = make_row(Span(f"{which} of the engine on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     if head.numbers is None:
         return told
     is_idle = head.numbers.activity is EngineActivity.IDLE
@@ -205,7 +205,7 @@ def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
     )
 
 
-def render_acceptance(one: InstanceView, seen: NodeTileModel, space: Space) -> TextRow | None:
+def render_acceptance(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
     """Return draft acceptance with its trend; None where there are no drafts to judge."""
     numbers = one.numbers
     if numbers is None or (numbers.acceptance is None and numbers.activity is not EngineActivity.DECODING):
@@ -215,9 +215,9 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel, space: Space) -> T
         return (
             None
             if accepted is None
-            else make_row(label("accept"), Span(words.format_draft_acceptance(numbers), TextStyle.VALUE))
+            else make_row(make_label("accept"), Span(words.format_draft_acceptance(numbers), TextStyle.VALUE))
         )
-    spans = [label("accept")]
+    spans = [make_label("accept")]
     if accepted.length is not None:
         spans += [Span(f"{accepted.length:.2f}", TextStyle.STRONG), Span(" per step", TextStyle.UNIT)]
     if accepted.rate is not None:
@@ -225,39 +225,39 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel, space: Space) -> T
             Span(f"{words.format_percent(accepted.rate):>8}", TextStyle.VALUE),
             Span(" of drafts", TextStyle.UNIT),
         ]
-    return (*spans, *_curve(one, seen, space, space.columns - row_width(spans) - 2))
+    return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
-def render_engine_facts(one: InstanceView, space: Space) -> TextRow | None:
+def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     """Return by what it computes, as its log has told: the path of its numbers, attention, KV cache, requests at once; as
     much as there is room for, None where nothing of it is known."""
     told = {fact.name: fact for fact in one.facts}
     badges: list[Span] = []
-    is_roomy = space.columns >= _ROOMY
+    is_roomy = space.columns >= _FULL_BADGE_COLUMNS
     if (path := told.get(EngineFactName.QUANTIZATION_PATH)) is not None:
-        sign = f"{state_symbol(Severity.WARNING, space.ascii_only)} " if path.is_fallback else ""
+        sign = f"{get_state_symbol(Severity.WARNING, space.ascii_only)} " if path.is_fallback else ""
         short = path.value.partition(" (")[0]
-        badges.append(sanitized(f"{sign}{short}", TextStyle.ATTENTION if path.is_fallback else TextStyle.GOOD))
+        badges.append(sanitize_span(f"{sign}{short}", TextStyle.ATTENTION if path.is_fallback else TextStyle.GOOD))
     elif (kind := told.get(EngineFactName.QUANTIZATION)) is not None:
-        badges.append(sanitized(kind.value, TextStyle.VALUE))
+        badges.append(sanitize_span(kind.value, TextStyle.VALUE))
     if (attention := told.get(EngineFactName.ATTENTION_BACKEND)) is not None:
-        badges.append(sanitized(f"{'attention ' if is_roomy else ''}{attention.value.lower()}", TextStyle.VALUE))
+        badges.append(sanitize_span(f"{'attention ' if is_roomy else ''}{attention.value.lower()}", TextStyle.VALUE))
     if (kv := told.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
-        badges.append(sanitized(f"KV {_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
+        badges.append(sanitize_span(f"KV {_format_token_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
     if (most := told.get(EngineFactName.MAX_CONCURRENCY)) is not None:
-        badges.append(sanitized(f"{most.value} at once", TextStyle.VALUE))
+        badges.append(sanitize_span(f"{most.value} at once", TextStyle.VALUE))
     if (method := told.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
-        badges.append(sanitized(method.value, TextStyle.VALUE))
-    shown = make_row(label("uses"))
+        badges.append(sanitize_span(method.value, TextStyle.VALUE))
+    shown = make_row(make_label("uses"))
     for at, badge in enumerate(badges):
         longer = make_row(*shown, *([Span(" · ", TextStyle.LABEL)] if at else []), badge)
-        if row_width(longer) > space.columns:
+        if measure_row(longer) > space.columns:
             break
         shown = longer
     return shown if len(shown) > 1 else None
 
 
-def _count(told: str, *, short: bool) -> str:
+def _format_token_count(told: str, *, short: bool) -> str:
     """Return a count of tokens with its thousands apart, however the log spells it; ``short``: in millions, where it has any."""
     digits = told.replace(",", "")
     if not digits.isdecimal() or len(digits) > 15:
@@ -265,7 +265,7 @@ def _count(told: str, *, short: bool) -> str:
     return f"{int(digits) / 1e6:.2f} M" if short and len(digits) > 6 else f"{int(digits):,}"
 
 
-def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: Space) -> TextRow | None:
+def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
     """Return the bandwidth that decoding takes: the GPU's own figure, or an estimate that says so; where an engine decodes
     and it cannot be told, a word why. None where nothing is decoded."""
     found = get_node_bandwidth(seen.view) or estimate_instance_bandwidth(one, seen.view)
@@ -274,22 +274,22 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: Space) -> Te
             return None
         why = (
             "model.weights is not in the profile"
-            if _lacks_weights(one)
+            if _is_weight_size_missing(one)
             else explain_missing_estimate(one.numbers, one.per_step)
         )
         return truncate_row(
-            make_row(label("reads"), Span(words.UNKNOWN, TextStyle.STALE), Span(f"  {why}", TextStyle.LABEL)),
+            make_row(make_label("reads"), Span(words.UNKNOWN, TextStyle.STALE), Span(f"  {why}", TextStyle.LABEL)),
             space.columns,
         )
     amount, _, shares = words.format_bandwidth(found).partition(" · ")
-    room = space.columns - LABEL - text_width(amount) - 2
-    if text_width(shares) > room:
+    room = space.columns - LABEL_COLUMNS - measure_text(amount) - 2
+    if measure_text(shares) > room:
         shares = shares.partition(", ")[0]
-    rest = Span(f"  {shares}", TextStyle.LABEL) if shares and text_width(shares) <= room else Span("")
-    return make_row(label("reads"), Span(amount, TextStyle.VALUE), rest)
+    rest = Span(f"  {shares}", TextStyle.LABEL) if shares and measure_text(shares) <= room else Span("")
+    return make_row(make_label("reads"), Span(amount, TextStyle.VALUE), rest)
 
 
-def short_row(one: InstanceView, seen: NodeTileModel, space: Space) -> TextRow | None:
+def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
     """Return throughput and acceptance in one row, None where there is no acceptance to tell."""
     numbers = one.numbers
     accepted = None if numbers is None else numbers.acceptance
@@ -300,7 +300,7 @@ def short_row(one: InstanceView, seen: NodeTileModel, space: Space) -> TextRow |
         or numbers.activity is not EngineActivity.DECODING
     ):
         return None
-    spans = [label("decode"), Span(f"{words.format_throughput(numbers):<12}", TextStyle.STRONG)]
+    spans = [make_label("decode"), Span(f"{words.format_throughput(numbers):<12}", TextStyle.STRONG)]
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:2.0f}", TextStyle.VALUE), Span(" run", TextStyle.UNIT)]
     if numbers.kv_usage is not None:
@@ -312,22 +312,22 @@ def short_row(one: InstanceView, seen: NodeTileModel, space: Space) -> TextRow |
     ]
     if accepted.rate is not None:
         spans.append(Span(f" {words.format_percent(accepted.rate):>5}", TextStyle.VALUE))
-    return (*spans, *_curve(one, seen, space, space.columns - row_width(spans) - 2))
+    return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
-def _lacks_weights(one: InstanceView) -> bool:
+def _is_weight_size_missing(one: InstanceView) -> bool:
     return one.per_step is None or one.per_step.weights is None
 
 
-def _curve(one: InstanceView, seen: NodeTileModel, space: Space, room: int) -> TextRow:
+def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea, room: int) -> TextRow:
     """Return the trend of the accept length with its scale, nothing where there is no room or no reading for one."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None or room < 13:
         return ()
-    wide = min(room - 9, _CURVE)
-    seconds = chart_minutes(seen) * 60.0
+    wide = min(room - 9, _MAX_CURVE_CELLS)
+    seconds = choose_chart_minutes(seen) * 60.0
     lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, wide * 2), seconds)
-    scale = fit_axis_scale(lengths, _LEAST_LENGTHS, 1.0)
+    scale = fit_axis_scale(lengths, _MIN_LENGTH_SPREAD, 1.0)
     if scale is None:
         return ()
     dash = "-" if space.ascii_only else "–"
@@ -335,28 +335,28 @@ def _curve(one: InstanceView, seen: NodeTileModel, space: Space, room: int) -> T
     return make_row("  ", *render_sparkline(lengths, scale, space.ascii_only), Span(f" {bounds}", TextStyle.UNIT))
 
 
-def gpu_rows(seen: NodeTileModel, space: Space) -> list[TextRow]:
+def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
     """Return utilisation, clock, power and temperature of each GPU."""
     sample = seen.view.sample
     if sample is None:
-        return [make_row(label("GPU"), Span(words.UNKNOWN, TextStyle.STALE))]
+        return [make_row(make_label("GPU"), Span(words.UNKNOWN, TextStyle.STALE))]
     if sample.gpu_silent_for is not None:
-        return [make_row(label("GPU"), Span(f"no answer for {sample.gpu_silent_for:.0f} s", TextStyle.ATTENTION))]
+        return [make_row(make_label("GPU"), Span(f"no answer for {sample.gpu_silent_for:.0f} s", TextStyle.ATTENTION))]
     if not sample.gpus:
-        return [make_row(label("GPU"), sanitized(sample.gpu_trouble or words.UNKNOWN, TextStyle.ATTENTION))]
-    return [_gpu_row(gpu, space) for gpu in sample.gpus]
+        return [make_row(make_label("GPU"), sanitize_span(sample.gpu_trouble or words.UNKNOWN, TextStyle.ATTENTION))]
+    return [_render_gpu(gpu, space) for gpu in sample.gpus]
 
 
-def _gpu_row(gpu: Gpu, space: Space) -> TextRow:
+def _render_gpu(gpu: Gpu, space: DrawArea) -> TextRow:
     degrees = "C" if space.ascii_only else "°C"
     hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     return make_row(
-        label("GPU"), *_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_figure(gpu.sm_clock, 7, "MHz"),
-        *_figure(gpu.power, 6, "W"), *_figure(gpu.celsius, 5, degrees, hot),
+        make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_render_figure(gpu.sm_clock, 7, "MHz"),
+        *_render_figure(gpu.power, 6, "W"), *_render_figure(gpu.celsius, 5, degrees, hot),
     )  # fmt: skip
 
 
-def _figure(value: float | None, wide: int, unit: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
+def _render_figure(value: float | None, wide: int, unit: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
     return make_row(
         Span(f"{words.UNKNOWN if value is None else f'{value:.0f}':>{wide}}", tone), Span(f" {unit}", TextStyle.UNIT)
     )
@@ -365,24 +365,24 @@ def _figure(value: float | None, wide: int, unit: str, tone: TextStyle = TextSty
 # --- a node that does not answer --------------------------------------------------------------------------------------
 
 
-def render_unreachable(seen: NodeTileModel, space: Space) -> list[TextRow]:
+def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
     """Return what was tried, when the next try is, and what to do."""
     told, rows = seen.told, []
     if told.detail:
         rows += render_labelled_text("tried", told.detail, space, TextStyle.VALUE, 3)
     elif seen.address:
-        rows.append(make_row(label(""), sanitized(seen.address, TextStyle.STALE)))
+        rows.append(make_row(make_label(""), sanitize_span(seen.address, TextStyle.STALE)))
     if told.next_try is not None:
         left = max(0.0, told.next_try - max(0.0, seen.now - told.ts))
         when = "now" if left < 1 else f"in {left:.0f} s"
-        spans = [label("next"), Span(f"try {when}", TextStyle.VALUE)]
+        spans = [make_label("next"), Span(f"try {when}", TextStyle.VALUE)]
         if told.attempt is not None:
             spans.append(Span(f"   attempt {told.attempt} failed", TextStyle.UNIT))
         rows.append(tuple(spans))
     if told.hint:
         rows += render_labelled_text("do", told.hint, space, TextStyle.VALUE, 2)
     if seen.view.sampled is not None:
-        rows.append(make_row(label(""), Span(f"what follows is {format_age(seen.age)}", TextStyle.STALE)))
+        rows.append(make_row(make_label(""), Span(f"what follows is {format_age(seen.sample_age)}", TextStyle.STALE)))
     return rows
 
 

@@ -11,30 +11,36 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
-from sparkctl.views.overview.tile_model import NodeTileModel, format_age, instance_badge, node_badges, sort_by_urgency
+from sparkctl.views.overview.tile_model import (
+    NodeTileModel,
+    build_instance_badge,
+    build_node_badges,
+    format_age,
+    sort_by_urgency,
+)
 from sparkctl.views.overview.tile_rows import (
-    Part,
-    Space,
+    DrawArea,
+    RowBlock,
+    describe_engine,
     describe_head,
     describe_rank,
-    engine_label,
-    gpu_rows,
-    instance_row,
     is_in_transition,
     render_acceptance,
     render_bandwidth,
+    render_decode_summary,
     render_engine_facts,
     render_failure,
+    render_gpus,
+    render_instance_row,
     render_throughput,
     render_unreachable,
-    short_row,
 )
 from sparkctl.views.startup_timeline_view import render_startup_progress
-from sparkctl.views.text.frame_layout import LEAST, draw_frame
-from sparkctl.views.text.row_layout import BLANK, TileSections, align_sections, count_needed_rows
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, restyle_row, sanitized, truncate_row
+from sparkctl.views.text.frame_layout import MIN_TILE_LINES, draw_frame
+from sparkctl.views.text.row_layout import BLANK_DROP_PRIORITY, TileSections, align_sections, count_needed_rows
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, restyle_row, sanitize_span, truncate_row
 
-_ROOMY = 8  # lines within the frame from which on each figure has its own
+_ROOMY_LINES = 8  # lines within the frame from which on each figure has its own
 
 
 class NodeTile:
@@ -44,39 +50,39 @@ class NodeTile:
         self._seen, self._ascii_only = seen, ascii_only
         self._made: dict[tuple[int, bool], TileSections] = {}
 
-    def natural_lines(self, columns: int, lines: int) -> int:
+    def count_useful_lines(self, columns: int, lines: int) -> int:
         """Return how many of at most ``lines`` it has a use for."""
         return count_useful_rows([self], columns, lines)
 
-    def rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
+    def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
         """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
         room = max(0, lines - 2)
-        return self.framed(
-            align_sections([self.sections(columns, room >= _ROOMY)], room)[0], columns, lines, chosen=chosen
+        return self.frame_rows(
+            align_sections([self.get_sections(columns, room >= _ROOMY_LINES)], room)[0], columns, lines, chosen=chosen
         )
 
-    def framed(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
+    def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
         """Return the rows in its frame, which says its state."""
-        title = _title(self._seen, lines - 2 >= _ROOMY, self._ascii_only)
+        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, self._ascii_only)
         return draw_frame(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
 
-    def sections(self, columns: int, roomy: bool) -> TileSections:
+    def get_sections(self, columns: int, roomy: bool) -> TileSections:
         """Return what it is made of."""
         made = self._made.get((columns, roomy))
         if made is None:
-            space = Space(max(8, columns - 4), self._ascii_only)
-            made = self._made[columns, roomy] = _sections(self._seen, space, roomy)
+            space = DrawArea(max(8, columns - 4), self._ascii_only)
+            made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
         return made
 
 
 def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> int:
     """Return how many of at most ``lines`` these have a use for, level with each other."""
-    if lines - 2 >= _ROOMY:
-        wanted = count_needed_rows([one.sections(columns, True) for one in tiles])
-        if wanted >= _ROOMY:
+    if lines - 2 >= _ROOMY_LINES:
+        wanted = count_needed_rows([one.get_sections(columns, True) for one in tiles])
+        if wanted >= _ROOMY_LINES:
             return min(lines, wanted + 2)
-    wanted = max(sum(len(part.rows) for part in one.sections(columns, False).parts) for one in tiles)
-    return max(LEAST, min(lines, wanted + 2))
+    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, False).parts) for one in tiles)
+    return max(MIN_TILE_LINES, min(lines, wanted + 2))
 
 
 def render_tile_row(
@@ -84,85 +90,87 @@ def render_tile_row(
 ) -> list[tuple[TextRow, ...]]:
     """Return tiles, each with how many columns it has, that stand beside each other: level."""
     room = max(0, lines - 2)
-    rows = align_sections([tile.sections(columns, room >= _ROOMY) for tile, columns in tiles], room)
+    rows = align_sections([tile.get_sections(columns, room >= _ROOMY_LINES) for tile, columns in tiles], room)
     return [
-        tile.framed(made, columns, lines, chosen=mine)
+        tile.frame_rows(made, columns, lines, chosen=mine)
         for (tile, columns), made, mine in zip(tiles, rows, chosen, strict=True)
     ]
 
 
-def _sections(seen: NodeTileModel, space: Space, roomy: bool) -> TileSections:
-    first = [Part(1, (said_job,)) for said_job in _jobs(seen)]
+def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
+    first = [RowBlock(1, (said_job,)) for said_job in _render_jobs(seen)]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
-            first.append(Part(1, tuple(away[:3])))
-            first += [Part(4, (one,)) for one in away[3:]]
+            first.append(RowBlock(1, tuple(away[:3])))
+            first += [RowBlock(4, (one,)) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
-            return _grouped(
-                [first if first else [Part(0, ((Span("not looked yet", TextStyle.STALE),),))]], is_plain=False
+            return _make_sections(
+                [first if first else [RowBlock(0, ((Span("not looked yet", TextStyle.STALE),),))]], is_plain=False
             )
-    made = _instances(seen, space, roomy)
+    made = _render_instances(seen, space, roomy)
     memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
-    gpu = [Part(2, tuple(gpu_rows(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
-    blank = [Part(BLANK, ((),))] if roomy else []
+    gpu = [RowBlock(2, tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
+    blank = [RowBlock(BLANK_DROP_PRIORITY, ((),))] if roomy else []
     if not seen.is_known:
         memory, made, gpu = _dim_rows(memory), _dim_rows(made), []
     head, rest = made[:1], made[1:]
     if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
-        return _grouped([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
+        return _make_sections([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
     if not roomy:
-        return _grouped([first, memory, made, gpu], is_plain=seen.is_known)
-    return _grouped([[*first, *head, *blank], [*memory, *blank], [*rest, *blank], gpu], is_plain=seen.is_known)
+        return _make_sections([first, memory, made, gpu], is_plain=seen.is_known)
+    return _make_sections([[*first, *head, *blank], [*memory, *blank], [*rest, *blank], gpu], is_plain=seen.is_known)
 
 
-def _grouped(groups: Sequence[Sequence[Part]], *, is_plain: bool) -> TileSections:
+def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> TileSections:
     return TileSections(tuple(map(tuple, groups)), is_plain)
 
 
-def _dim_rows(parts: Sequence[Part]) -> list[Part]:
-    return [Part(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
+def _dim_rows(parts: Sequence[RowBlock]) -> list[RowBlock]:
+    return [RowBlock(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
 
 
-def _jobs(seen: NodeTileModel) -> list[TextRow]:
-    return [make_row(sanitized(job, TextStyle.ATTENTION)) for job in seen.jobs]
+def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
+    return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
 
 
-def _instances(seen: NodeTileModel, space: Space, roomy: bool) -> list[Part]:
+def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
     """Return the parts of what runs: the first of ours in full, the others with a row each."""
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [Part(2, (_nothing(seen),))]
-    parts: list[Part] = []
+        return [RowBlock(2, (_render_nothing_runs(seen),))]
+    parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
         marked = many and one.name == seen.chosen
         if at == 0 and one.ours:
             if roomy or many:
-                head = instance_row(one, space, marked=marked, badge=False)
-                parts.append(Part(2 if roomy else 6, (_append_age(head, seen, space),)))
+                head = render_instance_row(one, space, marked=marked, badge=False)
+                parts.append(RowBlock(2 if roomy else 6, (_append_age(head, seen, space),)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(Part(0 if serves else 3 + at, (_named(one, seen, space, marked),)))
+            parts.append(RowBlock(0 if serves else 3 + at, (_render_named_instance(one, seen, space, marked),)))
             if serves and one.numbers is not None:
-                parts.append(Part(4 + at, (make_row("  ", *render_throughput(one.numbers, space)),)))
+                parts.append(RowBlock(4 + at, (make_row("  ", *render_throughput(one.numbers, space)),)))
     return parts
 
 
-def _named(one: InstanceView, seen: NodeTileModel, space: Space, marked: bool) -> TextRow:
+def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool) -> TextRow:
     end = seen.ends.get(one.name)
     if one.phase is not Phase.FAILED or end is None or end.verdict is None:
-        return instance_row(one, space, marked=marked, badge=True, ready_for=seen.ready_for(one))
+        return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
     mark = (">" if space.ascii_only else "▸") if marked else " "
-    state = instance_badge(one, space.ascii_only)
-    why = make_row(Span(f"  {state.sign} {state.word}: ", state.tone), sanitized(end.verdict.summary, TextStyle.VALUE))
+    state = build_instance_badge(one, space.ascii_only)
+    why = make_row(
+        Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
+    )
     return truncate_row(
-        make_row(Span(f"{mark} ", TextStyle.ACCENT), sanitized(one.name, TextStyle.TITLE), *why), space.columns
+        make_row(Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE), *why), space.columns
     )
 
 
-def _append_age(head: TextRow, seen: NodeTileModel, space: Space) -> TextRow:
+def _append_age(head: TextRow, seen: NodeTileModel, space: DrawArea) -> TextRow:
     view = seen.view
     if view.docker_known or view.instances_seen is None or not seen.is_known:
         return head  # of a node that does not answer all is as old
@@ -171,10 +179,10 @@ def _append_age(head: TextRow, seen: NodeTileModel, space: Space) -> TextRow:
     )
 
 
-def _nothing(seen: NodeTileModel) -> TextRow:
+def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
     if seen.view.instances_seen is None:
         if not seen.view.docker_known and seen.is_known:
-            return make_row(sanitized(f"Docker: {seen.view.detail or 'no answer'}", TextStyle.ATTENTION))
+            return make_row(sanitize_span(f"Docker: {seen.view.detail or 'no answer'}", TextStyle.ATTENTION))
         return make_row(Span("what runs is not known yet", TextStyle.STALE))
     recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
     if seen.start_key is None:
@@ -182,42 +190,42 @@ def _nothing(seen: NodeTileModel) -> TextRow:
     return make_row(
         Span(seen.start_key, TextStyle.KEY),
         Span(" starts a profile", TextStyle.LABEL),
-        sanitized(recent, TextStyle.LABEL),
+        sanitize_span(recent, TextStyle.LABEL),
     )
 
 
-def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: Space, roomy: bool) -> list[Part]:
+def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
     """Return what the instance that matters most does: how far, why not, or how fast."""
     if is_in_transition(one):
         return render_startup_progress(one, seen, space)
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
-        return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
+        return [RowBlock(1, tuple(why[:2])), *(RowBlock(3, (each,)) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [Part(1, (make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
+        return [RowBlock(1, (make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
     if one.phase is Phase.READY and one.name in seen.heads:
-        return [Part(1, (make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
+        return [RowBlock(1, (make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:
-        return [Part(3, (make_row(sanitized(one.detail, TextStyle.STALE)),))] if one.detail else []
+        return [RowBlock(3, (make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
     decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [Part(4, (reads,))]
+    last = [] if reads is None else [RowBlock(4, (reads,))]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(Part(6, (uses,)))
+        last.append(RowBlock(6, (uses,)))
     speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
-        return [Part(1, (decode,)), *course, *last]
-    if not roomy and space.is_wide and (beside := short_row(one, seen, space)) is not None:
-        return [Part(1, (beside,)), *last]
-    return [Part(1, (decode,)), *course, Part(1, (accept,)), *last]
+        return [RowBlock(1, (decode,)), *course, *last]
+    if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
+        return [RowBlock(1, (beside,)), *last]
+    return [RowBlock(1, (decode,)), *course, RowBlock(1, (accept,)), *last]
 
 
-def _title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
-    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in node_badges(seen, ascii_only)]
+def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
+    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen, ascii_only)]
     apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
     title = make_row(
-        sanitized(seen.name, TextStyle.TITLE),
+        sanitize_span(seen.name, TextStyle.TITLE),
         " ",
         *(span for each in zip_longest(badges, apart) for span in each if span),
     )
@@ -231,7 +239,7 @@ def _title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
         title = make_row(
             *title,
             Span(dash, TextStyle.FRAME),
-            sanitized(one.name, TextStyle.TITLE),
-            sanitized(f" {engine_label(one)}{port}{rank}{more}", TextStyle.LABEL),
+            sanitize_span(one.name, TextStyle.TITLE),
+            sanitize_span(f" {describe_engine(one)}{port}{rank}{more}", TextStyle.LABEL),
         )
     return title

@@ -17,21 +17,21 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration, format_gib, format_size
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.exporters.docker_line import format_docker_run
-from sparkctl.views.event_text import phase_name
+from sparkctl.views.event_text import format_phase_name
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES
 from sparkctl.views.text.charts import render_memory_bar_line
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
-_HANG = 5  # below the words of a step
+_HANG_COLUMNS = 5  # below the words of a step
 
-_NEEDLESS = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # escapes that only a program writes; shown without
+_NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # escapes that only a program writes; shown without
 
 
 def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     """Return what would be done, step by step, within ``width`` columns, ending with the docker run line as it is."""
     rule = redact_launch_plan(plan).ready
-    line = _NEEDLESS.sub(r"\1", rule.line or "")
+    line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
     ready = [f"the line /{line}/"] if line else []
     ready += [f"{rule.health} answers"] if rule.health else []
     ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []
@@ -49,7 +49,7 @@ def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     steps.append(f"     {describe_guard_rule(plan.guard)}")
     if plan.expected_memory is not None:
         steps.append(f"  it is expected to hold {format_gib(plan.expected_memory)}, by its profile")
-    folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG)]
+    folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG_COLUMNS)]
     return [*folded, "", *format_docker_run(plan).splitlines()]
 
 
@@ -67,9 +67,9 @@ def describe_guard_rule(rule: GuardRule | None) -> str:
     return f"guarded until it is ready{limit}: stopped before less than {format_size(rule.floor)} is available; {cache}"
 
 
-_BAR = 36
-_LABEL = 5
-_BESIDE = 38  # columns that the words beside a bar take
+_MAX_BAR_COLUMNS = 36
+_LABEL_COLUMNS = 5
+_BAR_TEXT_COLUMNS = 38  # columns that the words beside a bar take
 
 
 def render_budget_before_start(
@@ -86,21 +86,27 @@ def render_budget_before_start(
     ``fit``: the sum, where it is known: it says better than the profile's figure whether there is room. ``is_counting``: it
     will be known in a moment, so that no other figure is shown meanwhile.
     """
-    cells = max(8, min(_BAR, columns - _BESIDE))
-    rows = [make_row(Span("     ", TextStyle.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
+    cells = max(8, min(_MAX_BAR_COLUMNS, columns - _BAR_TEXT_COLUMNS))
+    rows = [
+        make_row(Span("     ", TextStyle.LABEL), *_render_running_instance(one, profile))
+        for one in view.instances
+        if one.is_alive
+    ]
     bar = view.memory
     if bar is None:
-        return rows or [make_row(Span("     "), sanitized(f"{view.name} was not looked at yet", TextStyle.STALE))]
-    rows.append(render_memory_bar_line(f"{'now':<{_LABEL}}", bar, cells, ascii_only))
+        return rows or [make_row(Span("     "), sanitize_span(f"{view.name} was not looked at yet", TextStyle.STALE))]
+    rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells, ascii_only))
     if fit is None and is_counting:
-        rows.append(make_row(Span(f"{'then':<{_LABEL}}", TextStyle.LABEL), Span("being counted ...", TextStyle.STALE)))
-    elif fit is not None and (counted := _memory_from_estimate(fit, bar)) is not None:
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL}}", counted, cells, ascii_only, is_expected=True))
+        rows.append(
+            make_row(Span(f"{'then':<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("being counted ...", TextStyle.STALE))
+        )
+    elif fit is not None and (counted := _predict_estimated_memory(fit, bar)) is not None:
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, ascii_only, is_expected=True))
     elif profile.expected_memory is not None:
-        back, coming = _replaced_memory(profile, view), _pending_memory(profile, view)
+        back, coming = _sum_replaced_memory(profile, view), _sum_pending_memory(profile, view)
         then = _predict_memory(bar, profile.expected_memory + coming, back)
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL}}", then, cells, ascii_only, is_expected=True))
-        if fit is None and (short := _missing_memory(profile.expected_memory, bar, back, coming)) > 0:
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", then, cells, ascii_only, is_expected=True))
+        if fit is None and (short := _compute_missing_memory(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(make_row("     ", Span(f"{format_gib(short)} too little: stop something first", TextStyle.BAD)))
     return rows
 
@@ -121,45 +127,48 @@ def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryF
     found = [
         f"{one.name} is on port {one.port} there, and {profile.name} wants the same."
         for one in view.instances
-        if one.is_alive and profile.port is not None and one.port == profile.port and not _is_same(one, profile)
+        if one.is_alive
+        and profile.port is not None
+        and one.port == profile.port
+        and not _is_same_instance(one, profile)
     ]
     if fit is not None and fit.answer is not FitOutcome.UNKNOWN:
-        return [*found, f"{fit.sentence}."] if fit.is_refused else found
-    bar, wanted, back = view.memory, profile.expected_memory, _replaced_memory(profile, view)
+        return [*found, f"{fit.summary_sentence}."] if fit.is_refused else found
+    bar, wanted, back = view.memory, profile.expected_memory, _sum_replaced_memory(profile, view)
     if (
         bar is not None
         and wanted is not None
-        and (short := _missing_memory(wanted, bar, back, _pending_memory(profile, view))) > 0
+        and (short := _compute_missing_memory(wanted, bar, back, _sum_pending_memory(profile, view))) > 0
     ):
         gone = f", {format_gib(back)} more once the {profile.name} that runs there is gone" if back else ""
         found.append(
             f"{profile.name} needs {format_gib(wanted)}. {view.name} has {format_gib(bar.available)} available{gone}."
         )
-        if coming := _pending_memory(profile, view):
+        if coming := _sum_pending_memory(profile, view):
             found.append(f"What is being started there is going to take {format_gib(coming)} more.")
         found.append(f"That is {format_gib(short)} too little: stop something first.")
     return found
 
 
-def _replaced_memory(profile: Profile, view: NodeTelemetryView) -> int:
+def _sum_replaced_memory(profile: Profile, view: NodeTelemetryView) -> int:
     """Return the bytes that whatever is replaced holds."""
-    return sum(one.memory or 0 for one in view.instances if one.is_alive and _is_same(one, profile))
+    return sum(one.memory or 0 for one in view.instances if one.is_alive and _is_same_instance(one, profile))
 
 
-def _is_same(one: InstanceView, profile: Profile) -> bool:
+def _is_same_instance(one: InstanceView, profile: Profile) -> bool:
     return one.ours and one.name == profile.name
 
 
-def _pending_memory(profile: Profile, view: NodeTelemetryView) -> int:
+def _sum_pending_memory(profile: Profile, view: NodeTelemetryView) -> int:
     """Return the bytes that other starts which are under way there are still going to take, as far as that is known."""
     return sum(
         max(0, one.expected - (one.memory or 0))
         for one in view.instances
-        if _is_starting(one) and not _is_same(one, profile) and one.expected is not None
+        if _is_starting(one) and not _is_same_instance(one, profile) and one.expected is not None
     )
 
 
-def _missing_memory(wanted: int, bar: MemoryBar, back: int, coming: int) -> int:
+def _compute_missing_memory(wanted: int, bar: MemoryBar, back: int, coming: int) -> int:
     return wanted - max(0, bar.available - coming) - back
 
 
@@ -167,23 +176,23 @@ def _is_starting(one: InstanceView) -> bool:
     return one.ours and one.phase in TRANSITION_PHASES and one.phase is not Phase.STOPPING
 
 
-def _words(one: InstanceView, profile: Profile) -> TextRow:
+def _render_running_instance(one: InstanceView, profile: Profile) -> TextRow:
     held = f" holds {format_gib(one.memory)}" if one.memory is not None else " runs"
     if _is_starting(one) and one.phase is not None:
         takes = "" if one.expected is None else f", {format_gib(one.expected)} expected"
-        held = f" is {phase_name(one.phase)} here now{takes}"
-    if _is_same(one, profile):
+        held = f" is {format_phase_name(one.phase)} here now{takes}"
+    if _is_same_instance(one, profile):
         return make_row(
-            sanitized(one.name, TextStyle.TITLE),
+            sanitize_span(one.name, TextStyle.TITLE),
             Span(f"{held}: it is replaced if its settings are others", TextStyle.ATTENTION),
         )
     if profile.port is not None and one.port == profile.port:
         return make_row(
-            sanitized(one.name, TextStyle.TITLE), Span(f"{held}, and port {one.port}: stop it first", TextStyle.BAD)
+            sanitize_span(one.name, TextStyle.TITLE), Span(f"{held}, and port {one.port}: stop it first", TextStyle.BAD)
         )
     if _is_starting(one):
-        return make_row(sanitized(one.name, TextStyle.TITLE), Span(held, TextStyle.ATTENTION))
-    return make_row(sanitized(one.name, TextStyle.TITLE), Span(f"{held} and stays", TextStyle.LABEL))
+        return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(held, TextStyle.ATTENTION))
+    return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(f"{held} and stays", TextStyle.LABEL))
 
 
 def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
@@ -193,12 +202,12 @@ def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
     return MemoryBar(bar.total, free, gpu, bar.other_used, 0, free, bar.swap_used)
 
 
-def _memory_from_estimate(fit: MemoryFit, bar: MemoryBar) -> MemoryBar | None:
+def _predict_estimated_memory(fit: MemoryFit, bar: MemoryBar) -> MemoryBar | None:
     """Return the memory with the model in it by the sum that the answer is of; None where it did not come out."""
     there = fit.standing
-    if there is None or fit.need is None or fit.answer is FitOutcome.UNKNOWN:
+    if there is None or fit.needed_bytes is None or fit.answer is FitOutcome.UNKNOWN:
         return None
-    used = there.total - there.available_after_drop + fit.need
-    gpu = min(used, fit.need + there.coming + max(0, (bar.gpu_processes or 0) - there.returned))
+    used = there.total - there.available_after_drop + fit.needed_bytes
+    gpu = min(used, fit.needed_bytes + there.pending_bytes + max(0, (bar.gpu_processes or 0) - there.returned_bytes))
     free = max(0, there.total - used)
     return MemoryBar(there.total, free, gpu, used - gpu, 0, free, bar.swap_used)

@@ -14,10 +14,18 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.secrets import redact
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.file_issues import FileIssue, FilePosition
-from sparkctl.profiles.profile_lint import Diagnostic, LintResult
+from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, text_width, truncate_row
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    measure_text,
+    sanitize_span,
+    truncate_row,
+)
 
 if TYPE_CHECKING:
     from sparkctl.views.profiles.profiles_screen_model import ProfilesScreenModel
@@ -32,35 +40,39 @@ def summarize_lint(checked: LintResult) -> str:
     """Return how many errors, warnings and infos there are, and the flags of which version decided."""
     held = checked.held
     against = "" if held is None else f" (flags of {load_engine(held.catalogue.engine).title} {held.catalogue.version})"
-    counts = [_count(len(found), level) for level in LintSeverity if (found := checked.of(level))]
-    verdict = [] if checked.of(LintSeverity.ERROR) else ["good"]
+    counts = [
+        _format_level_count(len(found), level) for level in LintSeverity if (found := checked.list_by_level(level))
+    ]
+    verdict = [] if checked.list_by_level(LintSeverity.ERROR) else ["good"]
     return f"{', '.join([*verdict, *counts])}{against}"
 
 
-def _count(number: int, level: LintSeverity) -> str:
+def _format_level_count(number: int, level: LintSeverity) -> str:
     return f"{number} {level}{'' if number == 1 else 's'}"
 
 
-def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[Diagnostic]) -> dict[str, object]:
+def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[LintDiagnostic]) -> dict[str, object]:
     """Return everything as one document. ``faults`` are what keeps a file from being a profile, also among ``findings``."""
     every = [one for _, found in checked for one in found.diagnostics]
     return {
         "schema": 1,
         "faults": [
-            {"place": _place(one), "message": redact(one.message)} for one in every if one.kind is LintRule.PROFILE
+            {"place": _build_place_json(one), "message": redact(one.message)}
+            for one in every
+            if one.kind is LintRule.PROFILE
         ],
-        "findings": [_finding(one) for one in every],
-        "fixed": [_finding(one) for one in fixed],
+        "findings": [_build_finding_json(one) for one in every],
+        "fixed": [_build_finding_json(one) for one in fixed],
         "checked": [
-            {"profile": name, "file": str(found.path), "flags": _describe_catalogue(found.held)}
+            {"profile": name, "file": str(found.path), "flags": _build_catalogue_json(found.held)}
             for name, found in checked
         ],
     }
 
 
-def _finding(one: Diagnostic) -> dict[str, object]:
+def _build_finding_json(one: LintDiagnostic) -> dict[str, object]:
     return {
-        **_place(one),
+        **_build_place_json(one),
         "level": one.level.value,
         "kind": one.kind.value,
         "message": redact(one.message),
@@ -69,11 +81,11 @@ def _finding(one: Diagnostic) -> dict[str, object]:
     }
 
 
-def _place(one: Diagnostic) -> dict[str, object]:
+def _build_place_json(one: LintDiagnostic) -> dict[str, object]:
     return {"file": one.place.file, "line": one.place.line, "column": one.place.column}
 
 
-def _describe_catalogue(held: CatalogueChoice | None) -> dict[str, object] | None:
+def _build_catalogue_json(held: CatalogueChoice | None) -> dict[str, object] | None:
     if held is None:
         return None
     catalogue = held.catalogue
@@ -98,11 +110,11 @@ def render_faults(
 ) -> list[TextRow]:
     rows: list[TextRow] = []
     for fault in faults:
-        rows += _placed(fault.place, str(fault), LintSeverity.ERROR, sources, columns, ascii_only)
+        rows += _render_diagnostic(fault.place, str(fault), LintSeverity.ERROR, sources, columns, ascii_only)
     return [*rows, ()]
 
 
-def _placed(
+def _render_diagnostic(
     place: FilePosition,
     words: str,
     level: LintSeverity,
@@ -112,24 +124,26 @@ def _placed(
 ) -> list[TextRow]:
     """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
     severity, tone = LEVEL_STYLES[level]
-    sign, where = Span(f"{state_symbol(severity, ascii_only)} ", tone), sanitize_line(str(place))
+    sign, where = Span(f"{get_state_symbol(severity, ascii_only)} ", tone), sanitize_line(str(place))
     short, message = shorten_path(where), words.removeprefix(f"{where}: ")
-    if text_width(f"{short}: {message}") + 2 <= columns:
-        rows = [make_row(sign, sanitized(f"{short}: ", TextStyle.LABEL), sanitized(message, tone))]
+    if measure_text(f"{short}: {message}") + 2 <= columns:
+        rows = [make_row(sign, sanitize_span(f"{short}: ", TextStyle.LABEL), sanitize_span(message, tone))]
     else:
-        rows = [make_row(sign, sanitized(_end(short, columns - 2), TextStyle.LABEL))]
-        rows += [make_row(sanitized(line, tone)) for line in wrap_line(f"  {message}", columns, 2)]
-    return [*rows, *_source(place, sources.get(place), columns, ascii_only, tone)]
+        rows = [make_row(sign, sanitize_span(_keep_path_end(short, columns - 2), TextStyle.LABEL))]
+        rows += [make_row(sanitize_span(line, tone)) for line in wrap_line(f"  {message}", columns, 2)]
+    return [*rows, *_render_source_line(place, sources.get(place), columns, ascii_only, tone)]
 
 
-def _source(place: FilePosition, line: str | None, columns: int, ascii_only: bool, tone: TextStyle) -> list[TextRow]:
+def _render_source_line(
+    place: FilePosition, line: str | None, columns: int, ascii_only: bool, tone: TextStyle
+) -> list[TextRow]:
     """Return the line of the file, and under it a mark where the fault is."""
     if line is None or place.line is None:
         return []
     bar = "|" if ascii_only else "│"
     head = f"  {place.line:>4} {bar} "
-    rows = [truncate_row(make_row(Span(head, TextStyle.FRAME), sanitized(line, TextStyle.VALUE)), columns)]
-    at = text_width(sanitize_line(line[: (place.column or 1) - 1]))
+    rows = [truncate_row(make_row(Span(head, TextStyle.FRAME), sanitize_span(line, TextStyle.VALUE)), columns)]
+    at = measure_text(sanitize_line(line[: (place.column or 1) - 1]))
     if at + len(head) < columns:
         rows.append(make_row(Span(f"  {'':>4} {bar} ", TextStyle.FRAME), Span(" " * at), Span("^", tone)))
     return rows
@@ -143,9 +157,9 @@ def shorten_path(path: str) -> str:
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
-def _end(words: str, columns: int) -> str:
+def _keep_path_end(words: str, columns: int) -> str:
     """Return the end of a path that is too long: the file and the line matter more than where it lies."""
-    return words if text_width(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
+    return words if measure_text(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
 
 
 def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
@@ -153,9 +167,9 @@ def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
     known."""
     if check is None:
         return ()
-    found = [(level, len(check.of(level))) for level in (LintSeverity.ERROR, LintSeverity.WARNING)]
+    found = [(level, len(check.list_by_level(level))) for level in (LintSeverity.ERROR, LintSeverity.WARNING)]
     spans = [
-        Span(f"{state_symbol(LEVEL_STYLES[level][0], ascii_only)}{count}", LEVEL_STYLES[level][1])
+        Span(f"{get_state_symbol(LEVEL_STYLES[level][0], ascii_only)}{count}", LEVEL_STYLES[level][1])
         for level, count in found
         if count
     ]
@@ -173,17 +187,20 @@ def count_fixable(check: LintResult) -> int:
 
 def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
     """Return the sum of the check, as ``profiles check`` has it, and the key that mends what it can."""
-    if shelf.check is None:
+    if shelf.selected_lint is None:
         return make_row(Span("checking its flags ...", TextStyle.STALE))
 
-    worst = next((level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.check.of(level)), None)
+    worst = next(
+        (level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.selected_lint.list_by_level(level)),
+        None,
+    )
     severity, tone = (Severity.GOOD, TextStyle.GOOD) if worst is None else LEVEL_STYLES[worst]
-    words = f"checked: {summarize_lint(shelf.check)}"
+    words = f"checked: {summarize_lint(shelf.selected_lint)}"
     spans = [
-        Span(f"{state_symbol(severity, shelf.ascii_only)} ", tone),
-        sanitized(words, TextStyle.LABEL if tone is TextStyle.GOOD else tone),
+        Span(f"{get_state_symbol(severity, shelf.ascii_only)} ", tone),
+        sanitize_span(words, TextStyle.LABEL if tone is TextStyle.GOOD else tone),
     ]
-    if count := count_fixable(shelf.check):
+    if count := count_fixable(shelf.selected_lint):
         spans += [
             Span("   F", TextStyle.KEY),
             Span(" mends it" if count == 1 else f" mends {count} of them", TextStyle.LABEL),
@@ -196,7 +213,7 @@ def render_diagnostics(shelf: ProfilesScreenModel, columns: int, levels: Sequenc
     of its file under it."""
     rows: list[TextRow] = []
     for level in levels:
-        for one in () if shelf.check is None else shelf.check.of(level):
+        for one in () if shelf.selected_lint is None else shelf.selected_lint.list_by_level(level):
             sources = {} if level is LintSeverity.INFO else shelf.sources
-            rows += _placed(one.place, str(one), level, sources, columns, shelf.ascii_only)
+            rows += _render_diagnostic(one.place, str(one), level, sources, columns, shelf.ascii_only)
     return rows

@@ -10,9 +10,9 @@ from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, sanitized
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span
 
-_OBTAINED = {
+_SOURCE_NAMES = {
     EstimateSource.MEASURED: "measured",
     EstimateSource.HEADERS: "by its index",
     EstimateSource.CONFIG: "config.json",
@@ -21,7 +21,7 @@ _OBTAINED = {
     EstimateSource.HISTORY: "seen before",
     EstimateSource.ESTIMATE: "estimate",
 }
-_FIGURE = 9
+_FIGURE_COLUMNS = 9
 
 
 def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
@@ -29,39 +29,39 @@ def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence
 
     ``before`` were written out already: of one that claims what one of them does only what its Spark has is.
     """
-    claim = _claim_lines(one, None)
-    same = next((other for other in before if _claim_lines(other, None) == claim), None)
+    claim = _format_claim(one, None)
+    same = next((other for other in before if _format_claim(other, None) == claim), None)
     if same is not None:
         lines = [
             f"{one.profile} claims the same on {one.node} as on {same.node}"
-            + (f": {format_gib(one.need)}" if one.need else "")
+            + (f": {format_gib(one.needed_bytes)}" if one.needed_bytes else "")
         ]
     else:
-        lines = _claim_lines(one, columns)
+        lines = _format_claim(one, columns)
     if one.standing is not None:
         lines.append(f"{one.node} has")
         lines += _format_budget(one.standing)
         if one.floor:
-            lines.append(f"{_figure(-one.floor)}  floor: to stay available")
+            lines.append(f"{_format_figure(-one.floor)}  floor: to stay available")
     if one.margin is not None:
-        lines.append(f"{_figure(one.margin)}  {'to spare' if one.margin >= 0 else 'short'}")
+        lines.append(f"{_format_figure(one.margin)}  {'to spare' if one.margin >= 0 else 'short'}")
     return lines
 
 
-def _claim_lines(one: MemoryFit, columns: int | None) -> list[str]:
+def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
     names = max((len(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
     lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
-    lines += [line for part in one.parts for line in _part(part, names, columns)]
-    return lines if one.need is None else [*lines, f"{_figure(one.need)}  together"]
+    lines += [line for part in one.parts for line in _format_part(part, names, columns)]
+    return lines if one.needed_bytes is None else [*lines, f"{_format_figure(one.needed_bytes)}  together"]
 
 
 def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return what is to be said beside the sum, and was not of one ``before``."""
-    told = {note for other in before for note in _notes(other)}
-    return [line for note in _notes(one) if note not in told for line in _broken(f"note: {note}", 6, columns)]
+    told = {note for other in before for note in _list_notes(other)}
+    return [line for note in _list_notes(one) if note not in told for line in _wrap_text(f"note: {note}", 6, columns)]
 
 
-def _notes(one: MemoryFit) -> list[str]:
+def _list_notes(one: MemoryFit) -> list[str]:
     notes = [sanitize_line(caution) for caution in one.cautions]
     if one.largest is not None:
         notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
@@ -84,7 +84,7 @@ def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
     sparks = max(one.sparks for one in fits)
     if sparks == 1:
         return []
-    needs = [one.need for one in fits if one.need is not None]
+    needs = [one.needed_bytes for one in fits if one.needed_bytes is not None]
     what = f"{fits[0].profile} needs {sparks} Sparks" + (f": {format_gib(max(needs))} on each" if needs else "")
     bad = [one.node for one in fits if one.is_refused]
     unknown = [one.node for one in fits if one.answer is FitOutcome.UNKNOWN]
@@ -109,24 +109,30 @@ def describe_answer(one: MemoryFit) -> str:
         case FitOutcome.AFTER_DROP_CACHES:
             return f"fits once the page cache is dropped, {format_gib(one.margin)} to spare"
         case FitOutcome.IF_STOPPED:
-            return f"fits only without {sanitize_line(' and '.join(one.stops))}, short by {format_gib(one.short_by)}"
+            return (
+                f"fits only without {sanitize_line(' and '.join(one.stops))}, short by {format_gib(one.missing_bytes)}"
+            )
         case FitOutcome.SHORT:
-            return f"does not fit, short by {format_gib(one.short_by)}"
+            return f"does not fit, short by {format_gib(one.missing_bytes)}"
         case FitOutcome.SEVERAL:
             return f"not alone: it needs {one.sparks} Sparks"
         case FitOutcome.UNKNOWN:
             return "not known"
 
 
-def _part(part: EstimatePart, names: int, columns: int | None) -> list[str]:
-    how = f"{_OBTAINED[part.obtained]}: {sanitize_line(part.words)}" if part.words else _OBTAINED[part.obtained]
+def _format_part(part: EstimatePart, names: int, columns: int | None) -> list[str]:
+    how = f"{_SOURCE_NAMES[part.obtained]}: {sanitize_line(part.words)}" if part.words else _SOURCE_NAMES[part.obtained]
     name = f"{'· ' if part.within else ''}{sanitize_line(part.name)}"
-    figure = f"{'':{_FIGURE}}  {_bare(part.size):>5}" if part.within else f"{_figure(part.size)}       "
+    figure = (
+        f"{'':{_FIGURE_COLUMNS}}  {_format_gib_number(part.size):>5}"
+        if part.within
+        else f"{_format_figure(part.size)}       "
+    )
     begin = f"{figure}  {name:<{names}}  "
-    return _broken(begin + how, len(begin), columns)
+    return _wrap_text(begin + how, len(begin), columns)
 
 
-def _broken(line: str, indent: int, columns: int | None) -> list[str]:
+def _wrap_text(line: str, indent: int, columns: int | None) -> list[str]:
     if columns is None or len(line) <= columns:
         return [line]
     hang = " " * min(indent, columns // 2)
@@ -135,24 +141,24 @@ def _broken(line: str, indent: int, columns: int | None) -> list[str]:
 
 def _format_budget(there: MemoryBudget) -> list[str]:
     lines = [
-        f"{_figure(there.available)}  available of {format_gib(there.total)}, {format_gib(there.droppable)} of it page cache to be dropped"
+        f"{_format_figure(there.available)}  available of {format_gib(there.total)}, {format_gib(there.droppable)} of it page cache to be dropped"
     ]
     for one in there.holders:
         name, owner = sanitize_line(one.name), "" if one.ours else ", not started by sparkctl"
         if one.is_replaced:
-            lines.append(f"{_figure(one.held, sign='+')}  back from {name}, which is replaced")
+            lines.append(f"{_format_figure(one.held, sign='+')}  back from {name}, which is replaced")
         elif one.coming:
-            lines.append(f"{_figure(-one.coming)}  {name} is still going to take")
+            lines.append(f"{_format_figure(-one.coming)}  {name} is still going to take")
         else:
-            lines.append(f"{'':{_FIGURE}}  {_bare(one.held):>5}  · held by {name}{owner}")
+            lines.append(f"{'':{_FIGURE_COLUMNS}}  {_format_gib_number(one.held):>5}  · held by {name}{owner}")
     return lines
 
 
-def _figure(size: int | None, sign: str = "") -> str:
-    return f"{_bare(size, sign):>{_FIGURE}}"
+def _format_figure(size: int | None, sign: str = "") -> str:
+    return f"{_format_gib_number(size, sign):>{_FIGURE_COLUMNS}}"
 
 
-def _bare(size: int | None, sign: str = "") -> str:
+def _format_gib_number(size: int | None, sign: str = "") -> str:
     return "?" if size is None else f"{sign}{size / GIB:.1f}"
 
 
@@ -161,15 +167,15 @@ def build_estimate_json(one: MemoryFit, commands: Sequence[str]) -> dict[str, ob
     return {
         "node": one.node,
         "answer": one.answer.value,
-        "need": one.need,
+        "need": one.needed_bytes,
         "margin": one.margin,
-        "short_by": one.short_by,
+        "short_by": one.missing_bytes,
         "floor": one.floor,
         "sparks": one.sparks,
-        "sentence": one.sentence,
+        "sentence": one.summary_sentence,
         "stops": list(one.stops),
-        "largest": _setting(one.largest),
-        "least": _setting(one.least),
+        "largest": _build_setting_json(one.largest),
+        "least": _build_setting_json(one.least),
         "lacking": one.lacking,
         "absent": one.absent,
         "cautions": list(one.cautions),
@@ -184,44 +190,44 @@ def build_estimate_json(one: MemoryFit, commands: Sequence[str]) -> dict[str, ob
             }
             for each in one.parts
         ],
-        "standing": None if one.standing is None else _document(one.standing),
+        "standing": None if one.standing is None else _build_budget_json(one.standing),
     }
 
 
-def _setting(one: FieldChange | None) -> dict[str, str] | None:
+def _build_setting_json(one: FieldChange | None) -> dict[str, str] | None:
     return None if one is None else {"field": one.field, "value": one.value}
 
 
-def _document(there: MemoryBudget) -> dict[str, object]:
+def _build_budget_json(there: MemoryBudget) -> dict[str, object]:
     holders = [
         {"name": one.name, "ours": one.ours, "held": one.held, "coming": one.coming, "is_replaced": one.is_replaced}
         for one in there.holders
     ]
     return {
-        "total": there.total, "available": there.available, "droppable": there.droppable, "returned": there.returned,
-        "coming": there.coming, "to_be_had": there.available_after_drop, "holders": holders,
+        "total": there.total, "available": there.available, "droppable": there.droppable, "returned": there.returned_bytes,
+        "coming": there.pending_bytes, "to_be_had": there.available_after_drop, "holders": holders,
     }  # fmt: skip
 
 
-_SIGNS = {
+_OUTCOME_SYMBOLS = {
     FitOutcome.FITS: ("✓", "+", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", "v", TextStyle.GOOD),
     FitOutcome.IF_STOPPED: ("▲", "!", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", "x", TextStyle.BAD),
     FitOutcome.SEVERAL: ("–", "-", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", "?", TextStyle.STALE),
 }  # fmt: skip
 
 
-_TIGHT = "△", "~", TextStyle.ATTENTION
+_TIGHT_SYMBOL = "△", "~", TextStyle.ATTENTION
 
 
-def _look(fit: MemoryFit) -> tuple[str, str, TextStyle]:
-    return _TIGHT if fit.is_tight else _SIGNS[fit.answer]
+def _choose_symbol(fit: MemoryFit) -> tuple[str, str, TextStyle]:
+    return _TIGHT_SYMBOL if fit.is_tight else _OUTCOME_SYMBOLS[fit.answer]
 
 
-def estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
+def render_estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
     """Return the one character for an answer; one that is still being counted is a dot."""
     if fit is None:
         return Span("." if ascii_only else "·", TextStyle.STALE)
-    sign, plain, tone = _look(fit)
+    sign, plain, tone = _choose_symbol(fit)
     return Span(plain if ascii_only else sign, tone)
 
 
@@ -231,8 +237,8 @@ def format_symbol_legend(ascii_only: bool) -> TextRow:
         (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
         (FitOutcome.SHORT, "too big"), (FitOutcome.SEVERAL, "for several"),
     )  # fmt: skip
-    parts = [(_SIGNS[answer], words) for answer, words in told]
-    parts[1:1] = [(_TIGHT, "tight")]
+    parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
+    parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
     signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]
     return tuple(
         span for sign, tone, words in signs for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
@@ -243,7 +249,7 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:
         return Span("being counted", TextStyle.STALE)
-    tone = _look(fit)[2]
+    tone = _choose_symbol(fit)[2]
     match fit.answer:
         case FitOutcome.FITS | FitOutcome.AFTER_DROP_CACHES if fit.is_tight:
             return Span(f"tight, {format_gib(fit.margin)}", tone)
@@ -252,9 +258,9 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
         case FitOutcome.AFTER_DROP_CACHES:
             return Span("after drop caches", TextStyle.LABEL)
         case FitOutcome.IF_STOPPED:
-            return sanitized(f"stop {' and '.join(fit.stops)}", tone)
+            return sanitize_span(f"stop {' and '.join(fit.stops)}", tone)
         case FitOutcome.SHORT:
-            return Span(f"{format_gib(fit.short_by)} short", tone)
+            return Span(f"{format_gib(fit.missing_bytes)} short", tone)
         case FitOutcome.SEVERAL:
             return Span(f"for {fit.sparks} Sparks", tone)
         case FitOutcome.UNKNOWN:
@@ -265,16 +271,18 @@ def render_estimate_line(fit: MemoryFit | None, columns: int, ascii_only: bool) 
     """Return the answer as a sentence, with its sign."""
     if fit is None:
         return [make_row(Span("fit  ", TextStyle.LABEL), Span("being counted ...", TextStyle.STALE))]
-    tone = _look(fit)[2]
+    tone = _choose_symbol(fit)[2]
     value = TextStyle.VALUE if tone is TextStyle.GOOD else tone
     why = f": {fit.cautions[0]}" if fit.answer is FitOutcome.UNKNOWN and not fit.parts and fit.cautions else ""
-    why += f": it is tight, {format_gib(fit.guessed)} of the sum are estimates" if fit.is_tight else ""
-    lines = wrap_line(sanitize_line(fit.sentence + why), max(8, columns - 7), 0)
-    head = make_row(Span("fit  ", TextStyle.LABEL), estimate_symbol(fit, ascii_only), Span(" "))
-    return [make_row(*(head if not at else (Span(" " * 7),)), sanitized(line, value)) for at, line in enumerate(lines)]
+    why += f": it is tight, {format_gib(fit.estimated_bytes)} of the sum are estimates" if fit.is_tight else ""
+    lines = wrap_line(sanitize_line(fit.summary_sentence + why), max(8, columns - 7), 0)
+    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(fit, ascii_only), Span(" "))
+    return [
+        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, value)) for at, line in enumerate(lines)
+    ]
 
 
-def worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
+def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
     """Return the answer that decides where all of them have to be good: what is refused, not known, or tight."""
     return max(fits, key=lambda one: (one.is_refused, one.answer is FitOutcome.UNKNOWN, one.is_tight))
 
@@ -287,18 +295,23 @@ def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int, ascii_
     told = [
         part for line in format_group_answer(known) for part in wrap_line(sanitize_line(line), max(8, columns - 7), 0)
     ]
-    worst = worst_estimate(known)
-    tone = TextStyle.VALUE if _look(worst)[2] is TextStyle.GOOD else _look(worst)[2]
-    head = make_row(Span("fit  ", TextStyle.LABEL), estimate_symbol(worst, ascii_only), Span(" "))
-    rows = [make_row(*(head if not at else (Span(" " * 7),)), sanitized(line, tone)) for at, line in enumerate(told)]
+    worst = find_worst_estimate(known)
+    tone = TextStyle.VALUE if _choose_symbol(worst)[2] is TextStyle.GOOD else _choose_symbol(worst)[2]
+    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(worst, ascii_only), Span(" "))
+    rows = [
+        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, tone)) for at, line in enumerate(told)
+    ]
     names = max(len(one.node) for one in known)
     for one in known:
         begin = make_row(
-            " " * 5, estimate_symbol(one, ascii_only), Span(" "), sanitized(f"{one.node:<{names}}  ", TextStyle.LABEL)
+            " " * 5,
+            render_estimate_symbol(one, ascii_only),
+            Span(" "),
+            sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
         )
-        words = wrap_line(sanitize_line(describe_answer(one)), max(8, columns - row_width(begin)), 0)
+        words = wrap_line(sanitize_line(describe_answer(one)), max(8, columns - measure_row(begin)), 0)
         rows += [
-            make_row(*(begin if not at else (Span(" " * row_width(begin)),)), sanitized(line))
+            make_row(*(begin if not at else (Span(" " * measure_row(begin)),)), sanitize_span(line))
             for at, line in enumerate(words)
         ]
     return rows
@@ -309,4 +322,4 @@ def render_estimate_detail(fit: MemoryFit | None, columns: int) -> list[TextRow]
     if fit is None or not fit.parts:
         return []
     lines = [*format_estimate(fit, columns), *format_estimate_notes(fit, columns)]
-    return [make_row(sanitized(line, TextStyle.LABEL)) for line in lines]
+    return [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]

@@ -16,10 +16,10 @@ from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome, 
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.profile_lint import StartWarning
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, truncate_row
+from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
 
-_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", KeyOutcome.WITHHELD: "withheld"}
+_OUTCOME_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", KeyOutcome.WITHHELD: "withheld"}
 
 
 def format_import_report(imported: ImportResult, allows: str = " (--allow takes all of it)") -> list[str]:
@@ -28,18 +28,18 @@ def format_import_report(imported: ImportResult, allows: str = " (--allow takes 
     ``allows``: how what is withheld is taken all the same.
     """
     ledger = imported.ledger
-    counts = {fate: len(ledger.keys_with(fate)) for fate in KeyOutcome}
+    counts = {fate: len(ledger.list_keys_by_outcome(fate)) for fate in KeyOutcome}
     parts = [f"{counts[KeyOutcome.MAPPED]} mapped"]
     parts += [f"{counts[KeyOutcome.KEPT]} kept under extra"] if counts[KeyOutcome.KEPT] else []
     parts += [f"{counts[KeyOutcome.UNSUPPORTED]} left out"] if counts[KeyOutcome.UNSUPPORTED] else []
     parts += [f"{counts[KeyOutcome.WITHHELD]} withheld{allows}"] if counts[KeyOutcome.WITHHELD] else []
-    lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
+    lines = [f"{_redact_text(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
     for fate in (KeyOutcome.WITHHELD, KeyOutcome.UNSUPPORTED, KeyOutcome.KEPT):
         lines += [
-            f"  {_WORDS[fate]:9} {_format_key_outcome(account, _allow(ledger, account) if allows else None)}"
-            for account in ledger.keys_with(fate)
+            f"  {_OUTCOME_WORDS[fate]:9} {_format_key_outcome(account, _format_allow_argument(ledger, account) if allows else None)}"
+            for account in ledger.list_keys_by_outcome(fate)
         ]
-    lines += [f"  note      {_shown(remark.text)}" for remark in ledger.remarks]
+    lines += [f"  note      {_redact_text(remark.text)}" for remark in ledger.remarks]
     return lines
 
 
@@ -53,52 +53,61 @@ def build_import_json(
         "kind": imported.kind.value,
         "name": imported.profile.name,
         "file": path,
-        "mapped": [{"key": _shown(one.key), "to": one.to} for one in ledger.keys_with(KeyOutcome.MAPPED)],
+        "mapped": [
+            {"key": _redact_text(one.key), "to": one.to} for one in ledger.list_keys_by_outcome(KeyOutcome.MAPPED)
+        ],
         "kept": [
-            {"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)}
-            for one in ledger.keys_with(KeyOutcome.KEPT)
+            {"key": _redact_text(one.key), "to": one.to, "why": _redact_optional_text(one.why)}
+            for one in ledger.list_keys_by_outcome(KeyOutcome.KEPT)
         ],
         "unsupported": [
-            {"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.keys_with(KeyOutcome.UNSUPPORTED)
+            {"key": _redact_text(one.key), "why": _redact_optional_text(one.why)}
+            for one in ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED)
         ],
         "withheld": [
-            {"key": _shown(one.key), "why": _or_none(one.why), "allow": _allow(ledger, one)}
-            for one in ledger.keys_with(KeyOutcome.WITHHELD)
+            {
+                "key": _redact_text(one.key),
+                "why": _redact_optional_text(one.why),
+                "allow": _format_allow_argument(ledger, one),
+            }
+            for one in ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
         ],
-        "notes": [_shown(remark.text) for remark in ledger.remarks],
-        "cautions": [{"message": _shown(one.message), "set": _or_none(one.setting)} for one in cautions],
+        "notes": [_redact_text(remark.text) for remark in ledger.remarks],
+        "cautions": [
+            {"message": _redact_text(one.message), "set": _redact_optional_text(one.setting)} for one in cautions
+        ],
         "profile": text,
     }
 
 
-def _allow(ledger: ImportReport, account: KeyRecord) -> str | None:
+def _format_allow_argument(ledger: ImportReport, account: KeyRecord) -> str | None:
     """Return what takes this account alone; its name alone where its value may not be shown."""
-    argument = ledger.allow_argument(account)
-    return argument if argument is None or _shown(argument) == argument else account.allow
+    argument = ledger.format_allow_argument(account)
+    return argument if argument is None or _redact_text(argument) == argument else account.allow
 
 
 def _format_key_outcome(account: KeyRecord, allow: str | None) -> str:
     to = f" → {account.to}" if account.to else ""
     allow = f" (--allow {shlex.quote(allow)})" if allow else ""
     # Redacted one by one: together, the reason after a variable's name would look like its value.
-    return f"{_shown(account.key)}{to}{f': {_shown(account.why)}' if account.why else ''}{allow}"
+    return f"{_redact_text(account.key)}{to}{f': {_redact_text(account.why)}' if account.why else ''}{allow}"
 
 
-def _shown(text: str) -> str:
+def _redact_text(text: str) -> str:
     return redact_word(sanitize_line(text))
 
 
-def _or_none(text: str | None) -> str | None:
-    return None if text is None else _shown(text)
+def _redact_optional_text(text: str | None) -> str | None:
+    return None if text is None else _redact_text(text)
 
 
-_TONES = {
+_LINE_STYLES = {
     "withheld": TextStyle.ATTENTION,
     "left out": TextStyle.ATTENTION,
     "kept": TextStyle.VALUE,
     "note": TextStyle.VALUE,
 }
-_NAME = 10  # columns of the names of what follows
+_NAME_COLUMNS = 10  # columns of the names of what follows
 
 
 def render_import_preview(
@@ -106,23 +115,26 @@ def render_import_preview(
 ) -> list[TextRow]:
     """Return what is to be said of what was pasted, nothing where nothing was."""
     if fault is not None:
-        return _fault_rows(fault, columns, ascii_only)
+        return _render_fault(fault, columns, ascii_only)
     if found is None:
         return []
     ledger = found.imported.ledger
-    is_whole = not ledger.keys_with(KeyOutcome.UNSUPPORTED) and not ledger.keys_with(KeyOutcome.WITHHELD)
+    is_whole = not ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED) and not ledger.list_keys_by_outcome(
+        KeyOutcome.WITHHELD
+    )
     sign, tone = (Severity.GOOD, TextStyle.GOOD) if is_whole else (Severity.WARNING, TextStyle.ATTENTION)
     head, *keys = format_import_report(found.imported, allows="")
     rows = [
         make_row(
-            Span(f"{state_symbol(sign, ascii_only)} " if not at else "  ", tone), sanitized(line, TextStyle.STRONG)
+            Span(f"{get_state_symbol(sign, ascii_only)} " if not at else "  ", tone),
+            sanitize_span(line, TextStyle.STRONG),
         )
         for at, line in enumerate(wrap_line(head, columns - 2, 0))
     ]
     rows += _render_label("runs", _render_profile_summary(found.profile), columns, TextStyle.VALUE)
     for line in keys:
         name, _, words = line.strip().partition("  ")
-        rows += _render_label(name, words.strip(), columns, _TONES.get(name, TextStyle.VALUE))
+        rows += _render_label(name, words.strip(), columns, _LINE_STYLES.get(name, TextStyle.VALUE))
     for one in found.cautions:
         mends = f" (--set {redact_word(one.setting)})" if one.setting else ""
         rows += _render_label("check", redact_word(sanitize_line(one.message)) + mends, columns, TextStyle.ATTENTION)
@@ -139,24 +151,25 @@ def _render_profile_summary(profile: Profile) -> str:
 
 
 def _render_label(name: str, words: str, columns: int, tone: TextStyle) -> list[TextRow]:
-    lines = wrap_line(words, max(8, columns - _NAME - 2), 0)
+    lines = wrap_line(words, max(8, columns - _NAME_COLUMNS - 2), 0)
     return [
         truncate_row(
-            make_row(Span(f"  {name if not at else '':<{_NAME}}", TextStyle.LABEL), sanitized(line, tone)), columns
+            make_row(Span(f"  {name if not at else '':<{_NAME_COLUMNS}}", TextStyle.LABEL), sanitize_span(line, tone)),
+            columns,
         )
         for at, line in enumerate(lines)
     ]
 
 
-def _fault_rows(fault: SparkctlError, columns: int, ascii_only: bool) -> list[TextRow]:
+def _render_fault(fault: SparkctlError, columns: int, ascii_only: bool) -> list[TextRow]:
     """Return every fault with its place, and what to do."""
-    sign = f"{state_symbol(Severity.PROBLEM, ascii_only)} "
+    sign = f"{get_state_symbol(Severity.PROBLEM, ascii_only)} "
     rows = []
     for line in sanitize_lines(fault.message):
         folded = wrap_line(line, columns - 2, 0)
         rows += [
-            make_row(Span(sign if not at else "  ", TextStyle.BAD), sanitized(each, TextStyle.BAD))
+            make_row(Span(sign if not at else "  ", TextStyle.BAD), sanitize_span(each, TextStyle.BAD))
             for at, each in enumerate(folded)
         ]
     hint = wrap_line(sanitize_line(fault.hint), columns - 2, 0) if fault.hint else []
-    return [*rows, *(make_row(Span("  "), sanitized(line, TextStyle.LABEL)) for line in hint)]
+    return [*rows, *(make_row(Span("  "), sanitize_span(line, TextStyle.LABEL)) for line in hint)]

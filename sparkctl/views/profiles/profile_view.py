@@ -27,7 +27,7 @@ def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
     """Return one line a profile: name, engine, whose it is, title; a broken one says how to see why."""
     if not summaries:
         return ["no profiles"]
-    rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _about(s)) for s in summaries]
+    rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _describe_summary(s)) for s in summaries]
     name_width, engine_width, whose_width = (max(len(row[column]) for row in rows) for column in range(3))
     return [
         f"{name:{name_width}}  {engine:{engine_width}}  {whose:{whose_width}}  {about}".rstrip()
@@ -41,7 +41,7 @@ def _format_origin(summary: ProfileSummary) -> str:
     return "yours, over the shipped one" if summary.overrides_shipped else "yours"
 
 
-def _about(summary: ProfileSummary) -> str:
+def _describe_summary(summary: ProfileSummary) -> str:
     if summary.faults:
         return f"broken: sparkctl profiles check {shlex.quote(sanitize_line(summary.name))}"
     return sanitize_line(summary.title or "")
@@ -71,7 +71,7 @@ def format_profile(profile: Profile) -> list[str]:
     ]
     rows += [("mount", mount) for mount in profile.mounts]
     rows += [("env", f"{name}={redact_value(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
-    rows += [("arg", f"{key}: {_arg(key, value, own)}") for key, value in profile.args]
+    rows += [("arg", f"{key}: {_mask_argument(key, value, own)}") for key, value in profile.args]
     lines = [
         sanitize_line(redact(f"{label:10}  {value}", own))
         for label, value in [("name", profile.name), *rows]
@@ -93,7 +93,7 @@ def build_profile_json(profile: Profile) -> dict[str, object]:
     document = _mask_secrets(to_json_data(profile), own)
     assert isinstance(document, dict)
     document["env"] = {name: redact_value(value, own, secret=is_secret_name(name)) for name, value in profile.env}
-    document["args"] = {key: _arg(key, value, own) for key, value in profile.args}
+    document["args"] = {key: _mask_argument(key, value, own) for key, value in profile.args}
     document["command"] = None if profile.command is None else list(redact_words(profile.command, own))
     document["container"]["options"] = [
         [name, redact_value(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
@@ -104,7 +104,7 @@ def build_profile_json(profile: Profile) -> dict[str, object]:
     return {"schema": 1, **document}
 
 
-def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
+def _mask_argument(key: str, value: ArgValue, own: frozenset[str]) -> object:
     secret = is_secret_name(key)
     if isinstance(value, bool):
         return value

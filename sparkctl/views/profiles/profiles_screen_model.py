@@ -32,13 +32,13 @@ class ProfileSort(StrEnum):
     STARTED = "last start"
 
     @property
-    def next(self) -> ProfileSort:
+    def next_order(self) -> ProfileSort:
         """What is sorted by after this."""
         orders = list(ProfileSort)
         return orders[(orders.index(self) + 1) % len(orders)]
 
 
-COLUMNS = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
+COLUMN_TITLES = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
 SORT_BY_COLUMN = {
     "profile": ProfileSort.NAME,
     "engine": ProfileSort.ENGINE,
@@ -48,7 +48,7 @@ SORT_BY_COLUMN = {
 }
 
 
-def sort_key(
+def make_sort_key(
     order: ProfileSort, one: ProfileEntry, views: Sequence[NodeTelemetryView], last: Sequence[LastStart]
 ) -> tuple[bool, float, str]:
     """Return what is compared: by anything but the name, those that cannot be read stand last."""
@@ -59,7 +59,7 @@ def sort_key(
         case ProfileSort.ENGINE:
             return False, 0.0, f"{profile.engine} {profile.name}"
         case ProfileSort.MODEL:
-            return False, 0.0, f"{(model_title(profile) or '~').lower()} {profile.name}"
+            return False, 0.0, f"{(get_model_title(profile) or '~').lower()} {profile.name}"
         case ProfileSort.RUNS:
             return False, 0.0 if find_running_instances(profile.name, views) else 1.0, profile.name
         case ProfileSort.STARTED:
@@ -67,7 +67,7 @@ def sort_key(
             return False, -when, profile.name
 
 
-def model_title(profile: Profile | None) -> str | None:
+def get_model_title(profile: Profile | None) -> str | None:
     """Return what a profile is called by people: its title, else its model."""
     if profile is None:
         return None
@@ -83,7 +83,7 @@ def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> lis
     ]  # fmt: skip
 
 
-_DAY = 86400.0
+_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +123,26 @@ class ProfilesScreenModel:
     order: ProfileSort = ProfileSort.NAME
 
     @property
-    def shown(self) -> tuple[ProfileEntry, ...]:
+    def visible_entries(self) -> tuple[ProfileEntry, ...]:
         """Those that the filter leaves."""
         entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
-        return tuple(sorted(entries, key=lambda one: sort_key(self.order, one, self.views, self.last)))
+        return tuple(sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last)))
 
     @property
-    def at(self) -> int:
+    def selected_index(self) -> int:
         """Where the selected one is among those that are shown."""
         chosen = self.selected
-        return 0 if chosen is None else self.shown.index(chosen)
+        return 0 if chosen is None else self.visible_entries.index(chosen)
 
     @property
-    def check(self) -> LintResult | None:
+    def selected_lint(self) -> LintResult | None:
         """What is to be said of the selected one; None: not known yet."""
         return None if self.selected is None else self.checks.get(self.selected.summary.name)
 
     @property
     def selected(self) -> ProfileEntry | None:
         """The chosen one, else the first that is shown."""
-        shown = self.shown
+        shown = self.visible_entries
         return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
 
 
@@ -150,11 +150,11 @@ def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | 
     """Return the profiles that a filter leaves."""
     if pattern is None:
         return entries
-    return tuple(entries[at] for at in pattern.select([_found_by(one) for one in entries]))
+    return tuple(entries[at] for at in pattern.select_indices([_make_filter_text(one) for one in entries]))
 
 
-def _found_by(one: ProfileEntry) -> str:
-    parts = (one.summary.name, one.summary.engine, one.summary.title, model_title(one.profile))
+def _make_filter_text(one: ProfileEntry) -> str:
+    parts = (one.summary.name, one.summary.engine, one.summary.title, get_model_title(one.profile))
     return sanitize_line(" ".join(part for part in parts if part))
 
 
@@ -165,4 +165,4 @@ def format_ago(when: float, now: float) -> str:
         return "just now"
     if passed < 3600:
         return f"{int(passed // 60)} min ago"
-    return f"{int(passed // 3600)} h ago" if passed < _DAY else f"{int(passed // _DAY)} d ago"
+    return f"{int(passed // 3600)} h ago" if passed < _DAY_SECONDS else f"{int(passed // _DAY_SECONDS)} d ago"

@@ -17,57 +17,62 @@ from sparkctl.views.profiles.launch_plan_view import describe_rank_nodes, render
 from sparkctl.views.profiles.lint_view import render_diagnostics, render_faults, render_lint_badge, render_lint_summary
 from sparkctl.views.profiles.memory_estimate_view import (
     describe_estimate,
-    estimate_symbol,
     format_symbol_legend,
     render_estimate_detail,
     render_estimate_line,
+    render_estimate_symbol,
     render_rank_estimates,
 )
 from sparkctl.views.profiles.profiles_screen_model import (
-    COLUMNS,
+    COLUMN_TITLES,
     SORT_BY_COLUMN,
     ProfilePreview,
     ProfilesScreenModel,
     find_running_instances,
     format_ago,
-    model_title,
+    get_model_title,
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
+    compute_visible_range,
+    join_text,
     make_row,
+    measure_row,
+    measure_text,
     pad_row,
-    plain_text,
-    row_width,
-    sanitized,
+    sanitize_span,
     scroll_rows,
-    text_width,
     truncate_row,
-    visible_range,
 )
 
-_GAP = 2
-_LONGEST = 24  # columns of a profile's name
-_BRIEF = 9  # columns of an engine's name where room is short
-_WIDE_ENGINE_NAMES = 100  # columns from which on engines' names are whole
-_USUAL = 80  # columns from which on names are whole
-_CHECKED = 60  # columns from which on the check has a place there
-_LEAST_MODEL = 20  # columns of the model: of fewer nobody would read which one it is
-_STARTED, _FAILED = 16, 22  # columns of ``● 6:55, 12 d ago``, and where there is room of ``✕ cuda-oom, 12 min ago``
-_WORDS = 26  # columns of ``spark1: after drop caches``
-_NAME, _ENGINE, _MODEL, _NODES, _CHECK, _FITS, _RUNS, _LAST = range(len(COLUMNS))
+_GAP_COLUMNS = 2
+_MAX_PROFILE_COLUMNS = 24  # columns of a profile's name
+_SHORT_ENGINE_COLUMNS = 9  # columns of an engine's name where room is short
+_FULL_ENGINE_MIN_COLUMNS = 100  # columns from which on engines' names are whole
+_FULL_NAME_MIN_COLUMNS = 80  # columns from which on names are whole
+_CHECK_MIN_COLUMNS = 60  # columns from which on the check has a place there
+_MIN_MODEL_COLUMNS = 20  # columns of the model: of fewer nobody would read which one it is
+_SHORT_START_COLUMNS, _LONG_START_COLUMNS = (
+    16,
+    22,
+)  # columns of ``● 6:55, 12 d ago``, and where there is room of ``✕ cuda-oom, 12 min ago``
+_FIT_TEXT_COLUMNS = 26  # columns of ``spark1: after drop caches``
+_NAME_INDEX, _ENGINE_INDEX, _MODEL_INDEX, _NODES_INDEX, _CHECK_INDEX, _FITS_INDEX, _RUNS_INDEX, _LAST_INDEX = range(
+    len(COLUMN_TITLES)
+)
 
 
 def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return at most ``lines`` rows: what is filtered by, the heads, and a row for each that has room."""
-    shown = shelf.shown
+    shown = shelf.visible_entries
     heads = _render_column_titles(shelf)
-    wide = _widths(shelf, columns)
+    wide = _compute_column_widths(shelf, columns)
     rows = []
     if shelf.pattern is not None:
         count = f"{len(shown)}/{len(shelf.entries or ())}"
@@ -75,145 +80,157 @@ def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) ->
             make_row(
                 " ",
                 Span(f"/ {count}  ", TextStyle.ACCENT),
-                sanitized(shelf.pattern.fault or shelf.pattern.typed, TextStyle.VALUE),
+                sanitize_span(shelf.pattern.fault or shelf.pattern.typed, TextStyle.VALUE),
             )
         )
-    rows.append(_line(heads, wide, "   "))
+    rows.append(_render_list_row(heads, wide, "   "))
     chosen = shelf.selected
     mark = ">" if shelf.ascii_only else "▸"
     at = 0 if chosen is None else shown.index(chosen)
-    for one in [shown[each] for each in visible_range(len(shown), at, max(1, lines - len(rows)))]:
-        line = _cells(one, shelf, has_words=wide[_FITS] > _WORDS)
+    for one in [shown[each] for each in compute_visible_range(len(shown), at, max(1, lines - len(rows)))]:
+        line = _render_cells(one, shelf, has_words=wide[_FITS_INDEX] > _FIT_TEXT_COLUMNS)
         here = f" {mark} " if one is chosen else "   "
-        whole = _line(line, wide, here, one is chosen)
-        rows.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
+        whole = _render_list_row(line, wide, here, one is chosen)
+        rows.append(whole if one.profile is not None else _render_broken_profile(one, line, wide, here, one is chosen))
     return rows
 
 
 def _render_column_titles(shelf: ProfilesScreenModel) -> list[TextRow]:
-    return [(Span(head + _sorted_by(head, shelf), TextStyle.LABEL),) for head in COLUMNS]
+    return [(Span(head + _format_sort_mark(head, shelf), TextStyle.LABEL),) for head in COLUMN_TITLES]
 
 
-def _sorted_by(head: str, shelf: ProfilesScreenModel) -> str:
+def _format_sort_mark(head: str, shelf: ProfilesScreenModel) -> str:
     return "" if SORT_BY_COLUMN.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
 
 
-def _widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
+def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
     """Return how wide each column is, 0 for one that is left out. It depends on what there is, not on what a filter leaves or
     what runs just now: nothing jumps. The model comes before the number of nodes and the words of the fit."""
     every = [one.profile for one in shelf.entries or () if one.profile is not None]
-    sparks = max((text_width(sanitize_line(name)) for name in shelf.names), default=0)
-    wide = [0] * len(COLUMNS)
-    names = max((text_width(sanitize_line(one.summary.name)) for one in shelf.entries or ()), default=0)
-    wide[_NAME] = min(max(names, len("profile ↓")), _LONGEST if columns >= _USUAL else max(10, columns // 4))
-    engine = max((text_width(engines.engine_title(one.engine)) for one in every), default=0)
-    wide[_ENGINE] = max(len("engine ↓"), engine if columns >= _WIDE_ENGINE_NAMES else min(engine, _BRIEF))
-    wide[_CHECK] = len("check") if columns >= _CHECKED else 0
-    wide[_FITS] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is none to fit on
-    wide[_RUNS] = max(len("runs on ↓"), sparks + 2)
-    wide[_LAST] = _FAILED if columns >= _WIDE_ENGINE_NAMES else _STARTED
-    models = max((text_width(sanitize_line(model_title(one) or "")) for one in every), default=0)
+    sparks = max((measure_text(sanitize_line(name)) for name in shelf.names), default=0)
+    wide = [0] * len(COLUMN_TITLES)
+    names = max((measure_text(sanitize_line(one.summary.name)) for one in shelf.entries or ()), default=0)
+    wide[_NAME_INDEX] = min(
+        max(names, len("profile ↓")),
+        _MAX_PROFILE_COLUMNS if columns >= _FULL_NAME_MIN_COLUMNS else max(10, columns // 4),
+    )
+    engine = max((measure_text(engines.engine_title(one.engine)) for one in every), default=0)
+    wide[_ENGINE_INDEX] = max(
+        len("engine ↓"), engine if columns >= _FULL_ENGINE_MIN_COLUMNS else min(engine, _SHORT_ENGINE_COLUMNS)
+    )
+    wide[_CHECK_INDEX] = len("check") if columns >= _CHECK_MIN_COLUMNS else 0
+    wide[_FITS_INDEX] = (
+        max(len("fits"), len(shelf.names)) if shelf.fits else 0
+    )  # without a Spark there is none to fit on
+    wide[_RUNS_INDEX] = max(len("runs on ↓"), sparks + 2)
+    wide[_LAST_INDEX] = _LONG_START_COLUMNS if columns >= _FULL_ENGINE_MIN_COLUMNS else _SHORT_START_COLUMNS
+    models = max((measure_text(sanitize_line(get_model_title(one) or "")) for one in every), default=0)
     for nodes, has_words in ((len("nodes"), True), (len("nodes"), False), (0, False)):
-        fits = len(shelf.names) + 1 + _WORDS if has_words and shelf.fits else wide[_FITS]
-        tried = [*wide[:_MODEL], 0, nodes, wide[_CHECK], fits, *wide[_RUNS:]]
-        rest = columns - 3 - sum(tried) - _GAP * sum(1 for each in tried if each)
-        if rest >= _LEAST_MODEL:
-            tried[_MODEL] = max(_LEAST_MODEL, min(models, rest))
+        fits = len(shelf.names) + 1 + _FIT_TEXT_COLUMNS if has_words and shelf.fits else wide[_FITS_INDEX]
+        tried = [*wide[:_MODEL_INDEX], 0, nodes, wide[_CHECK_INDEX], fits, *wide[_RUNS_INDEX:]]
+        rest = columns - 3 - sum(tried) - _GAP_COLUMNS * sum(1 for each in tried if each)
+        if rest >= _MIN_MODEL_COLUMNS:
+            tried[_MODEL_INDEX] = max(_MIN_MODEL_COLUMNS, min(models, rest))
             return tried
     return wide
 
 
-def _line(parts: Sequence[TextRow], wide: Sequence[int], mark: str, mine: bool = False) -> TextRow:
+def _render_list_row(parts: Sequence[TextRow], wide: Sequence[int], mark: str, mine: bool = False) -> TextRow:
     spans: list[Span] = [Span(mark, TextStyle.ACCENT)]
     for at, part in enumerate(parts):
         if at < len(wide) and not wide[at]:
             continue
         if mine and not at:
             part = tuple(Span(one.text, TextStyle.STRONG) for one in part)
-        spans += part if at == len(parts) - 1 else [*pad_row(part, wide[at]), Span(" " * _GAP)]
+        spans += part if at == len(parts) - 1 else [*pad_row(part, wide[at]), Span(" " * _GAP_COLUMNS)]
     return tuple(spans)
 
 
-def _cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> list[TextRow]:
+def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> list[TextRow]:
     profile, name = one.profile, one.summary.name
-    ends = [_running_nodes(one, shelf), _last_start(name, shelf)]  # what is broken now may have been started before
+    ends = [
+        _render_running_nodes(one, shelf),
+        _render_last_start(name, shelf),
+    ]  # what is broken now may have been started before
     if profile is None:
-        return [make_row(sanitized(name, TextStyle.VALUE)), *([()] * (_RUNS - 1)), *ends]
+        return [make_row(sanitize_span(name, TextStyle.VALUE)), *([()] * (_RUNS_INDEX - 1)), *ends]
     return [
-        make_row(sanitized(profile.name, TextStyle.VALUE)),
-        make_row(sanitized(engines.engine_title(profile.engine), TextStyle.LABEL)),
-        make_row(sanitized(model_title(profile) or "—", TextStyle.LABEL)),
+        make_row(sanitize_span(profile.name, TextStyle.VALUE)),
+        make_row(sanitize_span(engines.engine_title(profile.engine), TextStyle.LABEL)),
+        make_row(sanitize_span(get_model_title(profile) or "—", TextStyle.LABEL)),
         make_row(Span(str(profile.nodes), TextStyle.LABEL)),
         render_lint_badge(shelf.checks.get(name), shelf.ascii_only),
-        _estimate_cells(one, shelf, has_words=has_words),
+        _render_estimates(one, shelf, has_words=has_words),
         *ends,
     ]
 
 
-def _broken(one: ProfileEntry, line: Sequence[TextRow], wide: Sequence[int], mark: str, mine: bool) -> TextRow:
+def _render_broken_profile(
+    one: ProfileEntry, line: Sequence[TextRow], wide: Sequence[int], mark: str, mine: bool
+) -> TextRow:
     """Return the row of a broken one: its first fault in place of engine and model."""
     first = one.summary.faults[0]
     more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
     place = first.place.file if first.place.line is None else f"line {first.place.line}"
     if first.place.file != str(one.summary.origin) and first.place.line is not None:
         place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # of a profile that it extends
-    fault = make_row(sanitized(f"broken: {place}: {first.message}{more}", TextStyle.BAD))
+    fault = make_row(sanitize_span(f"broken: {place}: {first.message}{more}", TextStyle.BAD))
     if all(
-        span.tone is TextStyle.STALE for part in line[_RUNS:] for span in part
+        span.tone is TextStyle.STALE for part in line[_RUNS_INDEX:] for span in part
     ):  # it runs nowhere, and never was started
-        return _line([line[0], fault], wide, mark, mine)
-    between = [each for each in wide[1:_RUNS] if each]
-    room = sum(between) + _GAP * (len(between) - 1)
-    return _line([line[0], fault, *line[_RUNS:]], [wide[0], room, *wide[_RUNS:]], mark, mine)
+        return _render_list_row([line[0], fault], wide, mark, mine)
+    between = [each for each in wide[1:_RUNS_INDEX] if each]
+    room = sum(between) + _GAP_COLUMNS * (len(between) - 1)
+    return _render_list_row([line[0], fault, *line[_RUNS_INDEX:]], [wide[0], room, *wide[_RUNS_INDEX:]], mark, mine)
 
 
-def _estimate_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
+def _render_estimates(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
     """Return a sign for each node, and where there is room the words for the selected one, which they name."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
-    signs = tuple(estimate_symbol(fit, shelf.ascii_only) for fit in fits.values())
+    signs = tuple(render_estimate_symbol(fit, shelf.ascii_only) for fit in fits.values())
     if not has_words or shelf.node not in fits:
         return signs
-    return (*signs, Span(" "), sanitized(f"{shelf.node}: ", TextStyle.LABEL), describe_estimate(fits[shelf.node]))
+    return (*signs, Span(" "), sanitize_span(f"{shelf.node}: ", TextStyle.LABEL), describe_estimate(fits[shelf.node]))
 
 
-def _running_nodes(one: ProfileEntry, shelf: ProfilesScreenModel) -> TextRow:
+def _render_running_nodes(one: ProfileEntry, shelf: ProfilesScreenModel) -> TextRow:
     running = find_running_instances(one.summary.name, shelf.views)
     if not running:
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return make_row(Span("" if known else "?", TextStyle.STALE))
     ready = all(one.phase is Phase.READY for one in running)
-    words = ", ".join(f"{state_symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
-    return make_row(sanitized(words, TextStyle.GOOD if ready else TextStyle.ATTENTION))
+    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
+    return make_row(sanitize_span(words, TextStyle.GOOD if ready else TextStyle.ATTENTION))
 
 
-def _last_start(name: str, shelf: ProfilesScreenModel) -> TextRow:
+def _render_last_start(name: str, shelf: ProfilesScreenModel) -> TextRow:
     one = next((each for each in shelf.last if each.profile == name), None)
     if one is None:
         return make_row(Span("never", TextStyle.STALE))
     if one.failed is not None:
-        sign = state_symbol(Phase.FAILED, shelf.ascii_only)
-        return make_row(sanitized(f"{sign} {one.failed}, {format_ago(one.when, shelf.now)}", TextStyle.BAD))
-    sign = state_symbol(Phase.READY, shelf.ascii_only)
-    took = "" if one.seconds is None else f"{_clock(one.seconds)}, "
-    return make_row(sanitized(f"{sign} {took}{format_ago(one.when, shelf.now)}", TextStyle.LABEL))
+        sign = get_state_symbol(Phase.FAILED, shelf.ascii_only)
+        return make_row(sanitize_span(f"{sign} {one.failed}, {format_ago(one.when, shelf.now)}", TextStyle.BAD))
+    sign = get_state_symbol(Phase.READY, shelf.ascii_only)
+    took = "" if one.seconds is None else f"{_format_minutes(one.seconds)}, "
+    return make_row(sanitize_span(f"{sign} {took}{format_ago(one.when, shelf.now)}", TextStyle.LABEL))
 
 
-def _clock(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-_WIDE_DETAIL = 14  # lines from which on all that is said of memory has room above the command
-_SUM_HEAD = [
+_FULL_DETAIL_MIN_LINES = 14  # lines from which on all that is said of memory has room above the command
+_ESTIMATE_HEADING = [
     make_row(Span("what it takes: the figures on the left add up; · is a part of the one above it", TextStyle.STALE))
 ]
-_NOTE = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
+_OWN_LABEL_PREFIXES = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
 def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int, lines: int) -> ScrollPage:
     """Return the selected one in full, in a frame of exactly ``lines`` rows."""
     summary = one.summary
     whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
-    title = make_row(sanitized(summary.name, TextStyle.TITLE), Span(f"  {whose}", TextStyle.LABEL))
+    title = make_row(sanitize_span(summary.name, TextStyle.TITLE), Span(f"  {whose}", TextStyle.LABEL))
     inner = max(8, columns - 4)
     body = (
         _render_loaded_profile(shelf, one.profile, inner, lines - 2)
@@ -236,39 +253,39 @@ def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, column
     ]
     for each in find_running_instances(one.summary.name, shelf.views):
         words = f"{each.name} runs on {each.node} all the same: what was started goes on as it was"
-        rows += [make_row(sanitized(line, TextStyle.LABEL)) for line in wrap_line(sanitize_line(words), columns, 0)]
-    return [*rows, *_last_row(one.summary.name, shelf)]
+        rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(sanitize_line(words), columns, 0)]
+    return [*rows, *_describe_last_start(one.summary.name, shelf)]
 
 
-def _last_row(name: str, shelf: ProfilesScreenModel) -> list[TextRow]:
+def _describe_last_start(name: str, shelf: ProfilesScreenModel) -> list[TextRow]:
     """Return how the last start of a profile went, in words; nothing where there was none."""
     one = next((each for each in shelf.last if each.profile == name), None)
     if one is None:
         return []
     label, when = Span("last start ", TextStyle.LABEL), format_ago(one.when, shelf.now)
     if one.failed is not None:
-        return [make_row(label, sanitized(f"failed on {one.node}, {when}: {one.failed}", TextStyle.BAD))]
+        return [make_row(label, sanitize_span(f"failed on {one.node}, {when}: {one.failed}", TextStyle.BAD))]
     after = "" if one.seconds is None else f" after {format_duration(one.seconds)}"
-    return [make_row(label, sanitized(f"ready on {one.node}{after}, {when}", TextStyle.LABEL))]
+    return [make_row(label, sanitize_span(f"ready on {one.node}{after}, {when}", TextStyle.LABEL))]
 
 
 def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns: int, lines: int) -> list[TextRow]:
     rows: list[TextRow] = []
     later: list[TextRow] = []  # of what memory would be, what comes after the command where there is little room
     if profile.title:
-        rows.append(make_row(sanitized(profile.title, TextStyle.VALUE)))
-    check, last = render_lint_summary(shelf), _last_row(profile.name, shelf)
+        rows.append(make_row(sanitize_span(profile.title, TextStyle.VALUE)))
+    check, last = render_lint_summary(shelf), _describe_last_start(profile.name, shelf)
     one = (*check, Span(" · ", TextStyle.LABEL), *last[0]) if last else check
-    rows += [one] if row_width(one) <= columns else [truncate_row(check, columns), *last]
+    rows += [one] if measure_row(one) <= columns else [truncate_row(check, columns), *last]
     rows += render_diagnostics(shelf, columns, (LintSeverity.ERROR, LintSeverity.WARNING))
-    rows += _warning_rows(shelf, columns)
+    rows += _render_warnings(shelf, columns)
     if profile.nodes != 1:
         rows.append(make_row(Span(describe_rank_nodes(profile), TextStyle.ATTENTION)))
-    rows.append(_nodes_row(shelf, profile, columns))
+    rows.append(_render_nodes(shelf, profile, columns))
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits
     if is_fitted and 1 < profile.nodes <= len(shelf.names):
-        rows += render_rank_estimates(_rank_estimates(shelf, profile), columns, shelf.ascii_only)
+        rows += render_rank_estimates(_list_rank_estimates(shelf, profile), columns, shelf.ascii_only)
     elif is_fitted:
         rows += render_estimate_line(fit, columns, shelf.ascii_only)
     view = next((view for view in shelf.views if view.name == shelf.node), None)
@@ -277,11 +294,11 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
             truncate_row(each, columns)
             for each in render_budget_before_start(profile, view, shelf.ascii_only, columns, fit, is_counting=is_fitted)
         ]
-        if is_fitted and lines < _WIDE_DETAIL:
+        if is_fitted and lines < _FULL_DETAIL_MIN_LINES:
             rows, later = [*rows, *standing[-1:]], standing[:-1]
         else:
             rows += standing
-        is_counted = fit is not None and fit.need is not None
+        is_counted = fit is not None and fit.needed_bytes is not None
         if view.memory is not None and profile.expected_memory is None and not is_counted:
             rows.append(
                 make_row(
@@ -299,36 +316,36 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
         )
     infos = render_diagnostics(shelf, columns, (LintSeverity.INFO,))
     sums = render_estimate_detail(fit, columns)
-    command = _command(shelf.preview, columns)
+    command = _render_command(shelf.preview, columns)
     legend = (
         [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(shelf.ascii_only), columns)]
     )
-    blocks = [[*later, *legend], [*_SUM_HEAD, *sums] if sums else [], infos]
+    blocks = [[*later, *legend], [*_ESTIMATE_HEADING, *sums] if sums else [], infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
 
-def _rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[MemoryFit | None]:
+def _list_rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[MemoryFit | None]:
     """Return the answers for the Sparks on which its ranks would be: the selected one and the next ones."""
     at = shelf.names.index(shelf.node) if shelf.node in shelf.names else 0
     there = [shelf.names[(at + each) % len(shelf.names)] for each in range(profile.nodes)]
     return [shelf.fits.get((profile.name, name)) for name in there]
 
 
-def _warning_rows(shelf: ProfilesScreenModel, columns: int) -> list[TextRow]:
-    sign = state_symbol(Severity.WARNING, shelf.ascii_only)
+def _render_warnings(shelf: ProfilesScreenModel, columns: int) -> list[TextRow]:
+    sign = get_state_symbol(Severity.WARNING, shelf.ascii_only)
     return [
-        make_row(sanitized(line, TextStyle.ATTENTION))
+        make_row(sanitize_span(line, TextStyle.ATTENTION))
         for words in shelf.warnings
         for line in wrap_line(f"{sign} {sanitize_line(words)}", columns, 2)
     ]
 
 
-def _nodes_row(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> TextRow:
+def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> TextRow:
     """Return the Sparks, the selected one in brackets, each with whether it fits there; what the signs mean where there is
     room."""
     if not shelf.names:
         return make_row(Span("no Spark is configured", TextStyle.STALE))
-    spans = _candidate_nodes(shelf, profile)
+    spans = _render_candidate_nodes(shelf, profile)
     return (
         (*spans, *format_symbol_legend(shelf.ascii_only))
         if shelf.fits and _has_legend(shelf, profile, columns)
@@ -340,36 +357,38 @@ def _has_legend(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> b
     """Tell whether the row of the Sparks has room for what the signs mean, or there is no sign."""
     return (
         not shelf.fits
-        or row_width(_candidate_nodes(shelf, profile)) + row_width(format_symbol_legend(shelf.ascii_only)) <= columns
+        or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend(shelf.ascii_only))
+        <= columns
     )
 
 
-def _candidate_nodes(shelf: ProfilesScreenModel, profile: Profile) -> TextRow:
+def _render_candidate_nodes(shelf: ProfilesScreenModel, profile: Profile) -> TextRow:
     spans: list[Span] = [Span("on   ", TextStyle.LABEL)]
     for name in shelf.names:
         mine = name == shelf.node
         tone = TextStyle.KEY if mine else TextStyle.LABEL
-        spans.append(sanitized(f"[ {name} ]" if mine else f"  {name}  ", tone))
+        spans.append(sanitize_span(f"[ {name} ]" if mine else f"  {name}  ", tone))
         if (profile.name, name) in shelf.fits:
-            spans += [Span(" "), estimate_symbol(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
+            spans += [Span(" "), render_estimate_symbol(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
     return tuple(spans)
 
 
-def _command(preview: ProfilePreview, columns: int) -> list[TextRow]:
+def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     if preview.trouble is not None:
         words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
         rows += [
-            make_row(sanitized(part, TextStyle.ATTENTION))
+            make_row(sanitize_span(part, TextStyle.ATTENTION))
             for line in words.splitlines()
             for part in wrap_line(sanitize_line(line), columns, 2)
         ]
         rows += [()] if preview.lines else []
     if preview.note is not None:
         rows += [
-            make_row(sanitized(part, TextStyle.STALE)) for part in wrap_line(sanitize_line(preview.note), columns, 0)
+            make_row(sanitize_span(part, TextStyle.STALE))
+            for part in wrap_line(sanitize_line(preview.note), columns, 0)
         ]
-    notes = [line for line in preview.lines if line.strip().startswith(_NOTE)]
+    notes = [line for line in preview.lines if line.strip().startswith(_OWN_LABEL_PREFIXES)]
     for line in preview.lines:
         if line in notes:
             if line == notes[0]:
@@ -383,23 +402,23 @@ def _command(preview: ProfilePreview, columns: int) -> list[TextRow]:
             Span(flag, TextStyle.ACCENT if flag.startswith("-") else TextStyle.VALUE),
             Span(f" {rest}" if rest else ""),
         )
-        rows += _wrapped(made, columns)
+        rows += _wrap_command_row(made, columns)
     return rows
 
 
-def _wrapped(made: TextRow, columns: int) -> list[TextRow]:
+def _wrap_command_row(made: TextRow, columns: int) -> list[TextRow]:
     """Return a line of a command on as many rows as it takes, cut wherever the row ends: it is not broken between words."""
-    if text_width(plain_text(made)) <= columns:
+    if measure_text(join_text(made)) <= columns:
         return [made]
     rows, words, hang = (
         [truncate_row(made, columns, "")],
-        plain_text(made)[len(plain_text(truncate_row(made, columns, ""))) :],
+        join_text(made)[len(join_text(truncate_row(made, columns, ""))) :],
         "      ",
     )
     while words:
         piece = truncate_row((Span(words),), max(4, columns - len(hang)), "")
         rows.append(make_row(hang, *piece))
-        words = words[max(1, len(plain_text(piece))) :]
+        words = words[max(1, len(join_text(piece))) :]
     return rows
 
 
@@ -415,9 +434,9 @@ def render_profiles_screen(shelf: ProfilesScreenModel, columns: int, lines: int)
             make_row("  ", Span("sparkctl profiles schema", TextStyle.KEY)),
         ]
     else:
-        upper = min(len(shelf.shown) + top, max(4, lines // 2 - 1))
+        upper = min(len(shelf.visible_entries) + top, max(4, lines // 2 - 1))
         rows = render_profile_list(shelf, columns, upper)
-        there = visible_range(len(shelf.shown), shelf.at, max(1, upper - top))
+        there = compute_visible_range(len(shelf.visible_entries), shelf.selected_index, max(1, upper - top))
         if shelf.selected is not None and lines - upper >= 4:
             below = render_profile_detail(shelf, shelf.selected, columns, lines - upper)
             rows, further = [*rows, *below.rows], below.further

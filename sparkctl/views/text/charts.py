@@ -13,25 +13,28 @@ from sparkctl.model.sample import MemoryBar
 from sparkctl.model.units import GIB
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
-_PARTS = (
+_MEMORY_TEXTURES = (
     ("█", "#", TextStyle.GPU),
     ("▓", "=", TextStyle.OTHER),
     ("▒", "-", TextStyle.CACHE),
     ("░", ".", TextStyle.FREE),
 )
 _ASCII_STEPS = "_.-~=+*#"
-_DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
-_ALL = (1 << _DOTS) - 1
-_LEFT, _RIGHT = (  # for each set of dots, the lowest being the lowest bit, what a cell of braille is counted up by
-    tuple(sum(sign for at, sign in enumerate(signs) if dots >> at & 1) for dots in range(_ALL + 1))
+_CELL_DOT_ROWS = 4  # in a cell of braille, one above the other; two stand beside each other
+_ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
+(
+    _LEFT_DOT_BITS,
+    _RIGHT_DOT_BITS,
+) = (  # for each set of dots, the lowest being the lowest bit, what a cell of braille is counted up by
+    tuple(sum(sign for at, sign in enumerate(signs) if dots >> at & 1) for dots in range(_ALL_DOTS_MASK + 1))
     for signs in ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 )
-_SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
-_RUNS = re.compile(" +|[^ ]+")
-_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_KEPT = 24  # curves, those of one picture: figures come every second or two, pictures more often
+_BRAILLE_SYMBOLS = " " + "".join(map(chr, range(0x2801, 0x2900)))
+_RUN_PATTERN = re.compile(" +|[^ ]+")
+_ROUND_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_CACHED_CURVES = 24  # curves, those of one picture: figures come every second or two, pictures more often
 
-Values = Sequence[float | None]
+ChartValues = Sequence[float | None]
 
 
 def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> TextRow:
@@ -40,10 +43,10 @@ def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) ->
     A part that is there but smaller than half a cell still gets one where the others can spare it.
     """
     sizes = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
-    counts = _shares(sizes, max(1, bar.total), columns)
+    counts = _distribute_columns(sizes, max(1, bar.total), columns)
     return tuple(
         Span((plain if ascii_only else mark) * count, tone)
-        for (mark, plain, tone), count in zip(_PARTS, counts, strict=True)
+        for (mark, plain, tone), count in zip(_MEMORY_TEXTURES, counts, strict=True)
         if count
     )
 
@@ -84,12 +87,12 @@ def render_claim_bar(
     made = tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
     if claimed is None or not 0 < claimed <= total or columns < 8:
         return made
-    return _marked(
+    return _replace_character(
         made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", TextStyle.STRONG)
     )
 
 
-def _marked(spans: TextRow, at: int, mark: Span) -> TextRow:
+def _replace_character(spans: TextRow, at: int, mark: Span) -> TextRow:
     """Return the row with ``mark`` in place of the character at ``at``."""
     made: list[Span] = []
     for span in spans:
@@ -102,7 +105,7 @@ def _marked(spans: TextRow, at: int, mark: Span) -> TextRow:
     return tuple(made)
 
 
-def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:
+def _distribute_columns(sizes: Sequence[int], total: int, columns: int) -> list[int]:
     counts, upto = [], 0
     for size in sizes:
         start, upto = round(upto * columns / total), upto + size
@@ -114,9 +117,9 @@ def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:
     return counts
 
 
-def memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
+def list_memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
     """Return the texture of each part."""
-    return {tone: plain if ascii_only else mark for mark, plain, tone in _PARTS}
+    return {tone: plain if ascii_only else mark for mark, plain, tone in _MEMORY_TEXTURES}
 
 
 def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
@@ -139,13 +142,13 @@ class AxisScale:
     least: float
     most: float
 
-    def share(self, value: float) -> float:
+    def normalize(self, value: float) -> float:
         """Return where a value stands, 0..1."""
         spread = self.most - self.least
         return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
 
 
-def fit_axis_scale(values: Values, least_spread: float, floor: float = 0.0) -> AxisScale | None:
+def fit_axis_scale(values: ChartValues, least_spread: float, floor: float = 0.0) -> AxisScale | None:
     """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below ``floor``, so
     that what stays as it is is a line in the middle and not a wall; None where nothing is known."""
     known = [value for value in values if value is not None]
@@ -164,42 +167,48 @@ def round_above(value: float, least: float) -> float:
     reading."""
     value = max(value, least)
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in _ROUND if step * power >= value * (1 - 1e-9))
+    return next(step * power for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
 
 
-def render_sparkline(values: Values, scale: AxisScale, ascii_only: bool = False) -> TextRow:
+def render_sparkline(values: ChartValues, scale: AxisScale, ascii_only: bool = False) -> TextRow:
     """Return a line in one row, two values a cell; what is not known is a gap."""
-    return _curve(tuple(values), scale, ascii_only)
+    return _render_curve(tuple(values), scale, ascii_only)
 
 
-@lru_cache(_KEPT)
-def _curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only: bool) -> TextRow:
+@lru_cache(_CACHED_CURVES)
+def _render_curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only: bool) -> TextRow:
     if ascii_only:
-        return _ascii_curve(values, scale)
-    return _painted(_strokes(_levels(values, scale, _DOTS), filled=False), 0, filled=False)
+        return _render_ascii_curve(values, scale)
+    return _paint_row(
+        _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False), 0, filled=False
+    )
 
 
-def render_area_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_area_chart(
+    values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
+) -> tuple[TextRow, ...]:
     """Return a filled curve of ``height`` rows, the highest first, two values a cell; what is not known is a gap."""
-    return _rows(tuple(values), scale, height, ascii_only, True)
+    return _render_chart_rows(tuple(values), scale, height, ascii_only, True)
 
 
-def render_line_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_line_chart(
+    values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
+) -> tuple[TextRow, ...]:
     """Return a line over ``height`` rows, the highest first; what is not known is a gap."""
-    return _rows(tuple(values), scale, height, ascii_only, False)
+    return _render_chart_rows(tuple(values), scale, height, ascii_only, False)
 
 
-@lru_cache(_KEPT)
-def _rows(
+@lru_cache(_CACHED_CURVES)
+def _render_chart_rows(
     values: tuple[float | None, ...], scale: AxisScale, height: int, ascii_only: bool, filled: bool
 ) -> tuple[TextRow, ...]:
     if ascii_only:
-        return _ascii_area(values, scale, height)
-    strokes = _strokes(_levels(values, scale, _DOTS * height), filled=filled)
-    return tuple(_painted(strokes, at, filled=filled) for at in reversed(range(height)))
+        return _render_ascii_area(values, scale, height)
+    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=filled)
+    return tuple(_paint_row(strokes, at, filled=filled) for at in reversed(range(height)))
 
 
-def fill_gaps(values: Values, most: int) -> list[float | None]:
+def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
     """Return the values with gaps of at most ``most`` filled evenly: a stretch that is shorter than the time between two
     readings has none and is no gap."""
     found = list(values)
@@ -215,12 +224,12 @@ def fill_gaps(values: Values, most: int) -> list[float | None]:
     return found
 
 
-def _levels(values: Values, scale: AxisScale, dots: int) -> list[int | None]:
+def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> list[int | None]:
     """Return for each value the highest of its dots, from 0 on."""
-    return [None if value is None else min(dots - 1, int(scale.share(value) * dots)) for value in values]
+    return [None if value is None else min(dots - 1, int(scale.normalize(value) * dots)) for value in values]
 
 
-def _strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
+def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
     """Return for each value its dots as bits, the lowest dot the lowest bit. A line that is not filled is joined to the dot
     before it."""
     strokes: list[int] = []
@@ -229,22 +238,36 @@ def _strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
         if level is None:
             strokes.append(0)
         else:
-            low, high = (0, level + 1) if filled else _stroke(level, before)
+            low, high = (0, level + 1) if filled else _connect_dots(level, before)
             strokes.append((1 << high) - (1 << low))
         before = level
     return [*strokes, 0] if len(strokes) % 2 else strokes
 
 
-def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
+def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
     """Return the ``line``-th row from below. Of one that is filled, what lies under it is fainter."""
-    shift = line * _DOTS
+    shift = line * _CELL_DOT_ROWS
     pairs = zip(strokes[::2], strokes[1::2], strict=True)
     if not filled:
-        marks = "".join([_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]] for left, right in pairs])
-        return tuple(Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUNS.findall(marks))
-    whole = _ALL << shift | 1 << shift + _DOTS  # all of the row, and a dot above it
+        marks = "".join(
+            [
+                _BRAILLE_SYMBOLS[
+                    _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
+                ]
+                for left, right in pairs
+            ]
+        )
+        return tuple(
+            Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUN_PATTERN.findall(marks)
+        )
+    whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # all of the row, and a dot above it
     cells = [
-        (_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]], left & right & whole == whole)
+        (
+            _BRAILLE_SYMBOLS[
+                _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
+            ],
+            left & right & whole == whole,
+        )
         for left, right in pairs
     ]
     groups = groupby(
@@ -253,37 +276,38 @@ def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
     return tuple(Span("".join(mark for mark, _ in group), tone) for tone, group in groups)
 
 
-def _stroke(level: int, before: int | None) -> tuple[int, int]:
+def _connect_dots(level: int, before: int | None) -> tuple[int, int]:
     """Return from which dot to before which one column of a line goes that does not break."""
     if before is None or before == level:
         return level, level + 1
     return (before + 1, level + 1) if before < level else (level, before)
 
 
-def _ascii_curve(values: Values, scale: AxisScale) -> TextRow:
-    marks = [None if value is None else _step(scale.share(value)) for value in _paired(values)]
+def _render_ascii_curve(values: ChartValues, scale: AxisScale) -> TextRow:
+    marks = [None if value is None else _choose_ascii_step(scale.normalize(value)) for value in _average_pairs(values)]
     groups = groupby(marks, key=lambda mark: mark is None)
     return tuple(Span("".join(mark or " " for mark in group), TextStyle.ACCENT) for _, group in groups)
 
 
-def _step(share: float) -> str:
+def _choose_ascii_step(share: float) -> str:
     return _ASCII_STEPS[min(len(_ASCII_STEPS) - 1, int(share * len(_ASCII_STEPS)))]
 
 
-def _ascii_area(values: Values, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
-    levels = [None if value is None else scale.share(value) * height for value in _paired(values)]
+def _render_ascii_area(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
+    levels = [None if value is None else scale.normalize(value) * height for value in _average_pairs(values)]
 
-    def mark(level: float | None, line: int) -> str:
+    def choose_mark(level: float | None, line: int) -> str:
         if level is None or (level <= line and line):
             return " "
-        return "#" if level >= line + 1 else _step(max(0.0, level - line))
+        return "#" if level >= line + 1 else _choose_ascii_step(max(0.0, level - line))
 
     return tuple(
-        (Span("".join(mark(level, line) for level in levels), TextStyle.ACCENT),) for line in reversed(range(height))
+        (Span("".join(choose_mark(level, line) for level in levels), TextStyle.ACCENT),)
+        for line in reversed(range(height))
     )
 
 
-def _paired(values: Values) -> list[float | None]:
+def _average_pairs(values: ChartValues) -> list[float | None]:
     """Return the mean of each two."""
     found: list[float | None] = []
     for at in range(0, len(values), 2):

@@ -11,19 +11,19 @@ from sparkctl.views.text.styled_text import (
     TextRow,
     TextStyle,
     make_row,
+    measure_row,
     pad_row,
-    row_width,
-    sanitized,
+    sanitize_span,
     to_ascii_row,
     truncate_row,
 )
 
-LEAST = 5  # lines of a tile that still says what state, how full, how fast
-_TWO_COLUMNS = 110  # from this width on tiles stand beside each other
-_THREE_COLUMNS = 168
-_TALL = 30  # lines from which on there is room for what is said below
-_FRAMES = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
-_CHOSEN = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
+MIN_TILE_LINES = 5  # lines of a tile that still says what state, how full, how fast
+_TWO_TILES_MIN_COLUMNS = 110  # from this width on tiles stand beside each other
+_THREE_TILES_MIN_COLUMNS = 168
+_TALL_SCREEN_LINES = 30  # lines from which on there is room for what is said below
+_FRAME_SYMBOLS = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
+_SELECTED_FRAME_SYMBOLS = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TileBox:
 
 
 def arrange_tiles(
-    count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: LEAST,
+    count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: MIN_TILE_LINES,
 ) -> tuple[TileBox, ...]:  # fmt: skip
     """Return where the tiles stand: beside each other where there is room, all alike; around the chosen one where not
     all have room. A fifth of the lines, two at least, is left for what stands below, of a tall screen three tenths; whatever
@@ -48,14 +48,20 @@ def arrange_tiles(
     """
     if not count:
         return ()
-    across = 1 if columns < _TWO_COLUMNS or count == 1 else 3 if count == 3 and columns >= _THREE_COLUMNS else 2
+    across = (
+        1
+        if columns < _TWO_TILES_MIN_COLUMNS or count == 1
+        else 3
+        if count == 3 and columns >= _THREE_TILES_MIN_COLUMNS
+        else 2
+    )
     down = -(-count // across)
     below = 2 if lines < 20 else max(4, lines // 5)
-    if lines >= _TALL:
+    if lines >= _TALL_SCREEN_LINES:
         below = lines * 3 // 10
     wide = columns // across
-    each = max(LEAST, (lines - below) // down)
-    each = max(LEAST, min(each, wanted(wide, each)))
+    each = max(MIN_TILE_LINES, (lines - below) // down)
+    each = max(MIN_TILE_LINES, min(each, wanted(wide, each)))
     shown = max(1, min(down, lines // each))
     first = max(0, min(chosen // across - (shown - 1) // 2, down - shown))
     boxes = []
@@ -70,13 +76,13 @@ def draw_frame(
     title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool, ascii_only: bool
 ) -> tuple[TextRow, ...]:
     """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame that bears the title."""
-    left, dash, right, side, under, end = (_CHOSEN if chosen else _FRAMES)[ascii_only]
+    left, dash, right, side, under, end = (_SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS)[ascii_only]
     tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
     mark = "~" if ascii_only else "…"
     if ascii_only:  # before anything is fitted: plain signs may be narrower
         title, body = to_ascii_row(title), [to_ascii_row(one) for one in body]
     title = truncate_row(title, max(0, columns - 6), mark)
-    fill = max(0, columns - 5 - row_width(title))
+    fill = max(0, columns - 5 - measure_row(title))
     top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
     within, room = max(0, columns - 4), max(0, lines - 2)
     inner = [pad_row(one, within, mark) for one in body[:room]]
@@ -107,7 +113,7 @@ def render_first_frame(names: Sequence[str], columns: int, lines: int, ascii_onl
     tiles = []
     for box in boxes:
         sign = "?" if ascii_only else "◌"
-        title = make_row(sanitized(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
+        title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
         body = [make_row(Span("not looked yet", TextStyle.STALE))]
         chosen = box.index == 0 and len(boxes) > 1
         tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen, ascii_only=ascii_only))
@@ -162,9 +168,9 @@ def render_header(title: Sequence[Span], right: Sequence[Span], columns: int, as
     if ascii_only:  # before anything is fitted: plain signs may be narrower
         title, right = to_ascii_row(tuple(title)), to_ascii_row(tuple(right))
     left, end = (Span(" "), *title), (*right, Span(" "))
-    if len(title) > 2 and row_width(left) + row_width(end) + 2 > columns:
+    if len(title) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         left = (Span(" "), *title[2:])  # what this program is called is known; where one is in it is not
-    while len(end) > 2 and row_width(left) + row_width(end) + 2 > columns:
+    while len(end) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         end = end[1:]
-    room = max(0, columns - row_width(end) - 2)
+    room = max(0, columns - measure_row(end) - 2)
     return pad_row((*pad_row(left, room, "~" if ascii_only else "…"), Span("  "), *end), columns, "")

@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-_CODES = re.compile(r"\x1b\[[0-9;]*m")
-_PROGRAMS = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
+_COLOR_CODE_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
+_PROGRAM_NAMES = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
 # A command begins a line, or follows a colon or the gap after a label; it ends with its sentence, its backticks or a gap.
-_BEFORE = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
-_COMMAND = rf"{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |   |$)"
-_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_COMMAND}|\S+")
-_FIRST = re.compile(_COMMAND)
-_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
+_COMMAND_START = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
+_COMMAND_REGEX = rf"{_COMMAND_START}{_PROGRAM_NAMES} .+?(?=; |\. |, or |   |$)"
+_PIECE_PATTERN = re.compile(rf"\S*`[^`]+`\S*|{_COMMAND_REGEX}|\S+")
+_COMMAND_PATTERN = re.compile(_COMMAND_REGEX)
+_WORD_PATTERN = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 
 
 def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str]:
@@ -28,7 +28,7 @@ def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str
     hang = min(own + 2 if hang is None else hang, width // 2)
     lines: list[str] = []
     current, end, filled = "", 0, False
-    for piece in _PIECE.finditer(line):
+    for piece in _PIECE_PATTERN.finditer(line):
         gap = line[end : piece.start()]
         end = piece.end()
         wide = visible_width(piece[0])
@@ -47,22 +47,22 @@ def wrap_line_for_screen(line: str, width: int, hang: int | None = None) -> list
     return [
         part
         for one in wrap_line(line, width, hang)
-        for part in (_continued(one, width) if visible_width(one) > width else [one])
+        for part in (_break_long_line(one, width) if visible_width(one) > width else [one])
     ]
 
 
 def find_command(line: str) -> str | None:
     """Return the first command that a line of advice names, None where it names none."""
-    found = _FIRST.search(line)
+    found = _COMMAND_PATTERN.search(line)
     return None if found is None else found[0]
 
 
-def _continued(line: str, width: int) -> list[str]:
+def _break_long_line(line: str, width: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip(" "))]
-    if not _FIRST.match(line.lstrip(" ")):
+    if not _COMMAND_PATTERN.match(line.lstrip(" ")):
         return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True)
     pieces: list[str] = []
-    for word in _WORD.findall(line):  # an option and its value stay together
+    for word in _WORD_PATTERN.findall(line):  # an option and its value stay together
         is_value = bool(pieces) and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("-")
         pieces[len(pieces) - is_value :] = [f"{pieces[-1]} {word}" if is_value else word]
     lines, current = [], indent + pieces[0]
@@ -101,7 +101,7 @@ def limit_height(lines: Sequence[str], height: int) -> list[str]:
 
 def visible_width(text: str) -> int:
     """Return how many columns ``text`` takes, colour codes not counted."""
-    return len(_CODES.sub("", text))
+    return len(_COLOR_CODE_PATTERN.sub("", text))
 
 
 def truncate_line(text: str, width: int) -> str:
@@ -109,7 +109,7 @@ def truncate_line(text: str, width: int) -> str:
     if visible_width(text) <= width:
         return text
     kept, left = "", width
-    for index, part in enumerate(re.split(rf"({_CODES.pattern})", text)):
+    for index, part in enumerate(re.split(rf"({_COLOR_CODE_PATTERN.pattern})", text)):
         if index % 2:
             kept += part
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.views.overview.tile_rows import Part
+from sparkctl.views.overview.tile_rows import RowBlock
 from sparkctl.views.text.styled_text import TextRow
 
-BLANK = 9  # how much an empty row is to spare
+BLANK_DROP_PRIORITY = 9  # how much an empty row is to spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,30 +16,30 @@ class TileSections:
     """The parts of a tile in groups that begin in one row in all tiles: what it is, its memory, what it does, its GPU. Where
     it has something to say before all that (``is_plain`` False), only the last of them does."""
 
-    groups: tuple[tuple[Part, ...], ...]
+    groups: tuple[tuple[RowBlock, ...], ...]
     is_plain: bool = True
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RowBlock]:
         """All of them."""
         return [part for group in self.groups for part in group]
 
 
 def count_needed_rows(tiles: Sequence[TileSections]) -> int:
     """Return how many rows there is a use for."""
-    return _height(_grouped(tiles), dict(_curves(tiles)))
+    return _count_total_rows(_group_parts(tiles), dict(_list_curves(tiles)))
 
 
 def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRow]]:
     """Return at most ``room`` rows of each, the same ones level with each other; where there is no room for that, those
     of each that matter most, the GPU's at the bottom."""
-    grouped = _grouped(tiles)
-    for kept in (grouped, [[_unspaced(group) for group in one] for one in grouped]):
-        spare = room - _height(kept, {})
+    grouped = _group_parts(tiles)
+    for kept in (grouped, [[_drop_blank_rows(group) for group in one] for one in grouped]):
+        spare = room - _count_total_rows(kept, {})
         if spare >= 0:
-            heights = distribute_chart_rows(_curves(tiles), spare)
-            return _laid(kept, heights)
-    return [_anchored(one, room) for one in tiles]
+            heights = distribute_chart_rows(_list_curves(tiles), spare)
+            return _lay_out_groups(kept, heights)
+    return [_anchor_last_group(one, room) for one in tiles]
 
 
 def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
@@ -53,14 +53,14 @@ def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict
     return heights
 
 
-def expand_charts(parts: Sequence[Part], room: int) -> list[Part]:
+def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
     """Return the parts of one list with its curves as tall as there is room for."""
     spare = room - sum(len(part.rows) for part in parts if part.grow is None)
     heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
-    return [part if part.grow is None else Part(part.spare, _of(part, heights)) for part in parts]
+    return [part if part.grow is None else RowBlock(part.spare, _render_block(part, heights)) for part in parts]
 
 
-def drop_least_important(parts: Sequence[Part], room: int) -> list[TextRow]:
+def drop_least_important(parts: Sequence[RowBlock], room: int) -> list[TextRow]:
     """Leave out the least important until the rest fits; its order stays."""
     kept = list(parts)
     while kept and sum(len(part.rows) for part in kept) > room:
@@ -74,7 +74,7 @@ def drop_least_important(parts: Sequence[Part], room: int) -> list[TextRow]:
     return rows
 
 
-def _grouped(tiles: Sequence[TileSections]) -> list[list[list[Part]]]:
+def _group_parts(tiles: Sequence[TileSections]) -> list[list[list[RowBlock]]]:
     if all(one.is_plain for one in tiles):
         return [[list(group) for group in one.groups] for one in tiles]
     return [
@@ -83,11 +83,11 @@ def _grouped(tiles: Sequence[TileSections]) -> list[list[list[Part]]]:
     ]
 
 
-def _unspaced(group: Sequence[Part]) -> list[Part]:
+def _drop_blank_rows(group: Sequence[RowBlock]) -> list[RowBlock]:
     return [part for part in group if any(part.rows) or part.grow is not None]
 
 
-def _curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
+def _list_curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
     """Return the curves of all tiles from top to bottom, each with how tall the tallest of them is."""
     tallest: dict[str, int] = {}
     order = ("memory", "speed", "gpu", "power")
@@ -96,41 +96,41 @@ def _curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
     return sorted(tallest.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
 
 
-def _rows(part: Part, heights: dict[str, int]) -> int:
+def _count_block_rows(part: RowBlock, heights: dict[str, int]) -> int:
     return len(part.rows) if part.grow is None else heights.get(part.slot, 0)
 
 
-def _of(part: Part, heights: dict[str, int]) -> tuple[TextRow, ...]:
+def _render_block(part: RowBlock, heights: dict[str, int]) -> tuple[TextRow, ...]:
     if part.grow is None:
         return part.rows
     height = heights.get(part.slot, 0)
     return part.grow(height) if height else ()
 
 
-def _height(tiles: Sequence[Sequence[Sequence[Part]]], heights: dict[str, int]) -> int:
-    return sum(_tallest(groups, heights) for groups in zip(*_even(tiles), strict=True))
+def _count_total_rows(tiles: Sequence[Sequence[Sequence[RowBlock]]], heights: dict[str, int]) -> int:
+    return sum(_count_tallest_rows(groups, heights) for groups in zip(*_equalize_groups(tiles), strict=True))
 
 
-def _tallest(groups: Sequence[Sequence[Part]], heights: dict[str, int]) -> int:
-    return max(sum(_rows(part, heights) for part in group) for group in groups)
+def _count_tallest_rows(groups: Sequence[Sequence[RowBlock]], heights: dict[str, int]) -> int:
+    return max(sum(_count_block_rows(part, heights) for part in group) for group in groups)
 
 
-def _even(tiles: Sequence[Sequence[Sequence[Part]]]) -> list[list[Sequence[Part]]]:
+def _equalize_groups(tiles: Sequence[Sequence[Sequence[RowBlock]]]) -> list[list[Sequence[RowBlock]]]:
     most = max((len(groups) for groups in tiles), default=0)
     return [[*groups, *([()] * (most - len(groups)))] for groups in tiles]
 
 
-def _laid(tiles: Sequence[Sequence[Sequence[Part]]], heights: dict[str, int]) -> list[list[TextRow]]:
+def _lay_out_groups(tiles: Sequence[Sequence[Sequence[RowBlock]]], heights: dict[str, int]) -> list[list[TextRow]]:
     laid: list[list[TextRow]] = [[] for _ in tiles]
-    for groups in zip(*_even(tiles), strict=True):
-        tall = _tallest(groups, heights)
+    for groups in zip(*_equalize_groups(tiles), strict=True):
+        tall = _count_tallest_rows(groups, heights)
         for rows, group in zip(laid, groups, strict=True):
-            mine = [each for part in group for each in _of(part, heights)]
+            mine = [each for part in group for each in _render_block(part, heights)]
             rows += [*mine, *([()] * (tall - len(mine)))]
     return laid
 
 
-def _anchored(one: TileSections, room: int) -> list[TextRow]:
+def _anchor_last_group(one: TileSections, room: int) -> list[TextRow]:
     parts = [part for part in one.parts if part.grow is None or part.rows]
     rows = drop_least_important(parts, room)
     last = [each for part in (one.groups[-1] if one.groups else ()) if part.grow is None for each in part.rows]

@@ -8,7 +8,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 
-_PHASES = {
+_PHASE_SYMBOLS = {
     Phase.PLANNED: ("○", "o"),
     Phase.DROPPING_CACHES: ("◐", "*"),
     Phase.CREATING: ("◐", "*"),
@@ -21,7 +21,7 @@ _PHASES = {
     Phase.STOPPED: ("○", "o"),
     Phase.UNKNOWN: ("◌", "?"),
 }
-_NODES = {
+_NODE_STATE_SYMBOLS = {
     NodeState.OK: ("●", "+"),
     NodeState.STARVED: ("◍", "!"),
     NodeState.UNREACHABLE: ("◌", "?"),
@@ -29,7 +29,7 @@ _NODES = {
     NodeState.REFUSED: ("✕", "x"),
     NodeState.UNKNOWN: ("◌", "?"),
 }
-_SEVERITIES = {
+_SEVERITY_SYMBOLS = {
     Severity.GOOD: ("●", "+"),
     Severity.NOTE: ("·", "."),
     Severity.WARNING: ("▲", "!"),
@@ -37,11 +37,11 @@ _SEVERITIES = {
     Severity.UNKNOWN: ("◌", "?"),
 }
 _SYMBOLS: dict[StrEnum, tuple[str, str]] = {}
-for _table in (_PHASES, _NODES, _SEVERITIES):
+for _table in (_PHASE_SYMBOLS, _NODE_STATE_SYMBOLS, _SEVERITY_SYMBOLS):
     _SYMBOLS.update(_table)  # type: ignore[arg-type]
 
 
-_ASCII = str.maketrans(
+_ASCII_TRANSLATION = str.maketrans(
     {"—": "-", "–": "-", "≈": "~", "°": None, "·": ".", "↓": "v", "↑": "^", "→": ">", "×": "x", "…": "."}
 )
 
@@ -51,15 +51,15 @@ def to_ascii(line: str) -> str:
 
     What a node sent in other letters becomes question marks.
     """
-    return line.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
+    return line.replace(" · ", ", ").translate(_ASCII_TRANSLATION).encode("ascii", "replace").decode("ascii")
 
 
-def state_symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
+def get_state_symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
     """Return the one character for a state."""
     return _SYMBOLS[state][1 if ascii_only else 0]
 
 
-def progress_bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
+def format_progress_bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
     """Return a progress bar of ``width`` cells for 0..1, in eighths of a cell."""
     fraction = min(1.0, max(0.0, fraction))
     if ascii_only:

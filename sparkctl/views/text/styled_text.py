@@ -47,7 +47,7 @@ class Span:
 TextRow = tuple[Span, ...]
 
 
-def sanitized(text: str, tone: TextStyle = TextStyle.PLAIN) -> Span:
+def sanitize_span(text: str, tone: TextStyle = TextStyle.PLAIN) -> Span:
     """Return text from a node, or of an error, as a span: cleaned."""
     return Span(sanitize_line(text), tone)
 
@@ -57,43 +57,43 @@ def make_row(*parts: Span | str) -> TextRow:
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
-def text_width(text: str) -> int:
+def measure_text(text: str) -> int:
     """Return how many columns a printable text takes."""
-    return len(text) if text.isascii() else _wide(text)
+    return len(text) if text.isascii() else _measure_wide_text(text)
 
 
 @lru_cache(512)
-def _wide(text: str) -> int:
+def _measure_wide_text(text: str) -> int:
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.category(char) in ("Mn", "Me") else 1
         for char in text
     )
 
 
-def row_width(spans: Iterable[Span]) -> int:
+def measure_row(spans: Iterable[Span]) -> int:
     """Return how many columns a row takes."""
     taken = 0
     for span in spans:  # a picture asks this of hundreds of rows
         piece = span.text
-        taken += len(piece) if piece.isascii() else _wide(piece)
+        taken += len(piece) if piece.isascii() else _measure_wide_text(piece)
     return taken
 
 
-def plain_text(spans: Iterable[Span]) -> str:
+def join_text(spans: Iterable[Span]) -> str:
     """Return the bare text of a row."""
     return "".join(span.text for span in spans)
 
 
 def truncate_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
     """Return a row of at most ``columns``; a cut is marked."""
-    return spans if row_width(spans) <= columns else _cut(spans, columns, mark)
+    return spans if measure_row(spans) <= columns else _cut_row(spans, columns, mark)
 
 
-def _cut(spans: TextRow, columns: int, mark: str) -> TextRow:
+def _cut_row(spans: TextRow, columns: int, mark: str) -> TextRow:
     kept: list[Span] = []
-    left = columns - text_width(mark)
+    left = columns - measure_text(mark)
     for span in spans:
-        wide = text_width(span.text)
+        wide = measure_text(span.text)
         if wide > left:
             kept.append(Span(truncate_text(span.text, max(0, left)) + (mark if columns > 0 else ""), span.tone))
             break
@@ -108,7 +108,7 @@ def truncate_text(piece: str, columns: int) -> str:
         return piece[:columns]
     end = used = 0
     for char in piece:
-        used += text_width(char)
+        used += measure_text(char)
         if used > columns:
             break
         end += 1
@@ -117,17 +117,17 @@ def truncate_text(piece: str, columns: int) -> str:
 
 def pad_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
     """Return a row of exactly ``columns``."""
-    missing = columns - row_width(spans)
+    missing = columns - measure_row(spans)
     if missing < 0:
-        spans = _cut(spans, columns, mark)
-        missing = columns - row_width(spans)
+        spans = _cut_row(spans, columns, mark)
+        missing = columns - measure_row(spans)
     return (*spans, Span(" " * missing)) if missing > 0 else spans
 
 
 def justify_row(left: TextRow, right: TextRow, columns: int) -> TextRow:
     """Return a row with ``right`` at its end; where both do not fit, the right one stays whole."""
     right = truncate_row(right, columns)
-    room = columns - row_width(right)
+    room = columns - measure_row(right)
     if room < 4:
         return pad_row(right, columns)
     return (*pad_row(truncate_row(left, room - 1), room), *right)
@@ -143,18 +143,18 @@ def to_ascii_row(spans: TextRow) -> TextRow:
 
     It may get narrower: it is fitted into its room afterwards.
     """
-    return tuple(span if span.text.isascii() else Span(_ascii(span.text), span.tone) for span in spans)
+    return tuple(span if span.text.isascii() else Span(_to_ascii_text(span.text), span.tone) for span in spans)
 
 
-_PLAIN = str.maketrans(
+_ASCII_ROW_TRANSLATION = str.maketrans(
     {"·": ",", "✓": "+", "—": "-", "–": "-",
       "…": "~", "≈": "~", "°": None, "›": ">", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
 )  # fmt: skip
 
 
-def _ascii(piece: str) -> str:
-    piece = re.sub(r" ·(?= |$)", ",", piece).translate(_PLAIN)
-    return "".join(char if char.isascii() else "?" * text_width(char) for char in piece)
+def _to_ascii_text(piece: str) -> str:
+    piece = re.sub(r" ·(?= |$)", ",", piece).translate(_ASCII_ROW_TRANSLATION)
+    return "".join(char if char.isascii() else "?" * measure_text(char) for char in piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +167,20 @@ class ScrollPage:
     top: int = 0
     entries: range = range(0)
 
-    def entry(self, y: int) -> int | None:
+    def entry_at(self, y: int) -> int | None:
         """Return the number of the list's entry that stands in a row."""
         return self.entries[y - self.top] if 0 <= y - self.top < len(self.entries) else None
 
 
-def visible_range(count: int, at: int, lines: int) -> range:
+def compute_visible_range(count: int, at: int, lines: int) -> range:
     """Return which of ``count`` entries are seen, the one at ``at`` among them, near the middle where there is more around."""
     first = max(0, min(at - lines // 2, count - lines))
     return range(first, min(count, first + lines))
 
 
-def rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
+def select_rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
     """Return at most ``lines`` rows with the one at ``at`` among them."""
-    return [rows[each] for each in visible_range(len(rows), at, lines)]
+    return [rows[each] for each in compute_visible_range(len(rows), at, lines)]
 
 
 def scroll_rows(
@@ -201,34 +201,34 @@ def scroll_rows(
     return ScrollPage((*rows[first : first + shown], says), first)
 
 
-_PIECE = re.compile(r" +|[^ ]+")
+_PIECE_PATTERN = re.compile(r" +|[^ ]+")
 
 
 def wrap_rows(rows: Iterable[TextRow], columns: int, hang: int = 0) -> list[TextRow]:
     """Return the rows as rows of at most ``columns``, as far as words are no longer; later ones hang by their indent, and at
     least by ``hang``."""
-    return [piece for one in rows for piece in _wrapped(one, columns, hang)]
+    return [piece for one in rows for piece in _wrap_row(one, columns, hang)]
 
 
-def _wrapped(one: TextRow, columns: int, hang: int) -> list[TextRow]:
-    if row_width(one) <= columns:
+def _wrap_row(one: TextRow, columns: int, hang: int) -> list[TextRow]:
+    if measure_row(one) <= columns:
         return [one]
-    bare = plain_text(one)
+    bare = join_text(one)
     indent = min(len(bare) - len(bare.lstrip(" ")), max(0, columns // 3))
     below = min(max(indent, hang), max(0, columns // 3))
     lines: list[TextRow] = []
     current, used = [Span(" " * indent)] if indent else [], indent
     begun = indent  # where the words of this line begin
     for span in one:
-        for piece in _PIECE.findall(span.text):
+        for piece in _PIECE_PATTERN.findall(span.text):
             is_gap = piece.startswith(" ")
-            if used > begun and not is_gap and used + text_width(piece) > columns:
+            if used > begun and not is_gap and used + measure_text(piece) > columns:
                 lines.append(_strip_row_end(current))
                 current, used, begun = [Span(" " * below)] if below else [], below, below
             if is_gap and used == begun:
                 continue  # no line begins with a gap beside its indent
             current.append(Span(piece, span.tone))
-            used += text_width(piece)
+            used += measure_text(piece)
     return [*lines, _strip_row_end(current)]
 
 

@@ -193,8 +193,8 @@ class Bench:
         ranks = [phase.order for _, phase, _ in real.moves]
         if wrong is None and ranks != sorted(ranks):
             wrong = "a phase was left backwards"
-        if wrong is None and real.reader.find_root_failure is not None:
-            wrong = f"a healthy log has a failure: {real.reader.find_root_failure}"
+        if wrong is None and real.reader.root_failure is not None:
+            wrong = f"a healthy log has a failure: {real.reader.root_failure}"
         if wrong is None and len({phase for _, phase, _ in real.moves}) < 2:
             wrong = "its log told of no phases"
         steps = ", ".join(f"{step or phase} {at:.1f}" for at, phase, step in real.moves)
@@ -224,7 +224,7 @@ class Bench:
         self._diagnose(scene, real, one, engine, version)
 
     def _judge_end(self, scene: str, real: Real, one: Break, code: int | None, seconds: float) -> None:
-        root = real.reader.find_root_failure
+        root = real.reader.root_failure
         cause = "nothing" if root is None or root.failure is None else str(root.failure.cause)
         where = "" if root is None or root.failure is None else f", line {root.number}: {root.failure.summary}"
         wrong = None

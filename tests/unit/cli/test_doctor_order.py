@@ -17,7 +17,7 @@ def found(node: NodeName | None, words: str) -> FindingReported:
 
 
 def test_they_stand_in_the_order_of_the_config_each_together(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._create_printer([ONE, TWO])
+    teller = doctor._create_findings_printer([ONE, TWO])
     for event in (found(TWO, "two a"), found(ONE, "one a"), CheckCompleted(2.0, TWO, 1.0)):
         teller.print_event(event)
     assert capsys.readouterr().out == ""
@@ -30,12 +30,12 @@ def test_they_stand_in_the_order_of_the_config_each_together(capsys: pytest.Capt
 
 
 def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._create_printer([ONE, TWO])
+    teller = doctor._create_findings_printer([ONE, TWO])
     for event in (found(TWO, "two a"), CheckCompleted(2.0, TWO, 1.0), CommandEnded(9.0, Outcome.INTERRUPTED, 130, 9.0)):
         teller.print_event(event)
     assert "two a" in capsys.readouterr().out
 
 
 def test_one_alone_is_told_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor._create_printer([ONE]).print_event(found(ONE, "one a"))
+    doctor._create_findings_printer([ONE]).print_event(found(ONE, "one a"))
     assert "one a" in capsys.readouterr().out

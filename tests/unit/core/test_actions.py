@@ -12,7 +12,7 @@ from sparkctl.commands.actions import (
     ActionContext,
     ActionId,
     ActionRole,
-    action,
+    find_action,
     find_key_conflicts,
     list_enabled_actions,
     list_footer_actions,
@@ -28,7 +28,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.tui.key_hints import render_key_footer
-from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.text.styled_text import join_text, measure_row
 
 NODE = NodeName("spark1")
 ENGINE = InstanceView("a", NODE, "a", "i", ContainerState.RUNNING, "Up 3 hours", True, None, Phase.READY)
@@ -65,8 +65,8 @@ def test_read_only_leaves_nothing_that_changes_anything() -> None:
 def test_no_profile_is_written_from_a_recording() -> None:
     now = ActionContext(node=NodeName("spark1"), instance="a", profile="a", replaying=True)
     for name in ("edit", "edit-its-profile"):
-        assert action(name).changes
-        assert action(name).why_not(now) == "this is a recording"
+        assert find_action(name).changes
+        assert find_action(name).why_not(now) == "this is a recording"
 
 
 def test_a_key_may_mean_one_thing_on_each_screen() -> None:
@@ -93,8 +93,8 @@ def test_a_line_of_a_screen_means_what_it_names() -> None:
 
 
 def test_a_screen_that_is_not_there_has_no_action() -> None:
-    assert action("logs") not in list_enabled_actions(ActionContext())
-    assert action("logs") in list_enabled_actions(ActionContext(screens=ALL))
+    assert find_action("logs") not in list_enabled_actions(ActionContext())
+    assert find_action("logs") in list_enabled_actions(ActionContext(screens=ALL))
 
 
 @pytest.mark.parametrize("place", ["overview", "instance", "logs", "profiles", "doctor"])
@@ -104,8 +104,8 @@ def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str, a
     before: list[str] = []
     for columns in range(8, 260):
         row, places = render_key_footer(actions, ActionContext(), columns, ascii_only)
-        assert row_width(row) == columns
-        assert plain_text(row).rstrip().endswith("? help")
+        assert measure_row(row) == columns
+        assert join_text(row).rstrip().endswith("? help")
         shown = [one.action for one in places]
         assert len(shown) >= len(before), "more room never shows less"
         before = shown
@@ -120,12 +120,12 @@ def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str, a
 def test_the_footer_of_the_overview_has_what_matters_first_and_leaves_away_what_means_nothing() -> None:
     actions = list_screen_actions(list_enabled_actions(ActionContext(screens=ALL)), "overview")
     assert [one.id for one in list_footer_actions(actions)][:5] == ["up", "down", "switch", "logs", "drop-caches"]
-    nothing = plain_text(render_key_footer(actions, ActionContext(screens=ALL), 60)[0])
+    nothing = join_text(render_key_footer(actions, ActionContext(screens=ALL), 60)[0])
     assert "x stop" not in nothing, "nothing is there to stop"
     assert "p profiles" in nothing
-    serving = plain_text(render_key_footer(actions, RUNS, 80)[0])
+    serving = join_text(render_key_footer(actions, RUNS, 80)[0])
     assert " u up   x stop   s switch   l logs   c drop caches   p profiles" in serving
-    wide = plain_text(render_key_footer(actions, RUNS, 120)[0])
+    wide = join_text(render_key_footer(actions, RUNS, 120)[0])
     assert all(words in wide for words in ("x stop", "! doctor", "enter open", ": command", "? help")), wide
 
 

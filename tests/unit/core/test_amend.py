@@ -76,10 +76,10 @@ def test_a_shipped_profile_is_copied_first_and_not_where_it_does_not_take_the_va
     shipped = (library.shipped / "qwen36.yaml").read_text()
     with pytest.raises(InvalidInput, match="whole number"):
         save_setting(library, "qwen36", "port=many")
-    assert library.is_shipped(library.find("qwen36"))
+    assert library.is_shipped(library.find_profile_file("qwen36"))
     path, copied = save_setting(library, "qwen36", "args.mem-fraction-static=0.55")
     assert (path, copied) == (tmp_path / "mine" / "qwen36.yaml", True)
     changed = [line for line in path.read_text().splitlines() if line not in shipped.splitlines()]
     assert changed == ["  mem-fraction-static: 0.55"]
     assert save_setting(library, "qwen36", "port=8009") == (path, False)
-    assert library.load("qwen36").port == 8009
+    assert library.load_profile("qwen36").port == 8009

@@ -23,12 +23,12 @@ from sparkctl.monitor.bandwidth import (
     BandwidthSource,
     DecodeStepReads,
     ExpertReads,
-    ceiling_of,
+    build_decode_step_reads,
     estimate_bandwidth,
     estimate_instance_bandwidth,
     explain_missing_estimate,
+    get_bandwidth_limit,
     read_gpu_bandwidth,
-    reads_of,
 )
 from sparkctl.monitor.metrics_window import MetricsWindow
 from sparkctl.monitor.node_views import NodeTelemetryView
@@ -76,7 +76,12 @@ def test_the_worked_example_from_counters_to_share() -> None:
     seen = of(numbers, DENSE)
     assert seen.low == seen.high
     assert round(seen.low / GB) == 196
-    assert [round(share * 100) for share in (*(seen.of_measured() or ()), *seen.of_spec())] == [85, 85, 72, 72]
+    assert [round(share * 100) for share in (*(seen.get_measured_shares() or ()), *seen.get_spec_shares())] == [
+        85,
+        85,
+        72,
+        72,
+    ]
 
 
 def test_nothing_is_estimated_while_prompts_are_read_or_nothing_happens_or_is_known() -> None:
@@ -103,16 +108,16 @@ def test_a_mixture_of_experts_is_a_range() -> None:
 @given(st.integers(1, 512), st.integers(1, 16), st.floats(1, 256))
 def test_experts_touched_lie_between_one_tokens_and_all(count: int, per_token: int, tokens: float) -> None:
     experts = ExpertReads(10**9, count, min(per_token, count))
-    assert experts.per_token <= experts.touched(tokens) * (1 + 1e-9)
-    assert experts.touched(tokens) <= count
-    low, high = experts.read(tokens)
+    assert experts.per_token <= experts.count_touched_experts(tokens) * (1 + 1e-9)
+    assert experts.count_touched_experts(tokens) <= count
+    low, high = experts.estimate_read_bytes(tokens)
     assert 0 < low <= high * (1 + 1e-9)
 
 
 def test_more_than_the_memory_can_do_is_not_plausible() -> None:
-    assert of(DECODING, DENSE).plausible
+    assert of(DECODING, DENSE).is_plausible
     wrong = of(replace(DECODING, steps=20.0), DENSE)
-    assert not wrong.plausible
+    assert not wrong.is_plausible
     assert wrong.suspect is not None
     assert wrong.suspect.startswith("model.weights in the profile must be wrong (a mixture of experts?")
     assert of(DECODING, DENSE).suspect is None
@@ -134,19 +139,21 @@ def test_the_input_that_must_be_wrong_is_the_largest() -> None:
 
 
 def test_what_a_rank_reads_is_its_share_of_the_model() -> None:
-    assert reads_of(None) is None
-    assert reads_of(DecodeStepSpec(draft_tokens=3)) is None
+    assert build_decode_step_reads(None) is None
+    assert build_decode_step_reads(DecodeStepSpec(draft_tokens=3)) is None
     facts = DecodeStepSpec(
         weights=60 * 10**9, draft_weights=2 * 10**9, draft_passes=3, draft_tokens=3, kv_per_token=1001, ranks=2
     )
-    assert reads_of(facts) == DecodeStepReads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
+    assert build_decode_step_reads(facts) == DecodeStepReads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
     routed = replace(facts, experts=RoutedExperts(56 * 10**9, 128, 8))
-    assert reads_of(routed) == DecodeStepReads(
+    assert build_decode_step_reads(routed) == DecodeStepReads(
         2 * 10**9, ExpertReads(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5, 60 * 10**9, 2
     )
     dense = replace(facts, parameters=27 * 10**9, active_parameters=27 * 10**9)
-    assert reads_of(dense) == reads_of(facts)
-    share = reads_of(DecodeStepSpec(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9))
+    assert build_decode_step_reads(dense) == build_decode_step_reads(facts)
+    share = build_decode_step_reads(
+        DecodeStepSpec(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9)
+    )
     assert share is not None
     one = estimate_bandwidth(replace(DECODING, steps=1.0), share)
     assert one is not None
@@ -162,8 +169,8 @@ def test_a_share_of_active_parameters_bounds_what_experts_would_tell(
     """Without the number of experts the range is wider, never narrower: both of its ends hold."""
     per_token, each = 1 + chosen % count, 1000
     parameters, active = always + count * each, always + per_token * each
-    known = ExpertReads(count * each, count, per_token).read(tokens)
-    guessed = ExpertReads(parameters, parameters, active, are_parameters=True).read(tokens)
+    known = ExpertReads(count * each, count, per_token).estimate_read_bytes(tokens)
+    guessed = ExpertReads(parameters, parameters, active, are_parameters=True).estimate_read_bytes(tokens)
     assert guessed[0] == pytest.approx(always + known[0])
     assert guessed[1] >= (always + known[1]) * (1 - 1e-9)
 
@@ -193,7 +200,7 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
 def test_experts_are_read_from_one_tokens_to_all_whatever_the_rounding(
     bytes_: int, count: int, share: float, tokens: float
 ) -> None:
-    least, most = ExpertReads(bytes_, count, int(count * share)).read(tokens)
+    least, most = ExpertReads(bytes_, count, int(count * share)).estimate_read_bytes(tokens)
     assert 0 <= least <= most <= bytes_ * (1 + 1e-9)
 
 
@@ -213,13 +220,13 @@ def test_one_request_of_minimax_m27_over_two_sparks_has_a_bandwidth() -> None:
 
 
 def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
-    reads = reads_of(DecodeStepSpec(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
+    reads = build_decode_step_reads(DecodeStepSpec(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
     assert reads is not None
     assert reads.draft is None
-    assert "draft model    not counted: model.draft_weights" in "\n".join(of(DECODING, reads).explain())
-    ngram = reads_of(DecodeStepSpec(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
+    assert "draft model    not counted: model.draft_weights" in "\n".join(of(DECODING, reads).explain_formula())
+    ngram = build_decode_step_reads(DecodeStepSpec(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
     assert ngram is not None
-    assert "draft model " not in "\n".join(of(DECODING, ngram).explain()[1:])
+    assert "draft model " not in "\n".join(of(DECODING, ngram).explain_formula()[1:])
 
 
 def test_a_counter_of_the_hardware_is_a_measurement() -> None:
@@ -231,8 +238,8 @@ def test_a_counter_of_the_hardware_is_a_measurement() -> None:
         pytest.approx(2.11816e12),
         pytest.approx(2.11816e12),
     )
-    assert (seen.of_measured(), seen.of_spec()) == (None, pytest.approx((0.44, 0.44)))
-    assert "44.0 % of the peak" in "\n".join(seen.explain())
+    assert (seen.get_measured_shares(), seen.get_spec_shares()) == (None, pytest.approx((0.44, 0.44)))
+    assert "44.0 % of the peak" in "\n".join(seen.explain_formula())
     assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
     assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
     for wrong in (
@@ -245,12 +252,12 @@ def test_a_counter_of_the_hardware_is_a_measurement() -> None:
 
 
 def test_only_a_gb10s_ceiling_has_been_measured() -> None:
-    assert ceiling_of(273.0) == BandwidthLimit(230e9, 273e9)
-    other = ceiling_of(546.0)
+    assert get_bandwidth_limit(273.0) == BandwidthLimit(230e9, 273e9)
+    other = get_bandwidth_limit(546.0)
     assert (other.measured, other.spec) == (None, 546e9)
     seen = estimate_bandwidth(DECODING, DENSE, other)
     assert seen is not None
-    assert seen.of_measured() is None
+    assert seen.get_measured_shares() is None
 
 
 def test_a_blank_says_why() -> None:
@@ -264,7 +271,7 @@ def test_a_blank_says_why() -> None:
 
 
 def test_the_explanation_names_formula_and_inputs() -> None:
-    text = "\n".join(of(DECODING, DENSE).explain())
+    text = "\n".join(of(DECODING, DENSE).explain_formula())
     assert text.startswith(FORMULA)
     for part in ("7.26 per second over 10 s (counters)", "12.7 tok/s", "1.75 tokens per step", "27.00 GB"):
         assert part in text
@@ -273,11 +280,11 @@ def test_the_explanation_names_formula_and_inputs() -> None:
     reads = DecodeStepReads(
         weights=2 * 10**9, experts=ExpertReads(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
     )
-    more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain())
+    more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain_formula())
     facts = DecodeStepSpec(weights=146 * 10**9, parameters=235 * 10**9, active_parameters=22 * 10**9, ranks=2)
-    shared = reads_of(facts)
+    shared = build_decode_step_reads(facts)
     assert shared is not None
-    told = "\n".join(of(DECODING, shared).explain())
+    told = "\n".join(of(DECODING, shared).explain_formula())
     for part in (
         "146.00 GB, by 2 nodes: 73.00 GB on each",
         "active share",

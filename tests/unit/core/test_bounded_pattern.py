@@ -13,7 +13,7 @@ from sparkctl.logs.filter_pattern import parse_filter
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.container_labels import parse_ready_rule_label
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.profiles.field_types import parse_ready_regex
+from sparkctl.profiles.field_types import check_ready_regex
 
 ENDLESS = [
     r"(a|a)+$",
@@ -36,7 +36,7 @@ def test_what_may_take_for_ever_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="can take extremely long"):
         compile_bounded(pattern)
     with pytest.raises(ValueError, match="can take extremely long"):
-        parse_ready_regex(pattern)
+        check_ready_regex(pattern)
     typed = parse_filter(f"/{pattern}/")
     assert typed is not None
     assert typed.fault

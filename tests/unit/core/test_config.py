@@ -145,7 +145,7 @@ def test_a_config_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 )
 def test_what_is_written_is_what_is_read(identity: str, port: int) -> None:
     text = render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
-    assert parse_yaml(text.encode(), "f").source_text(("nodes", 0, "identity")) == identity
+    assert parse_yaml(text.encode(), "f").find_source_text(("nodes", 0, "identity")) == identity
     assert text == render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
 
 

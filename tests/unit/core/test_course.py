@@ -9,8 +9,8 @@ from sparkctl.monitor.startup_timeline import (
     PhaseTimer,
     StartupTimeline,
     advance_timeline,
-    list_remaining,
-    match_expected,
+    list_remaining_parts,
+    match_expected_seconds,
 )
 
 NODE = NodeName("spark1")
@@ -35,17 +35,17 @@ def test_each_phase_has_what_it_took_and_steps_are_stretches_of_their_own() -> N
         told(140, Phase.LOADING, Step("weights", 9, 18)),
         told(200, Phase.LOADING, Step("compile")), told(230, Phase.WARMING),
     )  # fmt: skip
-    took = [(one.phase, one.step.name if one.step else None, one.seconds(236)) for one in course.stretches]
+    took = [(one.phase, one.step.name if one.step else None, one.compute_duration(236)) for one in course.stretches]
     assert took == [
         (Phase.DROPPING_CACHES, None, 3), (Phase.CREATING, None, 2), (Phase.STARTING, None, 15),
         (Phase.LOADING, "weights", 80), (Phase.LOADING, "compile", 30), (Phase.WARMING, None, 6),
     ]  # fmt: skip
     assert course.stretches[3].step == Step("weights", 9, 18)
-    assert course.seconds(236) == 136
+    assert course.compute_duration(236) == 136
     assert course.expected == 415
     done = course_of(told(230, Phase.WARMING), told(240, Phase.READY))
     assert done.is_over
-    assert done.seconds(900) == 140, "a start that is over takes no longer"
+    assert done.compute_duration(900) == 140, "a start that is over takes no longer"
 
 
 def test_another_start_is_another_course_and_a_stop_is_none() -> None:
@@ -79,18 +79,18 @@ USUAL = (
 def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
     first = PhaseChanged(100, NODE, "qwen36", Phase.STARTING, None, 0.0, 182.0, None, USUAL)
     course = course_of(first, told(110, Phase.LOADING), told(112, Phase.LOADING, Step("weights", 1, 9)))
-    assert match_expected(course) == [15.0, 130.0]
-    assert list_remaining(course) == USUAL[2:]
+    assert match_expected_seconds(course) == [15.0, 130.0]
+    assert list_remaining_parts(course) == USUAL[2:]
     course = course_of(
         first, told(110, Phase.LOADING, Step("weights")), told(240, Phase.LOADING, Step("draft")),
         told(250, Phase.LOADING, Step("weights")),
     )  # fmt: skip
-    assert match_expected(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
-    assert list_remaining(course) == USUAL[4:]
+    assert match_expected_seconds(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
+    assert list_remaining_parts(course) == USUAL[4:]
     unknown = course_of(first, told(110, Phase.LOADING, Step("something new")))
-    assert match_expected(unknown) == [15.0, None]
-    assert list_remaining(unknown) == USUAL[1:]
-    assert match_expected(course_of(told(110, Phase.LOADING))) == [None]
+    assert match_expected_seconds(unknown) == [15.0, None]
+    assert list_remaining_parts(unknown) == USUAL[1:]
+    assert match_expected_seconds(course_of(told(110, Phase.LOADING))) == [None]
 
 
 def timed(watch: PhaseTimer, *phases: tuple[float, Phase, Step | None]) -> PhaseTimer:

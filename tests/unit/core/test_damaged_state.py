@@ -89,7 +89,7 @@ def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: 
             assert found is None, what
             assert kept is None, what
         with contextlib.suppress(IndexError):
-            shown = guard_receipts._receipt(data.splitlines()[0])
+            shown = guard_receipts._decode_receipt(data.splitlines()[0])
             assert shown is None or isinstance(shown, GuardReceipt), what
 
 

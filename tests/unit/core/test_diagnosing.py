@@ -64,7 +64,7 @@ FAILED = "RuntimeError: Engine core initialization failed. See root cause above.
 def read(*lines: str, engine: str | None = None) -> LogDiagnosis:
     reading = LogDiagnoser(engine)
     for line in lines:
-        reading.feed(line)
+        reading.feed_raw_line(line)
     return reading.build_diagnosis()
 
 
@@ -437,7 +437,7 @@ def test_blocks_and_lines_tell_the_same(log: str, cut: int, noise: bytes) -> Non
     raw = log.encode() + noise.replace(b"\n", b"") + b"\n"
     by_line = LogDiagnoser()
     for line in raw[:-1].split(b"\n"):
-        by_line.feed(line.decode("utf-8", "replace"))
+        by_line.feed_raw_line(line.decode("utf-8", "replace"))
     assert read_bytes(raw, cut) == by_line.build_diagnosis()
 
 
@@ -451,7 +451,7 @@ def test_anything_can_be_read(raw: bytes) -> None:
 def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
     preparer = LinePreparer()
     assert not preparer.is_joining
-    preparer.feed("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
+    preparer.prepare_lines("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
     assert preparer.is_joining
 
 

@@ -44,9 +44,9 @@ def test_its_arguments(line: str, rule: EarlyoomRule | None) -> None:
     ],
 )
 def test_the_available_memory_at_which_it_acts(rule: EarlyoomRule, version: str | None, limit: int | None) -> None:
-    found = rule.kill_threshold(version, TOTAL, ANONYMOUS)
+    found = rule.compute_kill_threshold(version, TOTAL, ANONYMOUS)
     assert found == limit or (found is not None and limit is not None and abs(found - limit) < KIB)
 
 
 def test_without_the_anonymous_memory_the_newer_rule_is_not_known() -> None:
-    assert EarlyoomRule().kill_threshold("1.9", TOTAL, None) is None
+    assert EarlyoomRule().compute_kill_threshold("1.9", TOTAL, None) is None

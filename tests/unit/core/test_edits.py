@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.logs.verdict_builder import suggest_field_change
-from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import ChangeDirection, FieldChange
@@ -48,7 +48,7 @@ def plan(*command: str) -> LaunchPlan:
     ("--trust-remote-code --tp 2", "args.trust-remote-code", SET, "true", ("true", None, False)),
     ("", "port", SET, None, ("8004", "8003", True)),
     ("", "start.timeouts.loading", RAISE, None, ("4800s", "2400s", True)),
-    ("", "start.guard.floor", LOWER, None, (f"{DEFAULT_FLOOR >> 20}m", str(100 << 30), True)),
+    ("", "start.guard.floor", LOWER, None, (f"{DEFAULT_FLOOR_BYTES >> 20}m", str(100 << 30), True)),
     ("", "container.options.memory", REMOVE, None, ("null", "64m", False)),
     ("", "container.shm_size", RAISE, None, ("32g", "16g", True)),
     ("", "image", SET, None, None),
@@ -73,4 +73,4 @@ def test_a_guessed_share_moves_the_right_way_and_stays_where_a_spark_lives(was: 
         return
     assert 0.3 <= float(found.value) <= 0.85
     assert (float(found.value) < float(was)) is (change is LOWER)
-    assert parse_setting(found.setting)  # it is what --set takes
+    assert parse_setting(found.set_argument)  # it is what --set takes

@@ -8,17 +8,17 @@ import pytest
 
 from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
 from sparkctl.errors import OperationRefused
-from sparkctl.model.fabric import Lane, NodeLanes
+from sparkctl.model.fabric import FabricLane, NodeLanes
 from sparkctl.model.node import NodeName
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 
 
-def lanes(number: int, **changes: object) -> tuple[Lane, ...]:
+def lanes(number: int, **changes: object) -> tuple[FabricLane, ...]:
     made = (
-        Lane("enP7s7", f"192.168.1.{number}", "192.168.1.0/24", mtu=1500, speed=10_000),
-        Lane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
-        Lane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000),
+        FabricLane("enP7s7", f"192.168.1.{number}", "192.168.1.0/24", mtu=1500, speed=10_000),
+        FabricLane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
+        FabricLane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000),
     )
     without = changes.get("without", ())
     assert isinstance(without, tuple)
@@ -34,7 +34,7 @@ def test_both_functions_of_the_cabled_port_are_the_way() -> None:
     assert way.is_fast
     assert not way.cautions
     assert [end.node for end in way.ends] == [ONE, TWO]
-    assert way.head.address == "192.168.200.1"
+    assert way.head_end.address == "192.168.200.1"
     env = dict(build_nccl_environment(way, TWO))
     assert env["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0"
     assert (env["NCCL_SOCKET_IFNAME"], env["VLLM_HOST_IP"], env["NCCL_IB_GID_INDEX"]) == (
@@ -45,7 +45,7 @@ def test_both_functions_of_the_cabled_port_are_the_way() -> None:
 
 def test_each_end_is_told_its_own_names_and_indices() -> None:
     other = NodeLanes(
-        TWO, (Lane("eth9", "192.168.200.9", "192.168.200.0/24", "mlx5_7", 5, 9000, 200_000),), has_devices=True
+        TWO, (FabricLane("eth9", "192.168.200.9", "192.168.200.0/24", "mlx5_7", 5, 9000, 200_000),), has_devices=True
     )
     way = find_fabric_route([spark(ONE), other], {})
     first, second = dict(build_nccl_environment(way, ONE)), dict(build_nccl_environment(way, TWO))
@@ -82,7 +82,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 def test_no_network_in_common_is_refused_with_what_each_is_on() -> None:
-    alone = NodeLanes(TWO, (Lane("enP7s7", "10.0.0.2", "10.0.0.0/24"),))
+    alone = NodeLanes(TWO, (FabricLane("enP7s7", "10.0.0.2", "10.0.0.0/24"),))
     with pytest.raises(OperationRefused, match=r"spark2 is on 10\.0\.0\.0/24"):
         find_fabric_route([spark(ONE), alone], {})
     with pytest.raises(OperationRefused, match="spark2 is on none"):
@@ -90,7 +90,7 @@ def test_no_network_in_common_is_refused_with_what_each_is_on() -> None:
 
 
 def test_bridges_and_tunnels_lead_elsewhere() -> None:
-    bridges = tuple(NodeLanes(name, (Lane("docker0", "172.17.0.1", "172.17.0.0/16"),)) for name in (ONE, TWO))
+    bridges = tuple(NodeLanes(name, (FabricLane("docker0", "172.17.0.1", "172.17.0.0/16"),)) for name in (ONE, TWO))
     with pytest.raises(OperationRefused, match="in common"):
         find_fabric_route(bridges, {})
 
@@ -114,7 +114,8 @@ def test_more_than_two_are_a_ring() -> None:
 
 def test_a_small_mtu_and_missing_devices_are_said() -> None:
     small = NodeLanes(
-        TWO, tuple(Lane(one.interface, one.address, one.network, one.device, 3, 1500, one.speed) for one in lanes(2))
+        TWO,
+        tuple(FabricLane(one.interface, one.address, one.network, one.device, 3, 1500, one.speed) for one in lanes(2)),
     )
     said = " ".join(find_fabric_route([spark(ONE), small], {}).cautions)
     assert "spark2: MTU enp1s0f0np0 1500" in said

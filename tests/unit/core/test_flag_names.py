@@ -29,7 +29,7 @@ def test_a_good_flag_and_an_engine_without_a_catalogue_say_nothing() -> None:
 
 def test_the_verdict_on_a_refused_flag_suggests_the_near_one() -> None:
     reading = LogDiagnoser()
-    reading.feed("vllm: error: unrecognized arguments: --gpu-memory-utilisation 0.8")
+    reading.feed_raw_line("vllm: error: unrecognized arguments: --gpu-memory-utilisation 0.8")
     verdict = reading.build_diagnosis().verdict
     assert verdict is not None
     assert "--gpu-memory-utilization" in verdict.remedy

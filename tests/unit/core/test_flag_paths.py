@@ -9,7 +9,7 @@ import pytest
 from sparkctl.engines import load_engine
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.flag_paths import flag_with_path
+from sparkctl.logs.flag_paths import find_flag_with_path
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.verdict import FailureCause, Verdict
@@ -35,11 +35,11 @@ UNTOLD = "OSError: Invalid repository ID or local directory specified: '{path}'.
     ],
 )
 def test_the_flag_whose_value_the_line_names(text: str, flag: str | None) -> None:
-    assert flag_with_path(VLLM, text) == flag
+    assert find_flag_with_path(VLLM, text) == flag
 
 
 def test_a_folder_of_downloads_is_not_blamed_for_what_lies_in_it() -> None:
-    assert flag_with_path(("x", "--download-dir", "/models"), "/models/m: no such model") is None
+    assert find_flag_with_path(("x", "--download-dir", "/models"), "/models/m: no such model") is None
 
 
 def verdict(engine: str, plan: LaunchPlan | None, *lines: str) -> Verdict:

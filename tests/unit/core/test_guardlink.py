@@ -20,7 +20,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor import guard_client, guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.node import bootstrap
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 CONTAINER = "ab" * 32
 RULE = GuardRule(1 << 20, 0, 60.0)
@@ -28,8 +28,8 @@ STATE = {"guard": 1, "kind": "state", "since": 1.0, "pid": 7}
 
 
 @pytest.fixture
-async def session() -> AsyncIterator[Session]:
-    async with Session(Node(NodeName("here"), "local")) as opened:
+async def session() -> AsyncIterator[NodeSession]:
+    async with NodeSession(Node(NodeName("here"), "local")) as opened:
         await opened.link.connect()
         yield opened
 
@@ -45,7 +45,9 @@ async def watch(link: GuardClient) -> None:
 async def socket(tmp_path: Path) -> AsyncIterator[str]:
     """A real guard, without a GPU and without Docker."""
     place = tmp_path / "guard"
-    start = bootstrap.guard_program(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
+    start = bootstrap.build_guard_program(
+        nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock"))
+    )
     ran = await asyncio.to_thread(subprocess.run, start.argv, input=start.stdin, capture_output=True, timeout=20)
     said = json.loads(ran.stdout)
     yield said["socket"]
@@ -53,7 +55,7 @@ async def socket(tmp_path: Path) -> AsyncIterator[str]:
         os.kill(said["pid"], signal.SIGKILL)
 
 
-async def test_a_real_guard_is_told_and_tells(session: Session, socket: str) -> None:
+async def test_a_real_guard_is_told_and_tells(session: NodeSession, socket: str) -> None:
     told: list[GuardEvent] = []
     link = await GuardClient.connect_guard(session, socket, told.append)
     assert link is not None
@@ -70,7 +72,7 @@ async def test_a_real_guard_is_told_and_tells(session: Session, socket: str) -> 
     await link.close()
 
 
-async def test_a_guard_that_is_killed_is_noticed(session: Session, socket: str) -> None:
+async def test_a_guard_that_is_killed_is_noticed(session: NodeSession, socket: str) -> None:
     link = await GuardClient.connect_guard(session, socket)
     assert link is not None
     os.kill((await link.get_state()).pid, signal.SIGSTOP)  # it cannot answer what comes now
@@ -85,7 +87,7 @@ async def test_a_guard_that_is_killed_is_noticed(session: Session, socket: str) 
     await link.close()
 
 
-async def test_where_nobody_listens_there_is_none(session: Session, tmp_path: Path) -> None:
+async def test_where_nobody_listens_there_is_none(session: NodeSession, tmp_path: Path) -> None:
     assert await GuardClient.connect_guard(session, str(tmp_path / "nothing.sock")) is None
 
 
@@ -94,7 +96,7 @@ async def test_where_nobody_listens_there_is_none(session: Session, tmp_path: Pa
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def attached(session: Session, tmp_path: Path, peer: Peer) -> GuardClient:
+async def attached(session: NodeSession, tmp_path: Path, peer: Peer) -> GuardClient:
     await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
     link = await GuardClient.connect_guard(session, str(tmp_path / "peer.sock"))
     assert link is not None
@@ -114,7 +116,7 @@ async def attached(session: Session, tmp_path: Path, peer: Peer) -> GuardClient:
     ids=["words", "protocol", "kind", "refusal", "end", "endless"],
 )
 async def test_another_answer_is_trouble_with_words(
-    session: Session, tmp_path: Path, answer: bytes, words: str
+    session: NodeSession, tmp_path: Path, answer: bytes, words: str
 ) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
@@ -128,7 +130,7 @@ async def test_another_answer_is_trouble_with_words(
 
 
 async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_taken_for_another(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard_client, "_ANSWER", 0.05)
 
@@ -144,7 +146,7 @@ async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_take
     await link.close()
 
 
-async def test_events_between_answers_are_no_answers(session: Session, tmp_path: Path) -> None:
+async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_path: Path) -> None:
     event = {"guard": 1, "kind": "event", "event": {"at": 1.0, "what": "warned", "why": "w"}}
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -176,7 +178,12 @@ async def test_events_between_answers_are_no_answers(session: Session, tmp_path:
     ids=["missing", "silent", "refusing", "strange"],
 )
 async def test_a_start_that_brings_no_guard_says_why(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str | None, words: str, hint: str | None
+    session: NodeSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    python: str | None,
+    words: str,
+    hint: str | None,
 ) -> None:
     if python is not None:
         (tmp_path / "python3").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{python}\n")
@@ -188,7 +195,7 @@ async def test_a_start_that_brings_no_guard_says_why(
 
 
 async def test_one_that_ended_after_it_was_found_is_started_again(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():
@@ -208,7 +215,7 @@ async def test_one_that_ended_after_it_was_found_is_started_again(
     await link.close()
 
 
-async def test_what_else_is_to_be_known_of_guards_on_a_node(session: Session) -> None:
+async def test_what_else_is_to_be_known_of_guards_on_a_node(session: NodeSession) -> None:
     if os.geteuid() != 0:
         pytest.skip("starts a process of another user")
     named = (

@@ -47,7 +47,7 @@ def history(tmp_path: Path) -> OperationHistory:
 
 
 def save(history: OperationHistory, count: int, *, whole: bool, node: str = "spark1") -> Path:
-    writer = history.log_writer("qwen36", node, ID, ())
+    writer = history.open_log_writer("qwen36", node, ID, ())
     writer.write(lines(count))
     writer.close(whole)
     assert writer.failed is None
@@ -55,7 +55,7 @@ def save(history: OperationHistory, count: int, *, whole: bool, node: str = "spa
 
 
 def test_a_full_disk_turns_the_writer_off_and_raises_nothing(history: OperationHistory) -> None:
-    writer = history.log_writer("qwen36", "spark1", ID, ())
+    writer = history.open_log_writer("qwen36", "spark1", ID, ())
     with full_disk(1000):
         writer.write(lines(10))
         assert writer.failed is None
@@ -74,7 +74,7 @@ def test_a_part_never_replaces_what_is_longer(history: OperationHistory) -> None
     assert save(history, 3, whole=False) == path
     assert path.read_text() == long
     with full_disk(1000):
-        writer = history.log_writer("qwen36", "spark1", ID, ())
+        writer = history.open_log_writer("qwen36", "spark1", ID, ())
         writer.write(lines(500))
         writer.close(whole=True)
     assert path.read_text() == long
@@ -87,19 +87,19 @@ def test_what_is_whole_or_longer_replaces_under_the_same_name(history: Operation
     assert len(path.read_text().splitlines()) == 20
     save(history, 15, whole=True)
     assert len(path.read_text().splitlines()) == 15
-    assert [log.path for log in history.saved_logs("qwen36")] == [path]
-    assert history.saved_logs("qwen36")[0].container == ID[:12]
+    assert [log.path for log in history.list_saved_logs("qwen36")] == [path]
+    assert history.list_saved_logs("qwen36")[0].short_container_id == ID[:12]
 
 
 def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: OperationHistory) -> None:
     path = save(history, 10, whole=True)
-    writer = history.log_writer("qwen36", "spark1", ID, ())
+    writer = history.open_log_writer("qwen36", "spark1", ID, ())
     writer.write(lines(50))  # and then the power goes
-    assert len(history.saved_logs("qwen36")) == 1
+    assert len(history.list_saved_logs("qwen36")) == 1
     assert len(path.read_text().splitlines()) == 10
     (left,) = (file for file in path.parent.iterdir() if file != path)
     os.utime(left, (0, 0))
-    history.log_writer("qwen36", "spark1", "f" * 64, ()).close()
+    history.open_log_writer("qwen36", "spark1", "f" * 64, ()).close()
     assert not left.exists()
 
 
@@ -107,7 +107,7 @@ def test_old_logs_are_pruned(history: OperationHistory) -> None:
     folder = save(history, 1, whole=True).parent
     for day in range(10, 31):
         (folder / f"202601{day}-000000-{'a' * 12}.log").write_text("")
-    history.log_writer("qwen36", "spark1", "f" * 64, ()).close()
+    history.open_log_writer("qwen36", "spark1", "f" * 64, ()).close()
     assert len(list(folder.iterdir())) == 20
     assert (folder / f"20260130-000000-{'a' * 12}.log").exists()
 
@@ -125,9 +125,9 @@ def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: OperationHist
     node = "milo@[fe80::1]:2222"
     path = save(history, 1, whole=True, node=node)
     save(history, 1, whole=True, node="spark2")
-    assert [(log.path, log.node) for log in history.saved_logs("qwen36", [node])] == [(path, node)]
-    assert history.saved_logs("qwen36", ["milo@[fe80::1]:2223"]) == []
-    assert len(history.saved_logs("qwen36")) == 2
+    assert [(log.path, log.node) for log in history.list_saved_logs("qwen36", [node])] == [(path, node)]
+    assert history.list_saved_logs("qwen36", ["milo@[fe80::1]:2223"]) == []
+    assert len(history.list_saved_logs("qwen36")) == 2
 
 
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-3", '"40"', "null", "1" + "0" * 400])
@@ -135,7 +135,7 @@ def test_a_duration_that_is_none_is_ignored(history: OperationHistory, seconds: 
     history.record_start("qwen36", "0123", "spark1", 400.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{{"profile": "qwen36", "hash": "0123", "node": "spark1", "seconds": {seconds}}}\n{{"half')
-    assert history.expected("qwen36", "0123", "spark1").seconds == 400.0
+    assert history.get_expected_durations("qwen36", "0123", "spark1").seconds == 400.0
 
 
 # failed starts and receipts
@@ -153,16 +153,19 @@ def test_failures_count_since_the_last_good_start_and_only_lately(history: Opera
     fail(history, 200.0, "bad-flag", "b" * 64)
     fail(history, 300.0, "guard-stopped", "c" * 64)
     fail(history, 300.0, "crashed", "d" * 64, node="spark2")
-    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((200.0, "unknown-flag"), (300.0, "guard-stopped"))
-    assert history.failures_since_ready("qwen36", "spark1", 250.0) == ((300.0, "guard-stopped"),)
-    assert history.failures_since_ready("other", "spark1", 0.0) == ()
-    assert history.expected("qwen36", "hash", "spark1").seconds == 300.0
+    assert history.get_failures_since_ready("qwen36", "spark1", 0.0) == (
+        (200.0, "unknown-flag"),
+        (300.0, "guard-stopped"),
+    )
+    assert history.get_failures_since_ready("qwen36", "spark1", 250.0) == ((300.0, "guard-stopped"),)
+    assert history.get_failures_since_ready("other", "spark1", 0.0) == ()
+    assert history.get_expected_durations("qwen36", "hash", "spark1").seconds == 300.0
 
 
 def test_the_same_container_fails_once_whoever_tells_it(history: OperationHistory) -> None:
     fail(history, 100.0, "guard-stopped")
     fail(history, 103.0, "guard-stopped", ID[:12])
-    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "guard-stopped"),)
+    assert history.get_failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "guard-stopped"),)
 
 
 def test_a_damaged_history_counts_what_can_be_read(history: OperationHistory) -> None:
@@ -170,19 +173,19 @@ def test_a_damaged_history_counts_what_can_be_read(history: OperationHistory) ->
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write('{"profile": "qwen36", "node": "spark1", "failed": 7, "ts": 1}\n[1]\n')
         file.write('{"profile": "qwen36", "node": "spark1", "failed": "x", "ts": "soon"}\n{"prof')
-    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "crashed"),)
+    assert history.get_failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "crashed"),)
 
 
 def test_a_receipt_lies_beside_the_log_it_belongs_to(history: OperationHistory) -> None:
     log = save(history, 3, whole=True)
-    assert history.receipt_path("qwen36", "spark1", ID) is None
+    assert history.find_receipt("qwen36", "spark1", ID) is None
     path = history.save_receipt("qwen36", "spark1", ID, "{}\n")
     assert path == log.with_suffix(".guard.json")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert history.receipt_path("qwen36", "spark1", ID) == path
+    assert history.find_receipt("qwen36", "spark1", ID) == path
     assert history.save_receipt("qwen36", "spark1", ID, "[]\n") == path
     assert path.read_text() == "[]\n"
-    assert [saved.path for saved in history.saved_logs("qwen36")] == [log]  # it is no log
+    assert [saved.path for saved in history.list_saved_logs("qwen36")] == [log]  # it is no log
 
 
 def test_receipts_without_a_log_are_kept_and_pruned_with_the_logs(history: OperationHistory) -> None:
@@ -197,18 +200,18 @@ def test_a_receipt_that_does_not_fit_leaves_nothing(history: OperationHistory) -
     save(history, 1, whole=True)
     with full_disk(100), pytest.raises(OSError, match="too large"):
         history.save_receipt("qwen36", "spark1", ID, "x" * 5000)
-    assert history.receipt_path("qwen36", "spark1", ID) is None
+    assert history.find_receipt("qwen36", "spark1", ID) is None
 
 
 def test_the_last_start_of_each_profile_is_known_however_it_ended(history: OperationHistory) -> None:
-    assert history.last_starts() == ()
+    assert history.get_last_starts() == ()
     history.record_failure("qwen36", "h", "spark1", "cuda-oom", ID, 1_000.0)
     history.record_start("qwen36", "h", "spark2", 415.0)
     history.record_start("orpheus", "h", "spark1", 20.0)
     history.record_failure("orpheus", "h", "spark1", "port-taken", ID, 2_000.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write('{"profile": "qwen36", "ts": "then", "seconds": 1}\n{"profile": 3, "ts": 1}\n[]\n{"half')
-    first, second = history.last_starts()
+    first, second = history.get_last_starts()
     assert (first.profile, first.node, first.seconds, first.failed) == ("qwen36", "spark2", 415.0, None)
     assert (second.profile, second.when, second.seconds, second.failed) == ("orpheus", 2_000.0, None, "port-taken")
 
@@ -234,37 +237,37 @@ def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_prof
         start(history, took(weights))
     start(history, took(10.0), digest="other")
     start(history, took(20.0), node="spark2")
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(120.0))
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(took(120.0))
 
 
 def test_else_that_of_the_same_image_and_model_and_else_nothing_is_known(history: OperationHistory) -> None:
     start(history, took(100.0), digest="with other arguments", node="spark2")
     start(history, took(500.0), digest="of another model", kind="other")
-    known = history.expected("qwen36", "h", "spark1", "k")
+    known = history.get_expected_durations("qwen36", "h", "spark1", "k")
     assert known == ExpectedDurations(112.0, tuple(took(100.0)))
-    named = history.expected("qwen36", "h", "spark1", "nobody's")
+    named = history.get_expected_durations("qwen36", "h", "spark1", "nobody's")
     assert (named.seconds, named.parts) == (312.0, ()), "the name alone tells of the whole, not of its parts"
-    assert history.expected("another", "h2", "spark1", "nobody's") == ExpectedDurations()
+    assert history.get_expected_durations("another", "h2", "spark1", "nobody's") == ExpectedDurations()
 
 
 def test_what_most_starts_do_not_have_is_not_expected(history: OperationHistory) -> None:
     for compiled in (60.0, None, None):
         start(history, took(100.0, compiled))
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
     start(history, took(100.0, 50.0))
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0, 55.0))
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(took(100.0, 55.0))
 
 
 def test_a_part_that_comes_twice_is_two_parts(history: OperationHistory) -> None:
     parts = [*took(190.0), PhaseDuration(Phase.LOADING, "draft", 3.0), PhaseDuration(Phase.LOADING, "weights", 9.0)]
     start(history, parts)
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(parts)
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(parts)
 
 
 def test_a_start_that_was_joined_tells_nothing_of_how_long_it_takes(history: OperationHistory) -> None:
     history.record_start("qwen36", "h", "spark1", 3.0, kind="k", has_joined=True)
-    assert history.expected("qwen36", "h", "spark1", "k") == ExpectedDurations()
-    assert history.recent_profiles(1) == ("qwen36",)
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k") == ExpectedDurations()
+    assert history.get_recent_profiles(1) == ("qwen36",)
 
 
 DAMAGED = ['"parts"', "{}", '[["loading", "weights"]]', '[["dancing", null, 3]]', '[["loading", 4, 3]]', "[[]]",
@@ -277,25 +280,27 @@ def test_damaged_parts_cost_themselves_and_files_of_before_are_read(history: Ope
     before = '{"ts": 1, "profile": "qwen36", "hash": "h", "node": "spark1", "seconds": 300.0}'
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{before}\n{before[:-1]}, "kind": "k", "parts": {parts}}}\n{{"half')
-    assert history.expected("qwen36", "h", "spark1", "k") == ExpectedDurations(300.0, tuple(took(100.0)))
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k") == ExpectedDurations(300.0, tuple(took(100.0)))
     start(history, took(101.0))
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.5)), "only the half line is lost"
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(took(100.5)), (
+        "only the half line is lost"
+    )
 
 
 @given(st.binary(max_size=300))
 def test_whatever_lies_there_is_no_reason_to_fail(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     history = OperationHistory(tmp_path_factory.mktemp("state"))
     (history.directory / "starts.jsonl").write_bytes(data)
-    history.expected("qwen36", "h", "spark1", "k")
+    history.get_expected_durations("qwen36", "h", "spark1", "k")
     start(history, took(100.0))
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
 
 
 def test_two_at_once_lose_nothing_of_each_other(history: OperationHistory) -> None:
     start(history, took(1.0))
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: start(history, took(float(at)), digest=f"d{at}"), range(200)))
-    assert all(history.expected("x", f"d{at}", "spark1").parts for at in range(200))
+    assert all(history.get_expected_durations("x", f"d{at}", "spark1").parts for at in range(200))
 
 
 # a start that was left, and finished by somebody else
@@ -312,16 +317,18 @@ def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_f
     start.record_facts()
     start.record_end("interrupted", 130, why="qwen36 is still starting on spark1, without us.")
     left.record_end("interrupted", 130, why="the switch to qwen36 is left at step 4 of 6 (starting)")
-    assert history.last_starts() == ()
+    assert history.get_last_starts() == ()
     again = history.begin_operation(OperationKind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
     again.record_end("ready", 0)
-    history.close_operation(left.key, "finished by sparkctl resume: qwen36 serves on spark1", clock.unix_time())
-    (one,) = history.last_starts()
+    history.close_operation(
+        left.operation_key, "finished by sparkctl resume: qwen36 serves on spark1", clock.unix_time()
+    )
+    (one,) = history.get_last_starts()
     assert (one.profile, one.node, one.seconds, one.failed) == ("qwen36", "spark1", None, None)
-    (told,) = [each for each in history.operations() if each.kind is OperationKind.START]
+    (told,) = [each for each in history.list_operations() if each.kind is OperationKind.START]
     assert (told.outcome, told.why) == ("interrupted", "finished by sparkctl resume: qwen36 serves on spark1")
     history.record_start("qwen36", "h", "spark2", 415.0)
-    (one,) = history.last_starts()
+    (one,) = history.get_last_starts()
     assert (one.node, one.seconds) == ("spark2", 415.0), "a later start counts"
 
 
@@ -349,7 +356,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, shows: float) -> None:
 
 
 def log_of(history: OperationHistory, container: str, written: float) -> Path:
-    writer = history.log_writer("qwen36", "spark1", container * 12, ())
+    writer = history.open_log_writer("qwen36", "spark1", container * 12, ())
     writer.write(lines(1))
     writer.close(True)
     os.utime(writer.path, (written, written))
@@ -364,7 +371,7 @@ def test_the_newest_log_is_the_last_one_also_where_the_clock_was_set_back(
     for container, shows in (("a", now), ("b", now + 600), ("c", now - 600), ("d", now - 590)):
         set_clock(monkeypatch, shows)
         paths.append(log_of(history, container, shows))
-    assert [log.path for log in history.saved_logs("qwen36")] == paths[::-1]
+    assert [log.path for log in history.list_saved_logs("qwen36")] == paths[::-1]
     assert sorted(paths) == paths, "names are in the order in which the logs were begun"
 
 
@@ -374,19 +381,19 @@ def test_logs_of_two_nodes_are_told_apart_by_their_times(
     now = 1_795_000_000.0
     set_clock(monkeypatch, now)
     first = log_of(history, "a", now + 500)
-    other = history.log_writer("qwen36", "spark2", "b" * 12, ())
+    other = history.open_log_writer("qwen36", "spark2", "b" * 12, ())
     other.close(True)
     os.utime(other.path, (now + 100, now + 100))
-    assert [log.path for log in history.saved_logs("qwen36")] == [first, other.path]
+    assert [log.path for log in history.list_saved_logs("qwen36")] == [first, other.path]
 
 
 def test_what_is_pruned_is_what_was_begun_first(history: OperationHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_795_000_000.0
     for number in range(25):
         set_clock(monkeypatch, now - 3600.0 * number)
-        writer = history.log_writer("qwen36", "spark1", f"{number:012d}", ())
+        writer = history.open_log_writer("qwen36", "spark1", f"{number:012d}", ())
         writer.close(True)
-    left = [log.container for log in history.saved_logs("qwen36")]
+    left = [log.short_container_id for log in history.list_saved_logs("qwen36")]
     assert sorted(left) == [f"{number:012d}" for number in range(5, 25)]
 
 
@@ -396,23 +403,23 @@ def test_a_switch_that_came_later_is_the_last_start_whatever_the_clock_says(hist
     clock.shows = 1000.0  # set back
     left = history.begin_operation(OperationKind.SWITCH, clock, "milo", node, profile="qwen36", instance="qwen36")
     left.record_end("ready", 0)
-    (one,) = history.last_starts()
+    (one,) = history.get_last_starts()
     assert (one.node, one.when) == ("spark1", 1000.0)
     clock.shows = 400.0
     again = history.begin_operation(
         OperationKind.SWITCH, clock, "milo", [NodeName("spark3")], profile="qwen36", instance="qwen36"
     )
     again.record_end("ready", 0)
-    (one,) = history.last_starts()
+    (one,) = history.get_last_starts()
     assert one.node == "spark3"
-    assert [each.nodes[0] for each in history.operations(most=1)] == ["spark3"]
+    assert [each.nodes[0] for each in history.list_operations(most=1)] == ["spark3"]
 
 
 def test_failures_are_in_the_order_in_which_they_came(history: OperationHistory) -> None:
     fail(history, 900.0, "crashed", "a" * 64)
     fail(history, 300.0, "guard-stopped", "b" * 64)
-    assert [how for _, how in history.failures_since_ready("qwen36", "spark1", 0.0)] == ["crashed", "guard-stopped"]
+    assert [how for _, how in history.get_failures_since_ready("qwen36", "spark1", 0.0)] == ["crashed", "guard-stopped"]
 
 
 def test_an_instance_of_any_length_has_no_saved_logs_and_is_no_defect(tmp_path: Path) -> None:
-    assert OperationHistory(tmp_path).saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []
+    assert OperationHistory(tmp_path).list_saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
-from sparkctl.history.database import SCHEMA, VERSION
+from sparkctl.history.database import SCHEMA, SCHEMA_VERSION
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.operation_recorder import OperationRecorder
@@ -57,13 +57,13 @@ def history(tmp_path: Path) -> OperationHistory:
 
 def test_a_row_is_there_from_the_beginning_and_says_what_is_known_by_then(history: OperationHistory) -> None:
     entry = begun(history)
-    (one,) = OperationHistory(history.directory).operations()
+    (one,) = OperationHistory(history.directory).list_operations()
     assert (one.outcome, one.is_running, one.profile, one.nodes) == (None, True, "qwen36", ("spark1",))
     entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID, available_before=5))
     entry.record_node_result(NodeResult(SPARK1, "qwen36", peak=7))
     entry.record_end("failed", 1, why="it did not")
     entry.record_end("ready", 0)
-    (one,) = history.operations()
+    (one,) = history.list_operations()
     assert (one.id, one.outcome, one.exit_code, one.why, one.is_running) == (1, "failed", 1, "it did not", False)
     assert one.shares == (NodeResult(SPARK1, "qwen36", container=ID, available_before=5, peak=7),)
     assert history.take_warning() is None
@@ -75,7 +75,7 @@ def test_numbers_count_operations_and_a_row_in_which_nothing_was_done_goes(histo
     entry = begun(history)
     entry.delete_row()
     entry.record_end("ready", 0)
-    assert [one.id for one in history.operations()] == [3, 2, 1]
+    assert [one.id for one in history.list_operations()] == [3, 2, 1]
 
 
 def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: OperationHistory) -> None:
@@ -88,9 +88,9 @@ def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: Operati
     )
     ran = subprocess.run([sys.executable, "-c", program, str(history.directory)], timeout=60)
     assert ran.returncode == -9
-    (one,) = history.operations()
+    (one,) = history.list_operations()
     assert (one.outcome, one.is_running, one.has_failed) == (None, False, True)
-    assert [each.id for each in history.operations(failed=True)] == [one.id]
+    assert [each.id for each in history.list_operations(failed=True)] == [one.id]
 
 
 def test_a_locked_file_costs_the_row_a_second_at_most_and_one_sentence(history: OperationHistory) -> None:
@@ -101,13 +101,17 @@ def test_a_locked_file_costs_the_row_a_second_at_most_and_one_sentence(history: 
         for step in range(20):
             entry.record_facts(why=str(step))
         assert time.monotonic() - began < 2.0
-        assert history.expected("qwen36", "h", "spark1").seconds == 300.0, "whoever reads waits for nobody"
+        assert history.get_expected_durations("qwen36", "h", "spark1").seconds == 300.0, (
+            "whoever reads waits for nobody"
+        )
         word = history.take_warning()
         assert word is not None
         assert "locked" in word
         assert history.take_warning() is None
     entry.record_end("ready", 0)
-    assert [one.outcome for one in history.operations()] == ["ready", "ready"], "the next word brings the whole row"
+    assert [one.outcome for one in history.list_operations()] == ["ready", "ready"], (
+        "the next word brings the whole row"
+    )
 
 
 def test_a_direct_word_into_a_locked_file_says_so(history: OperationHistory) -> None:
@@ -121,7 +125,7 @@ def test_a_damaged_file_is_set_aside_whole_and_the_history_begins_anew(history: 
     history.directory.mkdir()
     path.write_bytes(b"this is no database" * 500)
     done(history)
-    assert [one.outcome for one in history.operations()] == ["ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready"]
     (aside,) = history.directory.glob("history.db.damaged-*")
     assert aside.read_bytes() == b"this is no database" * 500
     word = history.take_warning()
@@ -137,9 +141,9 @@ def test_a_file_that_was_torn_in_the_middle_is_set_aside_too(history: OperationH
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(path.stat().st_size - 8192))
-    assert history.operations(most=100) == ()
+    assert history.list_operations(most=100) == ()
     done(history)
-    assert [one.outcome for one in history.operations()] == ["ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready"]
     assert len(list(history.directory.glob("history.db.damaged-*"))) == 1
 
 
@@ -154,10 +158,10 @@ def test_whatever_bytes_lie_there_work_goes_on(
     with path.open("r+b") as file:
         file.seek(place)
         file.write(data)
-    history.operations()
-    history.expected("qwen36", "h", "spark1", "k")
+    history.list_operations()
+    history.get_expected_durations("qwen36", "h", "spark1", "k")
     done(history)
-    history.last_starts()
+    history.get_last_starts()
 
 
 def test_another_program_s_database_is_left_alone(history: OperationHistory) -> None:
@@ -169,7 +173,7 @@ def test_another_program_s_database_is_left_alone(history: OperationHistory) -> 
     before = path.read_bytes()
     done(history)
     assert path.read_bytes() == before
-    assert history.operations() == ()
+    assert history.list_operations() == ()
     assert history.is_unreadable
     word = history.take_warning()
     assert word is not None
@@ -181,11 +185,11 @@ def test_a_newer_sparkctl_s_file_is_read_and_not_written(history: OperationHisto
     done(history)
     with closing(sqlite3.connect(history.directory / "history.db")) as newer:
         newer.execute("ALTER TABLE operations ADD COLUMN colour TEXT")
-        newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+        newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
         newer.commit()
     done(history)
-    assert len(history.operations()) == 1
-    assert history.expected("qwen36", "h", "spark1").seconds == 300.0
+    assert len(history.list_operations()) == 1
+    assert history.get_expected_durations("qwen36", "h", "spark1").seconds == 300.0
     word = history.take_warning()
     assert word is not None
     assert "newer sparkctl" in word
@@ -196,7 +200,7 @@ def test_a_read_only_file_costs_the_row_alone(history: OperationHistory) -> None
     done(history)
     (history.directory / "history.db").chmod(0o400)
     done(history)
-    assert len(history.operations()) == 1
+    assert len(history.list_operations()) == 1
     assert history.take_warning() is not None
 
 
@@ -204,7 +208,7 @@ def test_a_directory_that_cannot_be_made_costs_the_row_alone(tmp_path: Path) -> 
     (tmp_path / "state").write_text("a file where the directory would be")
     history = OperationHistory(tmp_path / "state")
     done(history)
-    assert history.operations() == ()
+    assert history.list_operations() == ()
     assert history.take_warning() is not None
 
 
@@ -213,9 +217,9 @@ def test_a_full_disk_costs_the_row_alone_and_damages_nothing(history: OperationH
     with full_disk(1000):
         done(history)
     assert history.take_warning() is not None
-    assert [one.outcome for one in history.operations()] == ["ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready"]
     done(history)
-    assert len(history.operations()) == 2
+    assert len(history.list_operations()) == 2
     assert not list(history.directory.glob("*.damaged*"))
 
 
@@ -223,7 +227,7 @@ def test_a_file_that_is_deleted_meanwhile_is_begun_anew(history: OperationHistor
     entry = begun(history)
     (history.directory / "history.db").unlink()
     entry.record_end("ready", 0)
-    assert [one.outcome for one in history.operations()] == ["ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready"]
 
 
 def test_it_is_for_the_operator_alone(history: OperationHistory) -> None:
@@ -249,7 +253,7 @@ def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHist
         subprocess.Popen([sys.executable, "-c", program, str(history.directory), name]) for name in ("one", "other")
     ]
     assert [ran.wait(120) for ran in both] == [0, 0]
-    found = history.operations(most=-1)
+    found = history.list_operations(most=-1)
     assert len(found) == 40
     for name in ("one", "other"):
         assert [one.shares[0].seconds for one in reversed(found) if one.profile == name] == [
@@ -269,12 +273,12 @@ OLD = (
 def test_an_earlier_file_is_taken_over_once_and_kept(history: OperationHistory) -> None:
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
-    assert history.expected("qwen36", "h", "spark1").seconds == 300.0
+    assert history.get_expected_durations("qwen36", "h", "spark1").seconds == 300.0
     seen = history.get_measured_peak("h", "spark1")
     assert seen is not None
     assert (seen.peak, seen.estimated) == (5000, 4000)
-    assert history.failed_for("h", "bad-flag")
-    assert [(one.outcome, one.began) for one in history.operations()] == [("failed", 2000.0), ("ready", 700.0)]
+    assert history.last_start_failed_for("h", "bad-flag")
+    assert [(one.outcome, one.began) for one in history.list_operations()] == [("failed", 2000.0), ("ready", 700.0)]
     assert (history.directory / "starts.jsonl.migrated").read_text() == OLD
     assert not (history.directory / "starts.jsonl").exists()
 
@@ -282,11 +286,11 @@ def test_an_earlier_file_is_taken_over_once_and_kept(history: OperationHistory) 
 def test_the_same_file_again_adds_nothing_and_one_of_an_old_sparkctl_run_since_does(history: OperationHistory) -> None:
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
-    assert len(history.operations()) == 2
+    assert len(history.list_operations()) == 2
     (history.directory / "starts.jsonl").write_text(OLD)  # the name could not be changed that time
-    assert len(history.operations()) == 2
+    assert len(history.list_operations()) == 2
     (history.directory / "starts.jsonl").write_text(OLD.replace("300.0", "400.0"))
-    assert len(history.operations()) == 4
+    assert len(history.list_operations()) == 4
     assert len(list(history.directory.glob("starts.jsonl.migrated*"))) == 3
 
 
@@ -299,7 +303,7 @@ def test_two_processes_take_it_over_together_once(history: OperationHistory) -> 
     )
     both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
     assert [ran.wait(60) for ran in both] == [0, 0]
-    assert len(history.operations()) == 2
+    assert len(history.list_operations()) == 2
 
 
 # failures that come to be known later
@@ -310,9 +314,9 @@ def test_what_the_guard_did_to_a_start_that_nobody_watched_is_added_to_its_row(h
     entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID))
     entry.record_end("detached", 0)
     history.record_failure("qwen36", "", "spark1", "guard-stopped", ID, 500.0)
-    (one,) = history.operations()
+    (one,) = history.list_operations()
     assert one.shares[0].cause == "guard-stopped"
-    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((500.0, "guard-stopped"),)
+    assert history.get_failures_since_ready("qwen36", "spark1", 0.0) == ((500.0, "guard-stopped"),)
 
 
 # no secret is written
@@ -337,7 +341,7 @@ def test_no_secret_gets_into_the_file(history: OperationHistory) -> None:
     assert b"qwen36" in written
     assert CANARY.encode() not in written
     assert OTHER.encode() not in written
-    (one,) = history.operations()
+    (one,) = history.list_operations()
     assert one.verdict is not None
     assert one.verdict.evidence[0].line == 3
 
@@ -351,13 +355,13 @@ def test_the_list_is_of_a_profile_of_a_node_of_failures(history: OperationHistor
     entry = history.begin_operation(OperationKind.STOP, SystemClock(), "milo@desk", [NodeName("spark2")])
     entry.record_node_result(NodeResult(NodeName("spark2"), "orpheus", freed=5))
     entry.record_end("unhealthy", 5)
-    assert [one.id for one in history.operations("qwen36")] == [1]
-    assert [one.id for one in history.operations("orpheus")] == [3, 2]
-    assert [one.id for one in history.operations(node="spark2")] == [3]
-    assert [one.id for one in history.operations(failed=True)] == [3]
-    assert [one.id for one in history.operations(most=2)] == [3, 2]
-    assert history.operation(2) == history.operations("orpheus")[1]
-    assert history.operation(4) is None
+    assert [one.id for one in history.list_operations("qwen36")] == [1]
+    assert [one.id for one in history.list_operations("orpheus")] == [3, 2]
+    assert [one.id for one in history.list_operations(node="spark2")] == [3]
+    assert [one.id for one in history.list_operations(failed=True)] == [3]
+    assert [one.id for one in history.list_operations(most=2)] == [3, 2]
+    assert history.get_operation(2) == history.list_operations("orpheus")[1]
+    assert history.get_operation(4) is None
 
 
 def test_a_part_of_a_switch_knows_whose_part_it_is(history: OperationHistory) -> None:
@@ -366,7 +370,7 @@ def test_a_part_of_a_switch_knows_whose_part_it_is(history: OperationHistory) ->
     part = history.begin_operation(OperationKind.START, SystemClock(), "milo@desk", [SPARK1], whole, profile="qwen36")
     part.record_end("ready", 0)
     whole.record_end("done", 0)
-    assert [(one.id, one.parent) for one in history.operations()] == [(2, 1), (1, None)]
+    assert [(one.id, one.parent) for one in history.list_operations()] == [(2, 1), (1, None)]
 
 
 def test_the_last_start_that_worked_is_of_the_same_nodes_if_there_was_one(history: OperationHistory) -> None:
@@ -380,7 +384,7 @@ def test_the_last_start_that_worked_is_of_the_same_nodes_if_there_was_one(histor
             instance="qwen36",
         )
         entry.record_end(outcome, 0)
-        return history.operations(most=1)[0]
+        return history.list_operations(most=1)[0]
 
     first, second = start(["spark1"], "ready"), start(["spark2"], "ready")
     start(["spark1"], "refused")
@@ -399,7 +403,7 @@ def test_a_start_is_expected_to_take_the_median_of_the_last_five(
     history = OperationHistory(tmp_path_factory.mktemp("state"))
     for seconds in took:
         done(history, seconds=seconds)
-    expected = history.expected("qwen36", "h", "spark1").seconds
+    expected = history.get_expected_durations("qwen36", "h", "spark1").seconds
     assert expected == pytest.approx(median(took[-5:]))
 
 
@@ -407,8 +411,8 @@ def test_only_so_many_are_kept(history: OperationHistory, monkeypatch: pytest.Mo
     monkeypatch.setattr("sparkctl.history.tables._KEPT", 5)
     for number in range(12):
         done(history, seconds=float(number))
-    assert [one.id for one in history.operations(most=-1)] == [12, 11, 10, 9, 8]
-    assert history.expected("qwen36", "h", "spark1").seconds == 9.0
+    assert [one.id for one in history.list_operations(most=-1)] == [12, 11, 10, 9, 8]
+    assert history.get_expected_durations("qwen36", "h", "spark1").seconds == 9.0
 
 
 def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: OperationHistory) -> None:
@@ -417,7 +421,7 @@ def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: OperationHis
     entry.record_end("ready", 0)
     history.record_engine_figures(ID, 3.1, None)
     history.record_engine_figures(ID, None, 22.5)
-    (one,) = history.operations()
+    (one,) = history.list_operations()
     assert (one.shares[0].accept_length, one.shares[0].tokens_per_second) == (3.1, 22.5)
 
 
@@ -429,9 +433,9 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
     monkeypatch.setattr("sparkctl.history.database.SCHEMA", newer)
     monkeypatch.setattr("sparkctl.history.database.VERSION", len(newer))
     done(history)
-    assert [one.outcome for one in history.operations()] == ["ready", "ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready", "ready"]
     with closing(sqlite3.connect(history.directory / "history.db")) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
+        assert file.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
         assert file.execute("SELECT count(colour), count(*) FROM operations").fetchone() == (0, 2)
 
 
@@ -441,12 +445,12 @@ def test_a_step_up_that_fails_leaves_the_file_as_it_was(
     done(history)
     with monkeypatch.context() as patched:
         patched.setattr("sparkctl.history.database.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
-        patched.setattr("sparkctl.history.database.VERSION", VERSION + 1)
+        patched.setattr("sparkctl.history.database.VERSION", SCHEMA_VERSION + 1)
         done(history)
         assert history.take_warning() is not None
-    assert [one.outcome for one in history.operations()] == ["ready"]
+    assert [one.outcome for one in history.list_operations()] == ["ready"]
     done(history)
-    assert len(history.operations()) == 2
+    assert len(history.list_operations()) == 2
 
 
 def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_for_its_failure(
@@ -469,11 +473,11 @@ def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_f
         if seconds is None:
             entry.record_node_result(NodeResult(both[1], "minimax", cause="worker-lost"))
         else:
-            (one,) = history.last_starts()
+            (one,) = history.get_last_starts()
             assert (one.node, one.seconds) == ("spark1", 400.0)
         entry.record_end("ready" if seconds else "failed", 0 if seconds else 1)
-    assert [how for _, how in history.failures_since_ready("minimax", "spark1", 0.0)] == ["worker-lost"]
-    assert [how for _, how in history.failures_since_ready("minimax", "spark2", 0.0)] == ["worker-lost"]
-    assert history.failures_since_ready("minimax", "spark3", 0.0) == ()
-    (one,) = history.last_starts()
+    assert [how for _, how in history.get_failures_since_ready("minimax", "spark1", 0.0)] == ["worker-lost"]
+    assert [how for _, how in history.get_failures_since_ready("minimax", "spark2", 0.0)] == ["worker-lost"]
+    assert history.get_failures_since_ready("minimax", "spark3", 0.0) == ()
+    (one,) = history.get_last_starts()
     assert one.failed == "worker-lost"

@@ -23,7 +23,7 @@ ONE = SwitchJournal(
 def test_it_comes_back_as_it_was_in_one_line() -> None:
     assert decode_switch_journal(encode_switch_journal(ONE)) == ONE
     assert "\n" not in encode_switch_journal(ONE)
-    assert ONE.touched == ("spark1", "spark2")
+    assert ONE.affected_nodes == ("spark1", "spark2")
 
 
 def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> None:

@@ -40,10 +40,10 @@ def view(step: SwitchStep = SwitchStep.STARTING, *, is_held: bool = True) -> Swi
 
 def shown(*some: events.Event) -> list[tuple[str, Phase | None, bool]]:
     store = Store([TWO])
-    store.apply(events.SampleArrived(1.0, TWO, Sample(1, 1.0, 1.0, MEMORY), "boot"))
+    store.apply_event(events.SampleArrived(1.0, TWO, Sample(1, 1.0, 1.0, MEMORY), "boot"))
     for event in some:
-        store.apply(event)
-    return [(one.name, one.phase, one.is_kept) for one in store.view(TWO).instances]
+        store.apply_event(event)
+    return [(one.name, one.phase, one.is_kept) for one in store.get_view(TWO).instances]
 
 
 def listed(ts: float, *instances: InstanceView) -> events.ContainersListed:
@@ -59,7 +59,7 @@ FAILED, KEPT = ("minimax-m27", Phase.FAILED, False), ("minimax-m27", Phase.STOPP
 
 def test_what_the_journal_keeps_is_stopped_also_until_the_next_list_after_it_is_gone() -> None:
     assert shown(listed(2.0, ENDED)) == [FAILED]
-    found, gone = events.SwitchFound(1.5, TWO, view()), events.SwitchFound(3.0, TWO, NONE)
+    found, gone = events.SwitchJournalReported(1.5, TWO, view()), events.SwitchJournalReported(3.0, TWO, NONE)
     assert shown(found, listed(2.0, ENDED)) == [KEPT]
     assert shown(listed(2.0, ENDED), found) == [KEPT]
     assert shown(found, listed(2.0, ENDED), gone) == [KEPT]
@@ -76,12 +76,12 @@ def test_what_the_journal_keeps_is_stopped_also_until_the_next_list_after_it_is_
 def test_of_a_way_back_that_broke_off_what_is_down_may_have_failed(
     step: SwitchStep, is_held: bool, phase: Phase
 ) -> None:
-    found = events.SwitchFound(1.5, TWO, view(step, is_held=is_held))
+    found = events.SwitchJournalReported(1.5, TWO, view(step, is_held=is_held))
     assert [one[1] for one in shown(found, listed(2.0, ENDED))] == [phase]
 
 
 def test_what_is_told_of_its_stop_and_of_a_new_one_with_its_name_counts() -> None:
-    found = events.SwitchFound(1.5, TWO, view())
+    found = events.SwitchJournalReported(1.5, TWO, view())
     assert shown(found, listed(2.0, ENDED), told(2.5, Phase.STOPPING)) == [("minimax-m27", Phase.STOPPING, True)]
     assert shown(found, listed(2.0, ENDED), told(2.5, Phase.STOPPED)) == [KEPT]
     new = [("minimax-m27", Phase.CREATING, False)]

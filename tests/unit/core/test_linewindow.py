@@ -18,7 +18,7 @@ from sparkctl.monitor.stats_line_window import StatsLineWindow, merge_meters
 def after(*lines: tuple[float, StatsLine], at: float | None = None) -> EngineMeter:
     window = StatsLineWindow()
     for when, line in lines:
-        window.add(when, line)
+        window.add_line(when, line)
     return window.compute_meter(lines[-1][0] if at is None else at)
 
 

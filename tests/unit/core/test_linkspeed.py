@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.commands.fabric.linkspeed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.finding import Severity
 
-FAST = Lane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000)
-TWIN = Lane("enP2p1s0f0np0", "192.168.201.1", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000)
-SMALL = Lane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 1500, 200_000)
-LAN = Lane("enP7s7", "192.168.1.1", "192.168.1.0/24", None, None, 1500, 10_000)
+FAST = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000)
+TWIN = FabricLane("enP2p1s0f0np0", "192.168.201.1", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000)
+SMALL = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 1500, 200_000)
+LAN = FabricLane("enP7s7", "192.168.1.1", "192.168.1.0/24", None, None, 1500, 10_000)
 WRITE = """\
 ---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
@@ -28,7 +28,7 @@ def test_a_function_carries_half_of_what_it_says() -> None:
     assert get_lane_capacity((FAST,)) == 100.0
     assert get_lane_capacity((FAST, TWIN)) == 200.0
     assert get_lane_capacity((LAN,)) == 10.0
-    assert get_lane_capacity((Lane("x", "a", "b"),)) is None
+    assert get_lane_capacity((FabricLane("x", "a", "b"),)) is None
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_a_function_carries_half_of_what_it_says() -> None:
         ),
         (LaneMeasurement(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
         (LaneMeasurement(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
-        (gbit(1.0), (Lane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
+        (gbit(1.0), (FabricLane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
     ],
 )
 def test_a_verdict(
-    measured: LaneMeasurement, lanes: tuple[Lane, ...], severity: Severity, words: str, remedy: str | None
+    measured: LaneMeasurement, lanes: tuple[FabricLane, ...], severity: Severity, words: str, remedy: str | None
 ) -> None:
     seen, said, todo = rate_lane_speed(measured, lanes)
     assert seen is severity

@@ -347,17 +347,20 @@ def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path
 
 def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    (said,) = profile_lint.list_start_warnings(library.load("qwen36"))
+    (said,) = profile_lint.list_start_warnings(library.load_profile("qwen36"))
     assert said.message.endswith("dies of that with a TypeError")
     assert (said.setting, said.instead) == ("args.speculative-num-draft-tokens=20", ())
-    assert profile_lint.list_start_warnings(library.load("qwen36-ngram")) == ()
-    assert profile_lint.list_start_warnings(library.load("orpheus-tts")) == ()
+    assert profile_lint.list_start_warnings(library.load_profile("qwen36-ngram")) == ()
+    assert profile_lint.list_start_warnings(library.load_profile("orpheus-tts")) == ()
 
 
 def test_shipped_profiles_have_no_errors() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    for name in library.names():
-        assert profile_lint.lint_profile_file(library, library.find(name)).of(LintSeverity.ERROR) == ()
+    for name in library.list_names():
+        assert (
+            profile_lint.lint_profile_file(library, library.find_profile_file(name)).list_by_level(LintSeverity.ERROR)
+            == ()
+        )
 
 
 def test_a_file_that_is_no_profile_has_its_faults_alone(tmp_path: Path) -> None:

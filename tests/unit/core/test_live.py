@@ -16,7 +16,7 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, GpuProcess, NetworkInterface, Process, RdmaLane, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, NetworkInterface, NodeProcess, RdmaLane, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import FailureCause, Verdict
 from sparkctl.monitor.store import Store, Topic, TopicKind
@@ -32,7 +32,7 @@ NUMBERS = EngineMeter(EngineActivity.DECODING, generation_rate=12.7)
 
 def arrived(ts: float, **more: object) -> events.SampleArrived:
     memory = MemoryReading(120 * GIB, 50 * GIB, 20 * GIB, 30 * GIB, 0, 0)
-    held = (Process(7, container=ID, resident=GIB, gpu_memory=40 * GIB),)
+    held = (NodeProcess(7, container=ID, resident=GIB, gpu_memory=40 * GIB),)
     gpu = Gpu(0, processes=(GpuProcess(7, 40 * GIB),))
     sample = Sample(1, ts, ts, memory, processes=held, gpus=(gpu,))
     return events.SampleArrived(ts, ONE, replace(sample, **more), "boot")  # type: ignore[arg-type]
@@ -41,12 +41,12 @@ def arrived(ts: float, **more: object) -> events.SampleArrived:
 def applied(*some: events.Event) -> Store:
     store = Store([ONE, TWO])
     for event in some:
-        store.apply(event)
+        store.apply_event(event)
     return store
 
 
 def test_before_anything_came_everything_is_unknown() -> None:
-    views = Store([ONE, TWO], 5.0).views()
+    views = Store([ONE, TWO], 5.0).get_views()
     assert [(view.name, view.state, view.when) for view in views] == [
         (ONE, NodeState.UNKNOWN, 5.0),
         (TWO, NodeState.UNKNOWN, 5.0),
@@ -57,14 +57,14 @@ def test_before_anything_came_everything_is_unknown() -> None:
 
 def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
     store = Store([ONE])
-    assert store.apply(arrived(10.0)) == (Topic(TopicKind.STATE, ONE), Topic(TopicKind.SAMPLE, ONE))
-    assert store.apply(arrived(11.0)) == (Topic(TopicKind.SAMPLE, ONE),)
-    assert store.apply(arrived(11.0)) == ()  # not news
-    view = store.view(ONE)
+    assert store.apply_event(arrived(10.0)) == (Topic(TopicKind.STATE, ONE), Topic(TopicKind.SAMPLE, ONE))
+    assert store.apply_event(arrived(11.0)) == (Topic(TopicKind.SAMPLE, ONE),)
+    assert store.apply_event(arrived(11.0)) == ()  # not news
+    view = store.get_view(ONE)
     assert (view.state, view.when) == (NodeState.OK, 11.0)
     assert view.memory is not None
     assert view.memory.free == 20 * GIB
-    assert store.get_sample_series(ONE).span == 1.0
+    assert store.get_sample_series(ONE).span_seconds == 1.0
 
 
 def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
@@ -72,34 +72,36 @@ def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
     loads = replace(READY, phase=Phase.LOADING)
     store = applied(events.ContainersListed(1.0, ONE, (loads,)))
     for ts in range(2, 20, 2):
-        store.apply(arrived(float(ts), memory=low))
-    assert [found.kind for found in store.view(ONE).findings] == [FindingKind.PAGE_CACHE]
-    store.apply(events.ContainersListed(19.0, ONE, (READY,)))
-    assert not store.view(ONE).findings
+        store.apply_event(arrived(float(ts), memory=low))
+    assert [found.kind for found in store.get_view(ONE).findings] == [FindingKind.PAGE_CACHE]
+    store.apply_event(events.ContainersListed(19.0, ONE, (READY,)))
+    assert not store.get_view(ONE).findings
 
 
 def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)))
-    assert store.apply(events.MeterArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(TopicKind.NUMBERS, ONE, "qwen36"),)
-    (one,) = store.view(ONE).instances
+    assert store.apply_event(events.MeterArrived(3.0, ONE, ID, NUMBERS, "hint")) == (
+        Topic(TopicKind.NUMBERS, ONE, "qwen36"),
+    )
+    (one,) = store.get_view(ONE).instances
     assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
-    store.apply(arrived(4.0, gpus=None, gpu_silent_for=14.0))
-    assert store.view(ONE).instances[0].memory is None, "what the CPU's side holds is not all"
-    store.apply(arrived(5.0, processes=None))
-    assert store.view(ONE).instances[0].memory is None  # not known any more, and not held
+    store.apply_event(arrived(4.0, gpus=None, gpu_silent_for=14.0))
+    assert store.get_view(ONE).instances[0].memory is None, "what the CPU's side holds is not all"
+    store.apply_event(arrived(5.0, processes=None))
+    assert store.get_view(ONE).instances[0].memory is None  # not known any more, and not held
 
 
 def test_figures_end_with_readiness_and_with_the_connection() -> None:
     told = (events.ContainersListed(2.0, ONE, (READY,)), events.MeterArrived(3.0, ONE, ID, NUMBERS))
     restarted = events.ContainersListed(4.0, ONE, (replace(READY, phase=Phase.LOADING),))
-    assert applied(*told, arrived(1.0), restarted).view(ONE).instances[0].numbers is None
+    assert applied(*told, arrived(1.0), restarted).get_view(ONE).instances[0].numbers is None
     lost = events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE)
-    assert applied(*told, arrived(1.0), lost, arrived(5.0)).view(ONE).instances[0].numbers is None
+    assert applied(*told, arrived(1.0), lost, arrived(5.0)).get_view(ONE).instances[0].numbers is None
 
 
 def test_where_docker_does_not_say_the_last_list_stays_and_why_is_told() -> None:
     silent = events.ContainersListed(9.0, ONE, known=False, detail="no answer", hint="systemctl status docker")
-    view = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)), silent).view(ONE)
+    view = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)), silent).get_view(ONE)
     assert (view.docker_known, view.detail, view.hint) == (False, "no answer", "systemctl status docker")
     assert ([one.name for one in view.instances], view.instances_seen) == (["qwen36"], 2.0)
 
@@ -107,7 +109,7 @@ def test_where_docker_does_not_say_the_last_list_stays_and_why_is_told() -> None
 def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
     away = events.NodeStateChanged(5.0, ONE, NodeState.STARVED, "no banner", 3, 4.5, "wait")
     store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)), away)
-    view = store.view(ONE)
+    view = store.get_view(ONE)
     assert (view.state, view.detail, view.hint) == (
         NodeState.STARVED,
         "no banner; attempt 3, next try in 4.5 s",
@@ -115,43 +117,43 @@ def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
     )
     assert (view.sample, view.instances) == (None, ())
     assert store.get_last_known_view(ONE).sample is not None
-    assert store.apply(replace(away, ts=6.0)) == ()
-    assert store.apply(replace(away, attempt=4)) == (Topic(TopicKind.STATE, ONE),)
+    assert store.apply_event(replace(away, ts=6.0)) == ()
+    assert store.apply_event(replace(away, attempt=4)) == (Topic(TopicKind.STATE, ONE),)
 
 
 def test_a_start_is_seen_before_docker_lists_it_and_a_newer_list_wins() -> None:
     loading = events.PhaseChanged(3.0, ONE, "qwen36", Phase.LOADING, Step("weights", 3, 12))
     store = applied(arrived(1.0))
-    assert store.apply(loading) == (Topic(TopicKind.PHASE, ONE, "qwen36"),)
-    (one,) = store.view(ONE).instances
+    assert store.apply_event(loading) == (Topic(TopicKind.PHASE, ONE, "qwen36"),)
+    (one,) = store.get_view(ONE).instances
     assert (one.name, one.phase, one.step, one.state) == (
         "qwen36", Phase.LOADING, Step("weights", 3, 12), ContainerState.UNKNOWN,
     )  # fmt: skip
     older = events.ContainersListed(2.5, ONE, (READY,))
-    assert applied(arrived(1.0), loading, older).view(ONE).instances[0].phase is Phase.LOADING
+    assert applied(arrived(1.0), loading, older).get_view(ONE).instances[0].phase is Phase.LOADING
     newer = events.ContainersListed(4.0, ONE, (READY,))
-    assert [one.phase for one in applied(arrived(1.0), loading, newer).view(ONE).instances] == [Phase.READY]
+    assert [one.phase for one in applied(arrived(1.0), loading, newer).get_view(ONE).instances] == [Phase.READY]
 
 
 def test_a_foreign_container_of_the_same_name_has_no_phase() -> None:
     foreign = replace(READY, ours=False, phase=None)
     loading = events.PhaseChanged(3.0, ONE, "qwen36", Phase.LOADING)
-    shown = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (foreign,)), loading).view(ONE).instances
+    shown = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (foreign,)), loading).get_view(ONE).instances
     assert [(one.ours, one.phase) for one in shown] == [(False, None), (True, Phase.LOADING)]
 
 
 def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
     store = applied(arrived(1.0))
     line = LogLine("2026-05-01T10:00:01Z", "x", 1)
-    assert store.apply(events.LogArrived(1.0, ONE, "qwen36", (line,))) == (Topic(TopicKind.LOG, ONE, "qwen36"),)
-    assert store.apply(events.LogArrived(2.0, ONE, "qwen36", (), True)) == ()
+    assert store.apply_event(events.LogArrived(1.0, ONE, "qwen36", (line,))) == (Topic(TopicKind.LOG, ONE, "qwen36"),)
+    assert store.apply_event(events.LogArrived(2.0, ONE, "qwen36", (), True)) == ()
 
 
 def test_the_last_finding_of_each_check_stands() -> None:
     bad = events.FindingReported(1.0, ONE, "swap", Severity.WARNING, "in use")
     good = events.FindingReported(2.0, ONE, "swap", Severity.GOOD, "empty again")
-    assert applied(bad, good).findings(ONE) == (good,)
-    assert applied(bad).findings(TWO) == ()
+    assert applied(bad, good).get_reported_findings(ONE) == (good,)
+    assert applied(bad).get_reported_findings(TWO) == ()
 
 
 def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
@@ -160,22 +162,22 @@ def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
     well = events.FindingReported(0.6, ONE, "min_free_kbytes", Severity.GOOD, "fine")
     strange = events.FindingReported(0.7, ONE, "of-a-later-version", Severity.PROBLEM, "who knows")
     store = applied(told, well, strange, *(arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)))
-    found = store.view(ONE).findings
+    found = store.get_view(ONE).findings
     assert [one.kind for one in found] == [FindingKind.STUCK_CLOCK, FindingKind.DIFFERENCE]
-    store.apply(events.NodeStateChanged(30.0, ONE, NodeState.UNREACHABLE, "gone"))
-    assert store.view(ONE).findings == (), "of a node that does not answer nothing is known"
+    store.apply_event(events.NodeStateChanged(30.0, ONE, NodeState.UNREACHABLE, "gone"))
+    assert store.get_view(ONE).findings == (), "of a node that does not answer nothing is known"
 
 
 def test_what_was_asked_and_is_shown_by_the_samples_is_told_once() -> None:
     stuck = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
     asked = events.FindingReported(0.5, ONE, "stuck-clock", Severity.WARNING, "as doctor has it")
     samples = [arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)]
-    assert [one.summary for one in applied(asked, *samples[:2]).view(ONE).findings] == ["as doctor has it"]
-    live = applied(*samples).view(ONE).findings
+    assert [one.summary for one in applied(asked, *samples[:2]).get_view(ONE).findings] == ["as doctor has it"]
+    live = applied(*samples).get_view(ONE).findings
     assert [one.kind for one in live] == [FindingKind.STUCK_CLOCK]
-    assert applied(asked, *samples).view(ONE).findings == live, "the live one wins"
+    assert applied(asked, *samples).get_view(ONE).findings == live, "the live one wins"
     other = events.FindingReported(0.5, ONE, "stuck-clock", Severity.WARNING, "of one instance", instance="qwen36")
-    assert len(applied(other, *samples).view(ONE).findings) == 2, "this is about another subject"
+    assert len(applied(other, *samples).get_view(ONE).findings) == 2, "this is about another subject"
 
 
 def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:
@@ -187,17 +189,17 @@ def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:
         return replace(arrived(1.0, rdma=(port,), links=(link,)), node=node)
 
     store = applied(at(ONE, "192.168.200.0/24"), at(TWO, "10.0.0.0/24"))
-    assert [[one.kind for one in view.findings] for view in store.views()] == [[FindingKind.FABRIC_ROUTE]] * 2
-    assert not applied(at(ONE, "10.0.0.0/24"), at(TWO, "10.0.0.0/24")).view(ONE).findings
-    assert not applied(at(ONE, "10.0.0.0/24")).view(ONE).findings
+    assert [[one.kind for one in view.findings] for view in store.get_views()] == [[FindingKind.FABRIC_ROUTE]] * 2
+    assert not applied(at(ONE, "10.0.0.0/24"), at(TWO, "10.0.0.0/24")).get_view(ONE).findings
+    assert not applied(at(ONE, "10.0.0.0/24")).get_view(ONE).findings
 
 
 def test_what_docker_does_not_tell_at_the_moment_is_no_evidence() -> None:
     restarting = replace(READY, state=ContainerState.RESTARTING)
     listed = events.ContainersListed(1.0, ONE, (restarting,))
-    assert [one.kind for one in applied(listed, arrived(2.0)).view(ONE).findings] == [FindingKind.RESTART_LOOP]
+    assert [one.kind for one in applied(listed, arrived(2.0)).get_view(ONE).findings] == [FindingKind.RESTART_LOOP]
     silent = events.ContainersListed(3.0, ONE, known=False, detail="no answer")
-    assert not applied(listed, arrived(2.0), silent, arrived(4.0)).view(ONE).findings
+    assert not applied(listed, arrived(2.0), silent, arrived(4.0)).get_view(ONE).findings
 
 
 @pytest.mark.parametrize(
@@ -205,25 +207,25 @@ def test_what_docker_does_not_tell_at_the_moment_is_no_evidence() -> None:
 )
 def test_talk_changes_nothing(event: events.Event) -> None:
     store = Store([ONE])
-    before = store.views()
-    assert store.apply(event) == ()
-    assert store.views() == before
+    before = store.get_views()
+    assert store.apply_event(event) == ()
+    assert store.get_views() == before
 
 
 def test_a_look_at_memory_shows_until_a_sample_comes() -> None:
     look = events.MemorySampled(2.0, ONE, MemoryReading(120, 100, 60, 38, 16, 15))
     up = events.NodeStateChanged(1.0, ONE, NodeState.OK)
-    bar = applied(up, look).view(ONE).memory
+    bar = applied(up, look).get_view(ONE).memory
     assert bar is not None
     assert (bar.free, bar.gpu_processes) == (60, None)
-    sampled = applied(up, look, arrived(3.0)).view(ONE).memory
+    sampled = applied(up, look, arrived(3.0)).get_view(ONE).memory
     assert sampled is not None
     assert sampled.free == 20 * GIB
 
 
 def test_nodes_turn_up_by_themselves() -> None:
     store = Store()
-    store.apply(arrived(1.0))
+    store.apply_event(arrived(1.0))
     assert store.nodes == (ONE,)
 
 
@@ -235,14 +237,14 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
         2.0, ONE, GuardAction.KILLED, "266 MiB are available", 2.0, "qwen36", ID, 266 << 20, 200 << 20
     )
     store = applied(up, look, failed)
-    assert set(store.apply(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
-    view = store.view(ONE)
+    assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
+    view = store.get_view(ONE)
     assert view.memory is not None
     assert (view.memory.available, view.memory.free) == (266 << 20, 200 << 20)
     assert view.instances[0].detail == "stopped by the guard: 266 MiB are available"
     verdict = Verdict(FailureCause.GUARD_STOPPED, "The guard stopped qwen36.", (), "Lower it.")
-    store.apply(events.CommandEnded(4.0, events.Outcome.FAILED, 1, 3.0, ONE, "qwen36", verdict=verdict))
-    assert (store.view(ONE).instances[0].detail, store.view(ONE).instances[0].step) == (
+    store.apply_event(events.CommandEnded(4.0, events.Outcome.FAILED, 1, 3.0, ONE, "qwen36", verdict=verdict))
+    assert (store.get_view(ONE).instances[0].detail, store.get_view(ONE).instances[0].step) == (
         "The guard stopped qwen36.",
         None,
     )
@@ -251,10 +253,10 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
 def test_what_a_guard_watches_is_known_while_the_node_answers() -> None:
     store = applied(events.NodeStateChanged(1.0, ONE, NodeState.OK))
     assert store.get_guarded_instances(ONE) is None
-    assert store.apply(events.GuardStatusChanged(2.0, ONE, ("qwen36",))) == (Topic(TopicKind.GUARD, ONE),)
-    assert store.apply(events.GuardStatusChanged(3.0, ONE, ("qwen36",))) == ()
+    assert store.apply_event(events.GuardStatusChanged(2.0, ONE, ("qwen36",))) == (Topic(TopicKind.GUARD, ONE),)
+    assert store.apply_event(events.GuardStatusChanged(3.0, ONE, ("qwen36",))) == ()
     assert store.get_guarded_instances(ONE) == ("qwen36",)
-    store.apply(events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE))
+    store.apply_event(events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE))
     assert store.get_guarded_instances(ONE) is None
 
 
@@ -266,8 +268,8 @@ def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start
     assert applied(*off).get_guarded_instances(ONE) == ()
     store = applied(*off, told(3.0, Phase.CREATING))
     assert store.get_guarded_instances(ONE) is None
-    store.apply(events.GuardStatusChanged(4.0, ONE, ()))
-    store.apply(told(5.0, Phase.LOADING))
+    store.apply_event(events.GuardStatusChanged(4.0, ONE, ()))
+    store.apply_event(told(5.0, Phase.LOADING))
     assert store.get_guarded_instances(ONE) == (), "it was asked since"
     somebodys = (events.ContainersListed(3.0, ONE, ()), events.ContainersListed(8.0, ONE, (READY,)))
     assert applied(*off, *somebodys).get_guarded_instances(ONE) is None
@@ -277,9 +279,9 @@ def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start
 def test_a_guard_that_acts_is_there() -> None:
     acts = events.GuardActed(3.0, ONE, GuardAction.DROPPED, "weights load", 3.0, "qwen36", ID)
     store = applied(arrived(1.0), events.GuardStatusChanged(2.0, ONE, ()))
-    assert Topic(TopicKind.GUARD, ONE) in store.apply(acts)
+    assert Topic(TopicKind.GUARD, ONE) in store.apply_event(acts)
     assert store.get_guarded_instances(ONE) == ("qwen36",)
-    store.apply(replace(acts, ts=4.0))
+    store.apply_event(replace(acts, ts=4.0))
     assert store.get_guarded_instances(ONE) == ("qwen36",)
     ended = replace(acts, what=GuardAction.ENDED)
     assert applied(arrived(1.0), events.GuardStatusChanged(2.0, ONE, ()), ended).get_guarded_instances(ONE) == ()

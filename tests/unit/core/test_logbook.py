@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.logs import search
-from sparkctl.logs.buffer import LONGEST, BufferedLine, LogBuffer
+from sparkctl.logs.buffer import MAX_LINE_CHARS, BufferedLine, LogBuffer
 from sparkctl.logs.disk_buffer import DiskLineBuffer
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
 from sparkctl.logs.search import LogFilter, find_next_line
@@ -27,7 +27,7 @@ def at(seconds: float, text: str, number: int = 1, stream: str = "stdout") -> Lo
 
 
 def whole(book: LogBuffer) -> list[BufferedLine]:
-    return [book.read(number, number + 1)[0] for _, number in map(book.order.key, range(len(book.order)))]
+    return [book.read_lines(number, number + 1)[0] for _, number in map(book.order.get_key, range(len(book.order)))]
 
 
 def worked(sight: LogFilter) -> LogFilter:
@@ -37,15 +37,15 @@ def worked(sight: LogFilter) -> LogFilter:
 
 
 def texts(sight: LogFilter) -> list[str]:
-    numbers = (sight.rows.key(index)[1] for index in range(len(sight.rows)))
-    return [line.text for number in numbers if (line := sight.book.line(number)) is not None]
+    numbers = (sight.rows.get_key(index)[1] for index in range(len(sight.rows)))
+    return [line.text for number in numbers if (line := sight.book.get_line(number)) is not None]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(NASTY, st.booleans()), max_size=50))
 def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
     book = LogBuffer()
-    book.add(0, [at(n, text, n + 1, "stderr" if bad else "stdout") for n, (text, bad) in enumerate(said)])
+    book.add_lines(0, [at(n, text, n + 1, "stderr" if bad else "stdout") for n, (text, bad) in enumerate(said)])
     found = whole(book)
     assert all(line.text.isprintable() for line in found)
     for number, (text, is_stderr) in enumerate(said, 1):
@@ -59,7 +59,7 @@ def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
 
 def test_a_progress_bar_is_one_line_as_it_was_left() -> None:
     book = LogBuffer()
-    book.add(0, [at(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
+    book.add_lines(0, [at(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
     assert [(line.text, line.line) for line in whole(book)] == [("shards: 100%", 9)]
 
 
@@ -67,18 +67,18 @@ def test_a_failure_that_was_written_over_is_not_lost() -> None:
     vllm = engines.load_engine("vllm")
     book = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)])
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
-    book.add(0, [at(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
+    book.add_lines(0, [at(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
     (line,) = whole(book)
     assert (line.text, line.mark, line.level) == (f"{oom}  shards: 20%", LineMark.FAILURE, LogLevel.ERROR)
 
 
 def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
     book = LogBuffer()
-    book.add(0, [LogLine("", "a" * 20_000 + "z" * 20_000, 1, cut=5)])
+    book.add_lines(0, [LogLine("", "a" * 20_000 + "z" * 20_000, 1, cut=5)])
     text = whole(book)[0].text
     assert text.startswith("a" * 12_288)
     assert text.endswith("z" * 4096)
-    assert f"{40_000 - LONGEST + 5:,} characters left out" in text
+    assert f"{40_000 - MAX_LINE_CHARS + 5:,} characters left out" in text
 
 
 @settings(max_examples=150, deadline=None)
@@ -99,22 +99,22 @@ def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: li
             latest[source] = max(latest[source], stamp)
             lines.append(at(stamp, f"{source}:{counts[source]}", counts[source]))
             model.append((latest[source], len(model), source, counts[source]))
-        book.add(source, lines)
+        book.add_lines(source, lines)
     found = [(line.source, line.line) for line in whole(book)]
     assert found == [(source, number) for _, _, source, number in sorted(model)]
 
 
 def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
     book = LogBuffer(("a", "b"))
-    book.add(0, [at(5, "one"), LogLine("", "two", 2), LogLine("yesterday", "three", 3)])
-    book.add(1, [at(1, "first"), at(9, "last")])
+    book.add_lines(0, [at(5, "one"), LogLine("", "two", 2), LogLine("yesterday", "three", 3)])
+    book.add_lines(1, [at(1, "first"), at(9, "last")])
     assert [line.text for line in whole(book)] == ["first", "one", "two", "three", "last"]
 
 
 def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
     book = LogBuffer(("a", "b"), spool=DiskLineBuffer(tmp_path, most_lines=10))
-    book.add(0, [at(2 * n, f"a{n}") for n in range(10)])
-    book.add(1, [at(2 * n + 1, f"b{n}") for n in range(6)])
+    book.add_lines(0, [at(2 * n, f"a{n}") for n in range(10)])
+    book.add_lines(1, [at(2 * n + 1, f"b{n}") for n in range(6)])
     kept = [line.text for line in whole(book)]
     assert kept == ["b0", "b1", "b2", "b3", "b4", "b5", "a6", "a7", "a8", "a9"]
     assert len(book.order) == 10
@@ -131,7 +131,7 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
         "W1120 16:25:16.286000 3678 torch/utils/cpp_extension.py:118] No CUDA runtime is found",
         "nothing to see",
     )
-    book.add(0, [at(0, text) for text in said])
+    book.add_lines(0, [at(0, text) for text in said])
     assert [(line.level, line.mark) for line in whole(book)] == [
         (LogLevel.WARNING, None),
         (LogLevel.ERROR, None),
@@ -143,7 +143,7 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
     sight = LogFilter(book)
     seen: list[int] = []
     for select in (search.select_errors, search.select_marks, search.select_evidence_line(0, 1)):
-        sight.search_once(select, lambda rows: seen.append(rows.key(0)[1]), everywhere=True)
+        sight.search_once(select, lambda rows: seen.append(rows.get_key(0)[1]), everywhere=True)
         worked(sight)
     assert seen == [1, 2, 0]
 
@@ -162,12 +162,12 @@ def test_what_is_kept_is_what_a_list_would_keep(
     book = LogBuffer(("a", "b"))
     sight = LogFilter(book)
     for number, (each, text) in enumerate(said[:later]):
-        book.add(each, [at(number, text)])
+        book.add_lines(each, [at(number, text)])
     sight.select_source(source)
     sight.set_filter(typed)
     worked(sight)
     for number, (each, text) in enumerate(said[later:], len(said[:later])):
-        book.add(each, [at(number, text)])
+        book.add_lines(each, [at(number, text)])
         sight.catch_up()
 
     def passes(text: str) -> bool:
@@ -186,7 +186,7 @@ def test_what_is_kept_is_what_a_list_would_keep(
 
 def test_work_is_done_in_turns_and_the_old_rows_stay_meanwhile() -> None:
     book = LogBuffer()
-    book.add(0, [at(0, f"line {number}") for number in range(5000)])
+    book.add_lines(0, [at(0, f"line {number}") for number in range(5000)])
     ticks = iter(range(10_000))
     sight = LogFilter(book, clock=lambda: float(next(ticks)))
     sight.set_filter("9")
@@ -203,10 +203,10 @@ def test_work_is_done_in_turns_and_the_old_rows_stay_meanwhile() -> None:
 
 def test_finding_goes_round() -> None:
     book = LogBuffer()
-    book.add(0, [at(0, text) for text in ("a hit", "no", "another hit", "no")])
+    book.add_lines(0, [at(0, text) for text in ("a hit", "no", "another hit", "no")])
     sight = LogFilter(book)
     sight.set_search("hit")
-    rows = worked(sight).found
+    rows = worked(sight).found_rows
     assert rows is not None
     assert find_next_line(rows, (0, 0), backwards=False) == ((0, 2), False)
     assert find_next_line(rows, (0, 2), backwards=False) == ((0, 0), True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput
-from sparkctl.logs.log_file import BLOCK, open_log, read_line_blocks
+from sparkctl.logs.log_file import BLOCK_BYTES, open_log, read_line_blocks
 
 
 class Dribble:
@@ -27,7 +27,7 @@ class Dribble:
         return self.file.read(min(size, self.most))
 
 
-def text_of(raw: bytes, most: int = BLOCK) -> bytes:
+def text_of(raw: bytes, most: int = BLOCK_BYTES) -> bytes:
     return b"".join(read_line_blocks(Dribble(raw, most), "it"))
 
 
@@ -49,7 +49,7 @@ def test_a_log_in_a_wrapping(packed: bytes) -> None:
 def test_a_line_without_end_is_kept_by_its_head_and_its_tail() -> None:
     whole = text_of(b"head" + b"-" * (5 << 20) + b"tail\nnext\n")
     long, after = whole.splitlines()
-    assert len(long) <= 3 * BLOCK
+    assert len(long) <= 3 * BLOCK_BYTES
     assert (long[:4], long[-4:], after) == (b"head", b"tail", b"next")
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.commands.transfer.transfer_plan import (
-    SPARE,
-    Link,
+    RESERVED_BYTES,
     SpaceNeed,
+    SymbolicLink,
     TransferPlan,
     TransferRate,
     find_disk_shortage,
@@ -40,12 +40,12 @@ def test_only_what_differs_is_sent() -> None:
     source = place(file("a"), file("b"), file("c", 7), file("d", when=9), ModelFile("l", 0, 0, 0, "a"), base="/x/m")
     target = place(file("a"), file("c", 8), file("d"), file("own"))
     found = plan_transfer([(source, target)])
-    assert [(one.name, one.source, one.target) for one in found.send] == [
+    assert [(one.name, one.source, one.target_path) for one in found.send] == [
         ("b", "/x/m/b", "/models/m/b"),
         ("c", "/x/m/c", "/models/m/c"),
     ]
     assert [one.name for one in found.doubtful] == ["d"]
-    assert found.links == (Link("/models/m", "l", "a"),)
+    assert found.links == (SymbolicLink("/models/m", "l", "a"),)
     assert found.same == 1
     assert not found.is_done
     assert plan_transfer([(source, source)]).is_done
@@ -67,24 +67,24 @@ def test_a_part_of_the_same_state_of_a_file_goes_on() -> None:
     name = part_name(one.name, one.size, one.mtime)
     assert name == "d/.model.safetensors.1000-77.sparkctl-part"
     job = {"base": "/m", "name": "d/model.safetensors", "size": 1000, "mtime": 77 * SECOND + 3}
-    assert f"d/{transfer.part_name(job)}" == name
+    assert f"d/{transfer.get_part_name(job)}" == name
     found = plan_transfer([(place(one), place(parts={name: 400}))])
-    assert (found.total, found.have, found.missing) == (1000, 400, 600)
+    assert (found.total_bytes, found.present_bytes, found.missing_bytes) == (1000, 400, 600)
     later = plan_transfer([(place(replace(one, mtime=78 * SECOND)), place(parts={name: 400}))])
-    assert later.have == 0
+    assert later.present_bytes == 0
 
 
 def test_contents_decide_about_the_doubtful() -> None:
     found = plan_transfer([(place(file("a", when=1), file("b", when=1)), place(file("a"), file("b")))])
     done = resolve_doubtful_files(found, {one.number: one.name == "a" for one in found.doubtful})
     assert [one.name for one in done.send] == ["b"]
-    assert [(one.target, one.mtime) for one in done.touch] == [("/models/m/a", SECOND)]
+    assert [(one.target_path, one.mtime) for one in done.touch] == [("/models/m/a", SECOND)]
     assert (done.same, done.doubtful) == (1, ())
     assert {one.number for one in done.send}.isdisjoint({one.number for one in found.send})
 
 
 def test_what_lies_on_one_disk_shares_its_room() -> None:
-    room = FreeSpace("/a", "/", 10 * GIB + SPARE, 1)
+    room = FreeSpace("/a", "/", 10 * GIB + RESERVED_BYTES, 1)
     both = [SpaceNeed("files", 6 * GIB, room), SpaceNeed("image", 6 * GIB, replace(room, path="/b"))]
     assert [(need.what, missing) for need, missing in find_disk_shortage(both)] == [("image", 2 * GIB)]
     assert find_disk_shortage([both[0], SpaceNeed("image", 6 * GIB, replace(room, device=2))]) == []
@@ -93,11 +93,11 @@ def test_what_lies_on_one_disk_shares_its_room() -> None:
 
 def test_the_rate_is_of_the_last_seconds() -> None:
     pace = TransferRate(1000, [])
-    assert pace.at(0.0, 0) == (None, None)
-    assert pace.at(1.0, 100) == (100.0, 9.0)
+    assert pace.add_sample(0.0, 0) == (None, None)
+    assert pace.add_sample(1.0, 100) == (100.0, 9.0)
     for second in range(2, 10):
-        pace.at(float(second), 100 + 50 * (second - 1))
-    rate, left = pace.at(10.0, 550)
+        pace.add_sample(float(second), 100 + 50 * (second - 1))
+    rate, left = pace.add_sample(10.0, 550)
     assert rate == 50.0
     assert left == 9.0
 
@@ -107,7 +107,7 @@ def test_whatever_comes_no_rate_is_negative(steps: list[tuple[float, int]]) -> N
     pace, now = TransferRate(1 << 40, []), 0.0
     for wait, done in steps:
         now += wait
-        rate, left = pace.at(now, done)
+        rate, left = pace.add_sample(now, done)
         assert rate is None or rate > 0
         assert left is None or left >= 0
 
@@ -117,7 +117,7 @@ def test_after_everything_has_gone_nothing_is_left_to_send(files: list[tuple[str
     source = place(*(file(name, size, when) for name, size, when in files))
     found = plan_transfer([(source, place())])
     assert len(found.send) == len(files)
-    assert found.total == sum(size for _, size, _ in files)
+    assert found.total_bytes == sum(size for _, size, _ in files)
     assert plan_transfer([(source, place(*source.entries))]) == TransferPlan(same=len(files))
 
 

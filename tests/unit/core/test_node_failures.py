@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.errors import DockerUnavailable, ExitCode, InvalidInput, SparkctlError, Unreachable, UnreadableAnswer
+from sparkctl.errors import DockerUnavailable, ExitCode, InvalidInput, NodeUnreachable, SparkctlError, UnreadableAnswer
 from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.node_connection import OutputTooLong
-from sparkctl.transport.session import node_failures
+from sparkctl.transport.session import isolate_node_failures
 
 NODE = Node(NodeName("spark1"), "10.0.0.1")
 
@@ -19,13 +19,13 @@ NODE = Node(NodeName("spark1"), "10.0.0.1")
 )
 def test_an_error_of_an_unexpected_class_is_the_nodes(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARKCTL_DEBUG", raising=False)
-    with pytest.raises(UnreadableAnswer, match="spark1 answered with something") as caught, node_failures(NODE):
+    with pytest.raises(UnreadableAnswer, match="spark1 answered with something") as caught, isolate_node_failures(NODE):
         raise error
     assert (caught.value.node, caught.value.exit_code) == ("spark1", ExitCode.UNREACHABLE)
     assert type(error).__name__ in caught.value.message
     assert "SPARKCTL_DEBUG=1" in (caught.value.hint or "")
     monkeypatch.setenv("SPARKCTL_DEBUG", "1")
-    with pytest.raises(type(error)), node_failures(NODE):
+    with pytest.raises(type(error)), isolate_node_failures(NODE):
         raise error
 
 
@@ -33,20 +33,20 @@ def test_an_error_of_an_unexpected_class_is_the_nodes(error: Exception, monkeypa
 def test_an_answer_that_a_reader_refused_is_the_nodes(debug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARKCTL_DEBUG", debug)
     for error in (InvalidHttpResponse("no HTTP"), OutputTooLong("sh wrote more than 16 MiB")):
-        with pytest.raises(UnreadableAnswer, match=f"spark1: {error.message}"), node_failures(NODE):
+        with pytest.raises(UnreadableAnswer, match=f"spark1: {error.message}"), isolate_node_failures(NODE):
             raise error
 
 
 def test_what_says_itself_what_it_is_passes() -> None:
-    for error in (Unreachable("spark1", "away"), DockerUnavailable("spark1", "down"), InvalidInput("mistyped")):
-        with pytest.raises(SparkctlError) as caught, node_failures(NODE):
+    for error in (NodeUnreachable("spark1", "away"), DockerUnavailable("spark1", "down"), InvalidInput("mistyped")):
+        with pytest.raises(SparkctlError) as caught, isolate_node_failures(NODE):
             raise error
         assert caught.value is error
 
 
 def test_no_control_character_of_an_answer_is_in_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARKCTL_DEBUG", raising=False)
-    with pytest.raises(UnreadableAnswer) as caught, node_failures(NODE):
+    with pytest.raises(UnreadableAnswer) as caught, isolate_node_failures(NODE):
         raise KeyError("\x1b]0;title\x07" + "x" * 5000)
     assert caught.value.message.isprintable()
     assert len(caught.value.message) < 300

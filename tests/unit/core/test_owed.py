@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.stop.pending_stops import MAX_AGE, PendingStop, PendingStopFiles
+from sparkctl.commands.stop.pending_stops import MAX_AGE_SECONDS, PendingStop, PendingStopFiles
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
@@ -45,7 +45,7 @@ def test_what_is_owed_is_kept_together_privately_and_forgotten_after_a_day(tmp_p
     assert folder.stat().st_mode & 0o777 == 0o700
     kept.delete_stop(here)
     assert [one.node for one in kept.list_all(NOW + 100)] == ["spark1"]
-    assert kept.list_all(NOW + MAX_AGE + 1) == ()
+    assert kept.list_all(NOW + MAX_AGE_SECONDS + 1) == ()
     assert list(folder.iterdir()) == []
 
 

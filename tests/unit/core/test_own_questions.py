@@ -55,7 +55,7 @@ def test_a_path_that_asks_for_something_keeps_it() -> None:
 
 
 def test_the_guard_on_the_node_asks_in_the_same_way() -> None:
-    assert container_polling.MARK == REQUEST_MARK
+    assert container_polling.QUERY_MARK == REQUEST_MARK
 
 
 @given(st.text(), st.text())

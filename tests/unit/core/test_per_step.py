@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines.base import DecodingSettings
-from sparkctl.engines.decode_step_estimate import build_decode_step_spec, decode_label, encode_label
+from sparkctl.engines.decode_step_estimate import (
+    build_decode_step_spec,
+    format_decode_step_label,
+    parse_decode_step_label,
+)
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.profile import ModelSpec
 
@@ -27,35 +31,38 @@ facts = st.builds(
 
 @given(facts)
 def test_what_is_written_is_what_is_read(known: DecodeStepSpec) -> None:
-    text = encode_label(known)
-    assert (decode_label(text) or DecodeStepSpec()) == known
+    text = format_decode_step_label(known)
+    assert (parse_decode_step_label(text) or DecodeStepSpec()) == known
 
 
 def test_the_label_is_small_and_says_only_what_is_known() -> None:
-    assert encode_label(build_decode_step_spec(ModelSpec(), DecodingSettings())) is None
+    assert format_decode_step_label(build_decode_step_spec(ModelSpec(), DecodingSettings())) is None
     made = build_decode_step_spec(
         ModelSpec(weights=27 * 10**9, parameters=27 * 10**9), DecodingSettings(draft_tokens=3, draft_passes=3)
     )
-    assert encode_label(made) == '{"weights":27000000000,"parameters":27000000000,"draft_passes":3,"draft_tokens":3}'
-    assert encode_label(build_decode_step_spec(ModelSpec(), DecodingSettings(ranks=2))) == '{"ranks":2}'
+    assert (
+        format_decode_step_label(made)
+        == '{"weights":27000000000,"parameters":27000000000,"draft_passes":3,"draft_tokens":3}'
+    )
+    assert format_decode_step_label(build_decode_step_spec(ModelSpec(), DecodingSettings(ranks=2))) == '{"ranks":2}'
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "7", "null", "{", "[" * 100_000, '{"weights":1,"ranks":0}'])
 def test_what_is_no_such_label_is_not_known(text: str | None) -> None:
-    assert decode_label(text) is None
+    assert parse_decode_step_label(text) is None
 
 
 def test_each_field_that_makes_no_sense_is_not_known() -> None:
     bad = {"weights": -1, "parameters": "27B", "active_parameters": True, "draft_weights": 1.5, "draft_passes": 10**9,
            "draft_tokens": None, "kv_per_token": 1 << 60, "experts": {"count": 8}, "more": 1}  # fmt: skip
-    assert decode_label(json.dumps(bad)) == DecodeStepSpec()
+    assert parse_decode_step_label(json.dumps(bad)) == DecodeStepSpec()
     for wrong in (
         {"weights": 5, "count": 8, "per_token": 9},
         {"weights": 11, "count": 8, "per_token": 2},
         {"weights": 5, "count": 0, "per_token": 0},
         [],
     ):
-        assert decode_label(json.dumps({"weights": 10, "experts": wrong})) == DecodeStepSpec(weights=10)
+        assert parse_decode_step_label(json.dumps({"weights": 10, "experts": wrong})) == DecodeStepSpec(weights=10)
 
 
 json_values = st.recursive(
@@ -68,5 +75,5 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_no_label_is_an_error(value: object) -> None:
-    found = decode_label(json.dumps(value))
+    found = parse_decode_step_label(json.dumps(value))
     assert found is None or found.ranks >= 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
@@ -31,7 +31,9 @@ PROFILE = Profile(
 
 def placed(index: int, profile: Profile = PROFILE, **more: object) -> LaunchPlan:
     place = replace(
-        RankPlacement(Rank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True),
+        RankPlacement(
+            EngineRank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True
+        ),
         **more,
     )  # type: ignore[arg-type]
     engine = engines.load_engine(profile.engine)

@@ -15,7 +15,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.environment import check_env_file_permissions, parse_env_file
 from sparkctl.profiles.file_issues import InvalidFile
-from sparkctl.profiles.launch_planning import build_launch_plan, container_name
+from sparkctl.profiles.launch_planning import build_launch_plan, choose_container_name
 from sparkctl.profiles.library import ProfileLibrary
 
 NODE = Node(NodeName("spark1"), "h")
@@ -30,7 +30,7 @@ def planned(profile: Profile, home: str = "/home/milo", **environ: str) -> Launc
 def profile_of(tmp_path: Path, body: str) -> Profile:
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD + body)
-    return ProfileLibrary(tmp_path / "u", tmp_path / "s").load(str(path))
+    return ProfileLibrary(tmp_path / "u", tmp_path / "s").load_profile(str(path))
 
 
 def test_labels_are_the_whole_state(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_labels_are_the_whole_state(tmp_path: Path) -> None:
     assert labels[ContainerLabel.OPERATOR] == "milo@laptop"
     assert labels[ContainerLabel.PORT] == "8003"
     assert ReadinessRule(**json.loads(labels[ContainerLabel.READY])) == made.ready
-    assert container_name(profile) == made.container_name == "sglang-mine"
+    assert choose_container_name(profile) == made.container_name == "sglang-mine"
 
 
 def test_labels_say_what_a_step_reads_and_what_is_held(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_a_broken_env_file_says_where_and_never_what() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ProfileLibrary(Path("/nonexistent")).names())
+@pytest.mark.parametrize("name", ProfileLibrary(Path("/nonexistent")).list_names())
 def test_every_shipped_profile_is_valid_complete_and_plans(name: str) -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    profile = library.load(name)
+    profile = library.load_profile(name)
     made = planned(profile)
     assert profile.shipped
     assert profile.notes
@@ -143,13 +143,13 @@ def test_every_shipped_profile_is_valid_complete_and_plans(name: str) -> None:
 
 def test_variants_say_what_they_are_for() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    ngram = dict(library.load("qwen36-ngram").args)
+    ngram = dict(library.load_profile("qwen36-ngram").args)
     assert ngram["speculative-algorithm"] == "NGRAM"
     assert not {"speculative-num-steps", "speculative-eagle-topk"} & ngram.keys()
-    vllm = planned(library.load("qwen36-vllm"))
+    vllm = planned(library.load_profile("qwen36-vllm"))
     assert '{"method":"mtp","num_speculative_tokens":3}' in vllm.command
     assert vllm.command[:3] == ("vllm", "serve", "/models/Qwen3.6-27B-NVFP4")
-    speech = planned(library.load("orpheus-tts"))
+    speech = planned(library.load_profile("orpheus-tts"))
     assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "none", 5005)
 
 

@@ -164,7 +164,7 @@ def test_faults_of_the_head(library: ProfileLibrary) -> None:
 def test_weights_are_decimal_as_model_pages_have_them(library: ProfileLibrary) -> None:
     text = "model: {weights: 62.5GB, draft_weights: 850 MB, kv_per_token: 64KiB, parameters: 30B, "
     (library.user / "mine.yaml").write_text(HEAD + text + "experts: {weights: 54GiB, count: 128, per_token: 8}}\n")
-    model = library.load("mine").model
+    model = library.load_profile("mine").model
     assert (model.weights, model.draft_weights, model.kv_per_token) == (62_500_000_000, 850_000_000, 65536)
     assert (model.parameters, model.experts) == (30 * 10**9, RoutedExperts(54 << 30, 128, 8))
 
@@ -180,7 +180,7 @@ def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> 
         + "start: {timeouts: {loading: 1h30m}, expected: 250, ready_line: none}\nstop: {grace: 5s}\ncommand: [a, '', 1.0]\n"
         + "extra: {mods: [a], benchmark: {tg: [128]}}\n"
     )
-    profile = library.load("mine")
+    profile = library.load_profile("mine")
     assert profile.args == (
         ("mem-fraction-static", "0.820"),
         ("lr", "1e-5"),
@@ -219,12 +219,12 @@ def test_a_variant_merges_maps_replaces_lists_and_removes_with_null(library: Pro
     write(
         library.user, "variant", "extends: base\nargs: {b: null, a: 9, c: {y: 3}, d: 4}\nmounts: [/b:/b]\nport: null\n"
     )
-    profile = library.load("variant")
+    profile = library.load_profile("variant")
     assert profile.args == (("a", "9"), ("c", JsonValue('{"x":1,"y":3}')), ("d", "4"))
     assert profile.mounts == ("/b:/b",)
     assert profile.port is None
     assert (profile.name, profile.engine, profile.image) == ("variant", "sglang", "x/y:1")
-    assert profile.digest != library.load("base").digest
+    assert profile.digest != library.load_profile("base").digest
 
 
 def test_faults_of_a_base_are_in_the_base(library: ProfileLibrary) -> None:
@@ -243,9 +243,9 @@ def test_faults_of_a_base_are_in_the_base(library: ProfileLibrary) -> None:
 def test_a_users_profile_wins_and_may_extend_the_shipped_one_of_its_name(library: ProfileLibrary) -> None:
     write(library.shipped, "base", BASE)
     write(library.user, "base", "extends: base\nport: 9000\n")
-    profile = library.load("base")
+    profile = library.load_profile("base")
     assert (profile.port, profile.shipped, profile.image) == (9000, False, "x/y:1")
-    (summary,) = library.list()
+    (summary,) = library.list_summaries()
     assert (summary.overrides_shipped, summary.shipped, summary.engine) == (True, False, "sglang")
 
 
@@ -262,7 +262,7 @@ def test_circles_strangers_and_long_chains_are_faults(library: ProfileLibrary) -
     for number in range(10):
         write(library.user, f"long{number}", f"extends: long{number + 1}\n")
     assert "more than 8" in str(library.find_issues(library.user / "long0.yaml")[0])
-    assert all(summary.faults for summary in library.list())
+    assert all(summary.faults for summary in library.list_summaries())
 
 
 def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
@@ -271,14 +271,14 @@ def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
         "2:7: name: must be `other`, as the file is called"
     )
     with pytest.raises(InvalidFile):
-        library.load("other")
-    assert library.names() == ("other",)
+        library.load_profile("other")
+    assert library.list_names() == ("other",)
 
 
 def test_an_unknown_name_suggests(library: ProfileLibrary) -> None:
     write(library.shipped, "qwen36", BASE)
     with pytest.raises(InvalidInput, match="did you mean `qwen36`") as caught:
-        library.load("qwen63")
+        library.load_profile("qwen63")
     assert caught.value.hint == "sparkctl profiles list"
 
 
@@ -288,7 +288,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
         "args.a=0.70", "args.b=null", "args.c.y=5", "args.t=true", "args.l=[1.0, x]", "args.text=a: b # c",
         "env.FOO=bar: baz", "env.EMPTY=", "port=8004", "container.options.init=true", 'model.path="a b"',
     )  # fmt: skip
-    profile = library.load("base", overrides)
+    profile = library.load_profile("base", overrides)
     assert profile.args == (
         ("a", "0.70"),
         ("c", JsonValue('{"x":1,"y":5}')),
@@ -298,7 +298,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
     )
     assert profile.env == (("K", "v"), ("FOO", "bar: baz"), ("EMPTY", ""))
     assert (profile.port, profile.model.path) == (8004, "a b")
-    assert library.load(str(path), overrides).digest == profile.digest != library.load("base").digest
+    assert library.load_profile(str(path), overrides).digest == profile.digest != library.load_profile("base").digest
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
 def test_a_faulty_override_is_named(library: ProfileLibrary, override: str, message: str) -> None:
     write(library.shipped, "base", BASE)
     with pytest.raises(InvalidFile) as caught:
-        library.load("base", (override, "nodes=1"))
+        library.load_profile("base", (override, "nodes=1"))
     assert len(caught.value.faults) == 1
     assert message in caught.value.message
 
@@ -338,33 +338,33 @@ def test_what_does_not_go_with_an_override_is_the_overrides_fault(
     experts = "{count: 8, per_token: 2, weights: 2GB}"
     model = f"model: {{weights: 3GB, parameters: 3B, active_parameters: 2B, experts: {experts}}}"
     write(library.shipped, "base", BASE + model + "\n")
-    library.load("base")
+    library.load_profile("base")
     with pytest.raises(InvalidFile) as caught:
-        library.load("base", (override,))
+        library.load_profile("base", (override,))
     assert caught.value.message.startswith(f"--set {override}: {message}")
 
 
 def test_a_token_in_an_override_is_neither_taken_nor_shown(library: ProfileLibrary) -> None:
     write(library.shipped, "base", BASE)
     with pytest.raises(InvalidFile) as caught:
-        library.load("base", (f"env.HF_TOKEN={TOKEN}",))
+        library.load_profile("base", (f"env.HF_TOKEN={TOKEN}",))
     assert "this is a token" in caught.value.message
     assert TOKEN not in caught.value.message
 
 
 def test_the_hash_is_of_the_content_alone(library: ProfileLibrary, tmp_path: Path) -> None:
     write(library.shipped, "base", BASE)
-    first = library.load("base").digest
+    first = library.load_profile("base").digest
     write(
         library.user,
         "base",
         "# other words\n" + BASE.replace("mounts: [~/a:/a]", "mounts:\n  - ~/a:/a") + "title: T\nnotes: N\nsource: S\n",
     )
-    assert library.load("base").digest == first
-    assert first == compute_profile_hash(library.load("base"))
+    assert library.load_profile("base").digest == first
+    assert first == compute_profile_hash(library.load_profile("base"))
     assert len(first) == 12
     write(library.user, "base", BASE.replace("a: 1, b: 2", "b: 2, a: 1"))
-    assert library.load("base").digest != first  # the order of flags can matter to an engine
+    assert library.load_profile("base").digest != first  # the order of flags can matter to an engine
 
 
 def test_the_hash_does_not_drift() -> None:
@@ -374,7 +374,7 @@ def test_the_hash_does_not_drift() -> None:
         "print(ProfileLibrary(Path('/nonexistent')).load('qwen36').digest)"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == library.load("qwen36").digest
+    assert other.stdout.strip() == library.load_profile("qwen36").digest
 
 
 def test_names_cost_no_parser() -> None:
@@ -429,7 +429,7 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     from sparkctl import engines
     from sparkctl.model.node import Node, NodeName
     from sparkctl.profiles.docker_options import DOCKER_OPTIONS, VALUE_PATTERNS, DockerOptionKind
-    from sparkctl.profiles.field_types import option_value, parse_gpus
+    from sparkctl.profiles.field_types import check_docker_option_value, check_gpus
     from sparkctl.profiles.launch_planning import build_launch_plan
     from sparkctl.transport.docker.create_request import build_create_request
 
@@ -437,11 +437,11 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
         st.sampled_from([name for name, kind in DOCKER_OPTIONS.items() if kind is not DockerOptionKind.FLAG])
     )
     text = st.from_regex(VALUE_PATTERNS[key][0], fullmatch=True) if key in VALUE_PATTERNS else st.text(min_size=1)
-    value = option_value(key, data.draw(text))
-    cards = parse_gpus(
+    value = check_docker_option_value(key, data.draw(text))
+    cards = check_gpus(
         data.draw(st.sampled_from(["all", "1", "device=0", "count=2", '"device=0,1",capabilities=utility']))
     )
-    profile = ProfileLibrary(Path("/nonexistent")).load("qwen36")
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36")
     made = build_launch_plan(
         profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load_engine("sglang")
     )
@@ -457,7 +457,7 @@ def test_the_operators_own_file_is_a_copy_of_the_shipped_one_once(tmp_path: Path
     assert path == tmp_path / "not" / "there" / "qwen36.yaml"
     assert path.read_bytes() == (library.shipped / "qwen36.yaml").read_bytes()
     assert library.get_or_copy_user_file("qwen36") == (path, False)
-    assert library.load("qwen36").shipped is False
+    assert library.load_profile("qwen36").shipped is False
     assert library.get_modification_times() != before
     with pytest.raises(InvalidInput, match="no profile is called"):
         library.get_or_copy_user_file("qwen")

@@ -23,57 +23,57 @@ LOADING = replace(READY, phase=Phase.LOADING)
 @pytest.fixture
 def store() -> Store:
     made = Store([NODE])
-    made.apply(NodeStateChanged(0.0, NODE, NodeState.OK))
+    made.apply_event(NodeStateChanged(0.0, NODE, NodeState.OK))
     return made
 
 
 def test_a_start_that_was_watched_is_ready_since_it_was_said(store: Store) -> None:
-    store.apply(PhaseChanged(100.0, NODE, "q", Phase.LOADING, elapsed=30.0))
-    store.apply(PhaseChanged(300.0, NODE, "q", Phase.READY, elapsed=230.0))
-    assert store.ready_since(NODE, "q") == 300.0
+    store.apply_event(PhaseChanged(100.0, NODE, "q", Phase.LOADING, elapsed=30.0))
+    store.apply_event(PhaseChanged(300.0, NODE, "q", Phase.READY, elapsed=230.0))
+    assert store.get_ready_since(NODE, "q") == 300.0
     for ts in (301.0, 310.0):
-        store.apply(ContainersListed(ts, NODE, (READY,)))
-    assert store.ready_since(NODE, "q") == 300.0
-    store.apply(ContainersListed(400.0, NODE, (replace(READY, container_id="b" * 64),)))
-    assert store.ready_since(NODE, "q") is None, "another container: nobody saw it getting ready"
+        store.apply_event(ContainersListed(ts, NODE, (READY,)))
+    assert store.get_ready_since(NODE, "q") == 300.0
+    store.apply_event(ContainersListed(400.0, NODE, (replace(READY, container_id="b" * 64),)))
+    assert store.get_ready_since(NODE, "q") is None, "another container: nobody saw it getting ready"
 
 
 def test_a_start_of_somebody_else_is_ready_since_the_list_said_so(store: Store) -> None:
-    store.apply(ContainersListed(10.0, NODE, (LOADING,)))
-    assert store.ready_since(NODE, "q") is None
-    store.apply(ContainersListed(12.0, NODE, (READY,)))
-    store.apply(ContainersListed(14.0, NODE, (READY,)))
-    assert store.ready_since(NODE, "q") == 12.0
+    store.apply_event(ContainersListed(10.0, NODE, (LOADING,)))
+    assert store.get_ready_since(NODE, "q") is None
+    store.apply_event(ContainersListed(12.0, NODE, (READY,)))
+    store.apply_event(ContainersListed(14.0, NODE, (READY,)))
+    assert store.get_ready_since(NODE, "q") == 12.0
 
 
 def test_what_was_ready_when_it_was_first_seen_is_so_since_nobody_knows_when(store: Store) -> None:
-    store.apply(ContainersListed(10.0, NODE, (READY,)))
-    assert store.ready_since(NODE, "q") is None
-    store.apply(PhaseChanged(20.0, NODE, "q", Phase.READY, elapsed=0.0, detail="Up 3 minutes"))
-    assert store.ready_since(NODE, "q") is None, "it was so already when it was asked for"
+    store.apply_event(ContainersListed(10.0, NODE, (READY,)))
+    assert store.get_ready_since(NODE, "q") is None
+    store.apply_event(PhaseChanged(20.0, NODE, "q", Phase.READY, elapsed=0.0, detail="Up 3 minutes"))
+    assert store.get_ready_since(NODE, "q") is None, "it was so already when it was asked for"
 
 
 def phase(store: Store) -> Phase | None:
-    return store.view(NODE).instances[0].phase
+    return store.get_view(NODE).instances[0].phase
 
 
 def test_a_stop_goes_on_whatever_its_engine_still_answers(store: Store) -> None:
-    store.apply(ContainersListed(1.0, NODE, (READY,)))
-    store.apply(PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
-    store.apply(ContainersListed(6.0, NODE, (READY,)))
+    store.apply_event(ContainersListed(1.0, NODE, (READY,)))
+    store.apply_event(PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
+    store.apply_event(ContainersListed(6.0, NODE, (READY,)))
     assert phase(store) is Phase.STOPPING
-    store.apply(ContainersListed(8.0, NODE, ()))
+    store.apply_event(ContainersListed(8.0, NODE, ()))
     assert phase(store) is Phase.STOPPING, "its memory is waited for"
-    store.apply(PhaseChanged(21.0, NODE, "q", Phase.STOPPED, elapsed=16.0))
-    store.apply(ContainersListed(22.0, NODE, ()))
-    assert store.view(NODE).instances == ()
+    store.apply_event(PhaseChanged(21.0, NODE, "q", Phase.STOPPED, elapsed=16.0))
+    store.apply_event(ContainersListed(22.0, NODE, ()))
+    assert store.get_view(NODE).instances == ()
 
 
 def test_a_stop_of_which_nothing_more_is_heard_is_no_longer_believed(store: Store) -> None:
-    store.apply(PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
-    store.apply(ContainersListed(500.0, NODE, (READY,)))
+    store.apply_event(PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
+    store.apply_event(ContainersListed(500.0, NODE, (READY,)))
     assert phase(store) is Phase.READY
-    store.apply(PhaseChanged(600.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
-    store.apply(ContainersListed(601.0, NODE, (replace(READY, state=ContainerState.EXITED, phase=Phase.FAILED),)))
-    store.apply(ContainersListed(610.0, NODE, (replace(READY, state=ContainerState.EXITED, phase=Phase.FAILED),)))
+    store.apply_event(PhaseChanged(600.0, NODE, "q", Phase.STOPPING, elapsed=0.0))
+    store.apply_event(ContainersListed(601.0, NODE, (replace(READY, state=ContainerState.EXITED, phase=Phase.FAILED),)))
+    store.apply_event(ContainersListed(610.0, NODE, (replace(READY, state=ContainerState.EXITED, phase=Phase.FAILED),)))
     assert phase(store) is Phase.FAILED, "it has ended and stayed: its log could not be saved"

@@ -104,7 +104,7 @@ SAMPLES: list[events.Event] = [
         ),
         ("sparkctl up qwen36",),
     ),
-    events.FactsLearned(
+    events.EngineFactsReported(
         1.0, NODE, "id", (EngineFact(EngineFactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)
     ),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
@@ -138,8 +138,8 @@ SAMPLES: list[events.Event] = [
             ("old",),
         ),
     ),
-    events.SwitchStepped(1.0, NODE, SwitchStep.RELEASING, "i", "88 GiB came back", 4.5),
-    events.SwitchFound(
+    events.SwitchStepReported(1.0, NODE, SwitchStep.RELEASING, "i", "88 GiB came back", 4.5),
+    events.SwitchJournalReported(
         1.0,
         NODE,
         SwitchJournalStatus(

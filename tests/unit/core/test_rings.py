@@ -31,7 +31,7 @@ def taken(*samples: Sample, boot: str | None = BOOT) -> SampleSeries:
 
 def fine(rings: SampleSeries) -> list[tuple[float, float]]:
     """Each sample of the last 15 minutes: seconds before the newest, and GiB that were available."""
-    return [(rings._now - at, value / GIB) for at, value in rings._recent(SeriesName.AVAILABLE)]
+    return [(rings._now - at, value / GIB) for at, value in rings._iterate_fine_values(SeriesName.AVAILABLE)]
 
 
 def ages(rings: SampleSeries) -> list[float]:
@@ -73,10 +73,10 @@ def test_a_sample_per_second_is_kept_for_15_minutes_and_a_quarter_minute_for_6_h
 
 def test_its_size_does_not_depend_on_what_it_holds() -> None:
     rings = SampleSeries()
-    empty = rings.size
+    empty = rings.byte_size
     for t in range(5000):
         rings.add_sample(sample(t), float(t), BOOT)
-    assert rings.size == empty
+    assert rings.byte_size == empty
     assert empty == 398_880  # bytes a node; the README says 0.4 MB
 
 

@@ -14,7 +14,7 @@ from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.transport.node_connection import node_state_for_error
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 HERE = Node(NodeName("here"), "local")
@@ -36,7 +36,7 @@ async def samples(count: int, events: object) -> list[SampleArrived]:
 
 
 async def test_this_machine_is_a_node_like_any_other() -> None:
-    sampler = NodeSampler(Session(HERE), every=0.05)
+    sampler = NodeSampler(NodeSession(HERE), every=0.05)
     events = sampler.stream_samples()
     first, second = await samples(2, events)
     await events.aclose()
@@ -48,7 +48,7 @@ async def test_this_machine_is_a_node_like_any_other() -> None:
 
 
 async def test_silence_is_unknown_and_a_new_probe_ends_it() -> None:
-    events = NodeSampler(Session(HERE), every=0.1, patience=0.4, stalled=1.0).stream_samples()
+    events = NodeSampler(NodeSession(HERE), every=0.1, patience=0.4, stalled=1.0).stream_samples()
     await samples(2, events)
     (stopped,) = probes()
     stopped.suspend()
@@ -66,7 +66,7 @@ async def test_silence_is_unknown_and_a_new_probe_ends_it() -> None:
 
 
 async def test_a_short_silence_is_told_and_its_end_too() -> None:
-    events = NodeSampler(Session(HERE), every=0.1, patience=0.4, stalled=60).stream_samples()
+    events = NodeSampler(NodeSession(HERE), every=0.1, patience=0.4, stalled=60).stream_samples()
     await samples(2, events)
     (stopped,) = probes()
     stopped.suspend()
@@ -79,7 +79,7 @@ async def test_a_short_silence_is_told_and_its_end_too() -> None:
 
 
 async def test_a_probe_that_is_killed_is_replaced() -> None:
-    events = NodeSampler(Session(HERE), every=0.05, pause=0.01).stream_samples()
+    events = NodeSampler(NodeSession(HERE), every=0.05, pause=0.01).stream_samples()
     await samples(2, events)
     (killed,) = probes()
     killed.kill()
@@ -105,7 +105,7 @@ async def test_probes_that_a_node_short_of_memory_kills_are_started_again(
 ) -> None:
     count = tmp_path / "count"
     python_that(f"echo x >> {count}; [ $(wc -l < {count}) -gt 9 ] || kill -9 $$", tmp_path, monkeypatch)
-    events = NodeSampler(Session(HERE), every=0.05, pause=0.01).stream_samples()
+    events = NodeSampler(NodeSession(HERE), every=0.05, pause=0.01).stream_samples()
     states = []
     async with asyncio.timeout(60):
         async for event in events:
@@ -122,7 +122,7 @@ async def test_probes_that_a_node_short_of_memory_kills_are_started_again(
 
 async def test_a_line_of_something_else_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python_that("(sleep 0.5; echo '[1]+ Done  rsync'; echo '{\"probe\":') &", tmp_path, monkeypatch)
-    sampler = NodeSampler(Session(HERE), every=0.05)
+    sampler = NodeSampler(NodeSession(HERE), every=0.05)
     events, said = sampler.stream_samples(), []
     async with asyncio.timeout(60):
         async for event in events:
@@ -140,5 +140,5 @@ async def test_a_line_of_something_else_ends_nothing(tmp_path: Path, monkeypatch
 async def test_a_node_without_python_is_told(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python_that(f"exit {status}", tmp_path, monkeypatch)
     with pytest.raises(AgentFailed, match="the probe does not run on here") as failed:
-        await samples(1, NodeSampler(Session(HERE), pause=0.01).stream_samples())
+        await samples(1, NodeSampler(NodeSession(HERE), pause=0.01).stream_samples())
     assert node_state_for_error(failed.value) is NodeState.UNKNOWN

@@ -86,7 +86,7 @@ def test_what_is_no_secret_stays() -> None:
 def test_a_bundle_is_for_its_owner_alone_and_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     with SupportBundle(path) as bundle:
-        bundle.write("top", {"a/b.txt": "näh\n", "c": ""})
+        bundle.write_files("top", {"a/b.txt": "näh\n", "c": ""})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with tarfile.open(path) as archive:
         assert archive.getnames() == ["top/a/b.txt", "top/c"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.commands.action_context import ActionContext
-from sparkctl.commands.actions import action
+from sparkctl.commands.actions import find_action
 from sparkctl.commands.stop.impact import find_interrupted_instances, find_unlisted_nodes
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
@@ -75,7 +75,7 @@ def test_who_answers_requests_and_would_be_ended(line: str, ends: list[str]) -> 
 def test_a_model_on_two_sparks_is_stopped_on_both_by_its_key() -> None:
     now = replace(situation(), instance="big", node=TWO)
     for key, more in (("down", ()), ("kill", ("--kill",))):
-        words = action(key).words
+        words = find_action(key).words
         assert words is not None
         assert words(now) == ("down", "big", "--node", "spark1", "--node", "spark2", *more)
         assert words(replace(now, instance="busy")) == ("down", "busy", "--node", "spark2", *more)

@@ -9,7 +9,7 @@ import pytest
 from sparkctl.clock import SystemClock
 from sparkctl.errors import LocalStall, NodeStarved
 from sparkctl.model.node import Node, NodeName
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 NODE = Node(NodeName("here"), "local")
 
@@ -26,12 +26,12 @@ class Sleepy(SystemClock):
 
 
 async def test_a_node_that_is_too_slow_is_called_so() -> None:
-    async with Session(NODE) as session:
+    async with NodeSession(NODE) as session:
         with pytest.raises(NodeStarved, match="did not finish `sleep` within 0 s"):
             await session.run(["sleep", "30"], timeout=0.2)
 
 
 async def test_a_process_that_stood_still_does_not_blame_the_node() -> None:
-    async with Session(NODE, clock=Sleepy()) as session:
+    async with NodeSession(NODE, clock=Sleepy()) as session:
         with pytest.raises(LocalStall, match="sparkctl itself stood still"):
             await session.run(["sleep", "30"], timeout=0.2)

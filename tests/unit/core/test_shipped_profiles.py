@@ -16,7 +16,7 @@ from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.library import ProfileLibrary
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
-NAMES = LIBRARY.names()
+NAMES = LIBRARY.list_names()
 TWO_SPARKS = {"qwen36-tp2", "minimax-m27", "trtllm-qwen3-235b"}
 WANTED = {
     "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
@@ -31,24 +31,24 @@ SEED = (
 
 
 def words(name: str) -> tuple[str, ...]:
-    profile = LIBRARY.load(name)
+    profile = LIBRARY.load_profile(name)
     return engines.load_engine(profile.engine).build_command(profile)
 
 
 def test_all_of_them_are_there() -> None:
     assert set(NAMES) >= WANTED
-    assert {name for name in NAMES if LIBRARY.load(name).nodes == 2} == TWO_SPARKS
+    assert {name for name in NAMES if LIBRARY.load_profile(name).nodes == 2} == TWO_SPARKS
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
-    profile = LIBRARY.load(name)
+    profile = LIBRARY.load_profile(name)
     assert profile.title
     assert len(profile.title) <= 60, "it stands in a list"
     assert profile.notes
     assert profile.source
     assert profile.source.startswith("https://")
-    text = LIBRARY.find(name).read_text()
+    text = LIBRARY.find_profile_file(name).read_text()
     assert "source:" in text, "a variant has a source of its own"
     if FIGURE.search(profile.notes):
         assert re.search(r"source|author|post|thread|https://", profile.notes), (
@@ -58,15 +58,15 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_is_checked_without_errors(name: str) -> None:
-    checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find(name))
-    assert [str(one) for one in checked.of(LintSeverity.ERROR)] == []
-    warned = {one.kind for one in checked.of(LintSeverity.WARNING)}
+    checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file(name))
+    assert [str(one) for one in checked.list_by_level(LintSeverity.ERROR)] == []
+    warned = {one.kind for one in checked.list_by_level(LintSeverity.WARNING)}
     assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_becomes_a_launch(name: str) -> None:
-    profile = LIBRARY.load(name)
+    profile = LIBRARY.load_profile(name)
     engine = engines.load_engine(profile.engine)
     made = build_launch_plan(
         profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine
@@ -93,17 +93,17 @@ def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
 
 
 def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
-    (said,) = profile_lint.list_start_warnings(LIBRARY.load("qwen36"), LIBRARY)
+    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36"), LIBRARY)
     assert said.message.endswith("dies of that with a TypeError")
     assert said.setting == "args.speculative-num-draft-tokens=20"
     assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
-    assert profile_lint.list_start_warnings(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
+    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36", [said.setting]), LIBRARY) == ()
     for name in said.instead:
-        assert profile_lint.list_start_warnings(LIBRARY.load(name), LIBRARY) == ()
+        assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
 
 
 def test_four_agents_at_150k() -> None:
-    said = dict(LIBRARY.load("qwen35-35b-awq").args)
+    said = dict(LIBRARY.load_profile("qwen35-35b-awq").args)
     assert said["context-length"] == "196608"
     assert said["kv-cache-dtype"] == "fp8_e5m2"
     assert said["chunked-prefill-size"] == "4096"

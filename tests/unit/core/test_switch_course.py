@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepped
+from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepReported
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
@@ -12,8 +12,8 @@ NODE = NodeName("spark1")
 PLAN = SwitchPlan("qwen36", "qwen36", (NODE,), (NodeSwitchPlan(NODE, 1, 1, ()),), ("minimax-m27",))
 
 
-def stepped(ts: float, step: SwitchStep, proof: str | None = None, instance: str = "qwen36") -> SwitchStepped:
-    return SwitchStepped(ts, NODE, step, instance, proof, ts - 100.0)
+def stepped(ts: float, step: SwitchStep, proof: str | None = None, instance: str = "qwen36") -> SwitchStepReported:
+    return SwitchStepReported(ts, NODE, step, instance, proof, ts - 100.0)
 
 
 def told(*events: Event, course: SwitchProgress | None = None) -> SwitchProgress:

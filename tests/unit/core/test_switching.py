@@ -221,13 +221,13 @@ def test_never_a_foreign_one_never_half_a_model_never_without_a_conflict(
     targets, sites = world
     made = plan_switch("new", targets, sites)
     tenants = [one for change in made.changes for one in change.tenants]
-    goes = {one.container_id for one in tenants if one.goes}
-    assert all(one.ours for one in tenants if one.goes)
+    goes = {one.container_id for one in tenants if one.must_stop}
+    assert all(one.ours for one in tenants if one.must_stop)
     for whole in group_by_instance(each for one in sites for each in one.occupants):
-        assert whole.ids <= goes or not whole.ids & goes
-        reasons = {conflict for one in tenants if one.container_id in whole.ids for conflict in one.conflicts}
+        assert whole.container_ids <= goes or not whole.container_ids & goes
+        reasons = {conflict for one in tenants if one.container_id in whole.container_ids for conflict in one.conflicts}
         assert reasons != {SwitchConflict.NODES}, "a model goes for a reason of its own"
-    assert made.stops == tuple(sorted({one.instance for one in tenants if one.goes}))
+    assert made.stops == tuple(sorted({one.instance for one in tenants if one.must_stop}))
     again = plan_switch("new", targets, list(reversed(sites)))
     assert again == made, "whoever is asked first"
     if made.is_possible:
@@ -237,13 +237,17 @@ def test_never_a_foreign_one_never_half_a_model_never_without_a_conflict(
 
 def _assert_none_too_many(targets: Sequence[NodeName], sites: Sequence[NodeInventory], made: SwitchPlan) -> None:
     """Leave each that goes for memory alone where it is: then it does not fit."""
-    goes = {one.container_id for change in made.changes for one in change.stops}
+    goes = {one.container_id for change in made.changes for one in change.stopped_containers}
     for whole in group_by_instance(each for one in sites for each in one.occupants):
         why_ = {
-            c for change in made.changes for one in change.stops if one.container_id in whole.ids for c in one.conflicts
+            c
+            for change in made.changes
+            for one in change.stopped_containers
+            if one.container_id in whole.container_ids
+            for c in one.conflicts
         }
         if why_ and why_ <= {SwitchConflict.MEMORY, SwitchConflict.NODES}:
-            kept = frozenset(goes - whole.ids)
+            kept = frozenset(goes - whole.container_ids)
             assert any(one.coming.fit(kept).is_refused for one in sites if one.coming is not None)
 
 

@@ -52,17 +52,17 @@ def test_scalars_are_yaml_1_2_in_decimal(text: str, meaning: object) -> None:
 def test_places_and_raw_text_are_kept() -> None:
     read = parse_yaml(b"a: 1.10\nb:\n  - x\n  - {c: 'y'}\n", "f.yaml")
     assert read.data == {"a": 1.1, "b": ["x", {"c": "y"}]}
-    assert read.source_text(("a",)) == "1.10"
-    assert str(read.where(("a",))) == "f.yaml:1:4"
-    assert str(read.where(("b", 1, "c"))) == "f.yaml:4:9"
-    assert str(read.where(("b", 1, "c"), key=True)) == "f.yaml:4:6"
-    assert str(read.where(("b", 1, "missing"), key=True)) == "f.yaml:4:5"
-    assert read.source_text(("b",)) is None
+    assert read.find_source_text(("a",)) == "1.10"
+    assert str(read.position_of(("a",))) == "f.yaml:1:4"
+    assert str(read.position_of(("b", 1, "c"))) == "f.yaml:4:9"
+    assert str(read.position_of(("b", 1, "c"), key=True)) == "f.yaml:4:6"
+    assert str(read.position_of(("b", 1, "missing"), key=True)) == "f.yaml:4:5"
+    assert read.find_source_text(("b",)) is None
 
 
 def test_json_keeps_numbers_as_written() -> None:
     root = parse_yaml('{a: 1.10, b: 1e-5, c: .5, d: "1", e: [true, ~, é]}'.encode(), "f").root
-    assert root.json() == '{"a":1.10,"b":1e-5,"c":0.5,"d":"1","e":[true,null,"é"]}'
+    assert root.to_json_text() == '{"a":1.10,"b":1e-5,"c":0.5,"d":"1","e":[true,null,"é"]}'
 
 
 def test_an_alias_is_its_anchor() -> None:
@@ -126,8 +126,8 @@ YAMLISH = st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?, \n\t0.~é\x00\x1b", max_size=
 def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
     read, faults = attempt(raw)
     if read is not None:
-        assert read.where(()).line is not None
-        read.root.json()
+        assert read.position_of(()).line is not None
+        read.root.to_json_text()
         return
     assert faults
     for fault in faults:

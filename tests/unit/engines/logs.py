@@ -40,7 +40,7 @@ class Reading:
 def read(engine: str, log: str) -> Reading:
     one, preparer, reading = engines.load_engine(engine), LinePreparer(), Reading()
     for number, raw in enumerate(log.split("\n"), 1):
-        for line in preparer.feed(raw):
+        for line in preparer.prepare_lines(raw):
             signal = one.classify_line(line)
             if signal is None:
                 continue

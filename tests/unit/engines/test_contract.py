@@ -202,9 +202,9 @@ def test_a_shell_with_its_script_gets_no_words_that_nobody_reads(engine: Engine)
 def test_the_way_a_line_was_written_changes_nothing(engine: Engine) -> None:
     """A terminal's escapes, carriage returns and the states of a bar are taken off before it reads."""
     bar = "Loading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01]"
-    plain = [engine.classify_line(line) for line in LinePreparer().feed(bar)]
+    plain = [engine.classify_line(line) for line in LinePreparer().prepare_lines(bar)]
     for form in (f"\r{bar}", f"{bar}\r", f"\x1b[32m{bar}\x1b[0m", f"\r\x1b[2K{bar}\r\n".rstrip("\n")):
-        assert [engine.classify_line(line) for line in LinePreparer().feed(form)] == plain
+        assert [engine.classify_line(line) for line in LinePreparer().prepare_lines(form)] == plain
 
 
 def test_nothing_in_is_nothing_out(engine: Engine) -> None:
@@ -225,7 +225,7 @@ def _is_ready(signal: LineSignal | None) -> bool:
 @given(raw=st.lists(st.one_of(WORDS, st.text(max_size=40)), max_size=12).map("".join))
 def test_no_line_breaks_it(raw: str) -> None:
     engines_all = [engines.load_engine(name) for name in engines.engine_names()]
-    for line in LinePreparer().feed(raw):
+    for line in LinePreparer().prepare_lines(raw):
         assert line.isprintable()
         for each in engines_all:
             signal = each.classify_line(line)
@@ -246,7 +246,7 @@ def test_a_huge_line_is_read_in_bounded_time(engine: Engine) -> None:
         "'/a",
         "1,",
     ):
-        lines = LinePreparer().feed("RuntimeError" + filler * 100_000)
+        lines = LinePreparer().prepare_lines("RuntimeError" + filler * 100_000)
         assert len(lines) == 1
         assert len(lines[0]) <= MAX_LINE_LENGTH
         engine.classify_line(lines[0])  # a quadratic pattern over all of it would run into pytest's timeout
@@ -293,8 +293,8 @@ def test_args_keep_their_order_and_every_character(engine: Engine) -> None:
 
 
 def test_its_key_is_the_one_of_the_args(engine: Engine) -> None:
-    assert engine.api_key(profile(engine.name)) is None
-    assert engine.api_key(profile(engine.name, args=(("api-key", "k1"),))) == "k1"
-    assert engine.api_key(profile(engine.name, args=(("--api_key", ("k2", "k3")),))) == "k2"
-    assert engine.api_key(profile(engine.name, args=(("api-key", FlagValues(("k4", "k5"))),))) == "k4"
-    assert engine.api_key(profile(engine.name, args=(("api-key", True),))) is None
+    assert engine.find_api_key(profile(engine.name)) is None
+    assert engine.find_api_key(profile(engine.name, args=(("api-key", "k1"),))) == "k1"
+    assert engine.find_api_key(profile(engine.name, args=(("--api_key", ("k2", "k3")),))) == "k2"
+    assert engine.find_api_key(profile(engine.name, args=(("api-key", FlagValues(("k4", "k5"))),))) == "k4"
+    assert engine.find_api_key(profile(engine.name, args=(("api-key", True),))) is None

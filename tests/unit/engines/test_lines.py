@@ -42,7 +42,7 @@ def test_prefixes_come_off(raw: str, level: str | None, text: str) -> None:
 
 def test_every_state_of_a_bar_is_a_line() -> None:
     raw = "\rShards:   0% Completed | 0/4 [00:00<?, ?it/s]\rShards: 100% Completed | 4/4 [00:00<00:00, 41.49it/s]\r"
-    lines = LinePreparer().feed(raw)
+    lines = LinePreparer().prepare_lines(raw)
     assert [parse_progress_bar(line) for line in lines] == [
         ProgressBarState("Shards", 0.0, 0, 4),
         ProgressBarState("Shards", 1.0, 4, 4),
@@ -51,15 +51,15 @@ def test_every_state_of_a_bar_is_a_line() -> None:
 
 def test_colours_and_empty_lines_are_gone() -> None:
     preparer = LinePreparer()
-    assert preparer.feed("\x1b[0;36m(APIServer pid=9)\x1b[0;0m \x1b[32mINFO\x1b[0m 11-20 16:25:06 [a.py:1] Hi\r") == [
-        "Hi"
-    ]
-    assert preparer.feed("(EngineCore pid=3678) \r") == []
-    assert preparer.feed("") == []
+    assert preparer.prepare_lines(
+        "\x1b[0;36m(APIServer pid=9)\x1b[0;0m \x1b[32mINFO\x1b[0m 11-20 16:25:06 [a.py:1] Hi\r"
+    ) == ["Hi"]
+    assert preparer.prepare_lines("(EngineCore pid=3678) \r") == []
+    assert preparer.prepare_lines("") == []
 
 
 def test_a_line_is_read_up_to_a_limit() -> None:
-    assert [len(line) for line in LinePreparer().feed("x" * 1_000_000)] == [MAX_LINE_LENGTH]
+    assert [len(line) for line in LinePreparer().prepare_lines("x" * 1_000_000)] == [MAX_LINE_LENGTH]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_validation_error_is_given_once_more_as_one_line() -> None:
         "(APIServer pid=5)   Input should be less than or equal to 1 [type=less_than_equal, input_value=2.0]",
         "(APIServer pid=5)     For further information visit https://errors.pydantic.dev/2.14/v/less_than_equal",
     ]
-    out = [line for each in raw for line in preparer.feed(each)]
+    out = [line for each in raw for line in preparer.prepare_lines(each)]
     assert len(out) == 5
     assert out[-1] == (
         "1 validation error for CacheConfig: gpu_memory_utilization: "
@@ -100,6 +100,6 @@ def test_a_validation_error_is_given_once_more_as_one_line() -> None:
 
 def test_a_validation_error_that_never_ends_holds_nothing_up() -> None:
     preparer = LinePreparer()
-    preparer.feed("1 validation error for CacheConfig")
-    assert [preparer.feed(f"line {n}") for n in range(100)] == [[f"line {n}"] for n in range(100)]
-    assert preparer.feed("For further information visit x") == ["For further information visit x"]
+    preparer.prepare_lines("1 validation error for CacheConfig")
+    assert [preparer.prepare_lines(f"line {n}") for n in range(100)] == [[f"line {n}"] for n in range(100)]
+    assert preparer.prepare_lines("For further information visit x") == ["For further information visit x"]

@@ -58,7 +58,7 @@ srv  update_slots: all slots are idle
 
 def facts(log: str) -> dict[EngineFactName, EngineFact]:
     preparer = LinePreparer()
-    lines = [line for raw in log.split("\n") for line in preparer.feed(raw)]
+    lines = [line for raw in log.split("\n") for line in preparer.prepare_lines(raw)]
     signals = [signal for line in lines if (signal := ENGINE.classify_line(line))]
     return {fact.name: fact for signal in signals for fact in signal.facts}
 

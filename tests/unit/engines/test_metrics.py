@@ -168,7 +168,7 @@ def test_another_scraper_changes_nothing_of_what_llama_says() -> None:
 @pytest.mark.parametrize("page", ["", "\n", "# nothing\n", "other_metric 1\n", "<html><body>404</body></html>"])
 def test_a_page_without_its_series_says_nothing(name: str, page: str) -> None:
     seen = read(name, page)
-    assert set(seen.counters()) == {None}
+    assert set(seen.list_counters()) == {None}
     assert (seen.running, seen.kv_usage, seen.ttft) == (None, None, None)
 
 
@@ -207,7 +207,7 @@ def test_any_text_is_read_or_refused(lines: list[tuple[str, str, str]]) -> None:
             seen = read(name, page)
         except MetricsUnreadable:
             continue
-        assert all(value is None or math.isfinite(value) for value in seen.counters())
+        assert all(value is None or math.isfinite(value) for value in seen.list_counters())
 
 
 def test_sglang_counts_first_tokens_apart_and_none_of_health_checks() -> None:

@@ -212,7 +212,7 @@ DEATHS = [
 def _diagnose(log: str, engine: str | None = None) -> LogDiagnosis:
     found = LogDiagnoser(engine)
     for line in log.split("\n"):
-        found.feed(line)
+        found.feed_raw_line(line)
     return found.build_diagnosis()
 
 
@@ -278,7 +278,7 @@ def test_a_half_set_speculation_is_none_without_any_or_while_serving() -> None:
 
 def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_tokens() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    profile = library.load("qwen36")
+    profile = library.load_profile("qwen36")
     checked = [one.setting for one in profile_lint.lint_profile(profile) if one.kind is LintRule.KNOWN_TRAP]
     before_the_start = [one.setting for one in profile_lint.list_start_warnings(profile, library) if one.instead]
     failure = read("sglang", _NONE_AND_INT).root

@@ -7,11 +7,11 @@ import subprocess
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 
 PAIR = ("192.168.200.11", "192.168.200.12")
-HEAD, WORKER = Rank(0, PAIR), Rank(1, PAIR)
+HEAD, WORKER = EngineRank(0, PAIR), EngineRank(1, PAIR)
 
 
 def test_sglang_meets_at_the_head() -> None:
@@ -57,11 +57,11 @@ def test_vllm_over_ray_begins_with_the_head() -> None:
 def test_llama_reaches_its_workers() -> None:
     llama = engines.load_engine("llamacpp")
     trio = (*PAIR, "192.168.200.13")
-    assert llama.build_rank_command(("llama-server",), Rank(0, trio))[-2:] == (
+    assert llama.build_rank_command(("llama-server",), EngineRank(0, trio))[-2:] == (
         "--rpc",
         "192.168.200.12:50052,192.168.200.13:50052",
     )
-    assert llama.build_rank_command(("llama-server",), Rank(2, trio)) == (
+    assert llama.build_rank_command(("llama-server",), EngineRank(2, trio)) == (
         "rpc-server",
         "--host",
         trio[2],
@@ -74,7 +74,7 @@ def test_trtllm_is_started_by_mpirun_on_the_head() -> None:
     trtllm = engines.load_engine("trtllm")
     words = ("trtllm-serve", "/models/a b; $(reboot)", "--tp_size", "3")
     trio = (*PAIR, "192.168.200.13")
-    head = trtllm.build_rank_command(words, Rank(0, trio))
+    head = trtllm.build_rank_command(words, EngineRank(0, trio))
     assert head[:2] == ("sh", "-c")
     assert head[3:7] == ("sh", *trio[1:], "--"), "the workers are words: no shell reads them"
     assert head[-5:] == ("trtllm-llmapi-launch", *words)
@@ -97,13 +97,17 @@ def test_a_worker_of_mpirun_is_an_sshd_on_the_link_alone() -> None:
 
 def test_only_the_head_of_mpirun_gets_private_keys() -> None:
     trtllm = engines.load_engine("trtllm")
-    assert trtllm.ssh_key_mounts(HEAD) == ("~/.ssh:/tmp/.ssh:ro",)
-    assert trtllm.ssh_key_mounts(WORKER) == ("~/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro",)
-    assert [engines.load_engine(name).ssh_key_mounts(HEAD) for name in ("sglang", "vllm", "llamacpp")] == [(), (), ()]
+    assert trtllm.list_ssh_key_mounts(HEAD) == ("~/.ssh:/tmp/.ssh:ro",)
+    assert trtllm.list_ssh_key_mounts(WORKER) == ("~/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro",)
+    assert [engines.load_engine(name).list_ssh_key_mounts(HEAD) for name in ("sglang", "vllm", "llamacpp")] == [
+        (),
+        (),
+        (),
+    ]
 
 
 @pytest.mark.parametrize("rank", [HEAD, WORKER])
-def test_the_scripts_of_mpirun_are_of_any_posix_shell(rank: Rank) -> None:
+def test_the_scripts_of_mpirun_are_of_any_posix_shell(rank: EngineRank) -> None:
     words = engines.load_engine("trtllm").build_rank_command(("trtllm-serve", "m"), rank)
     scripts = [words[2], *([] if rank.is_head else [words[5]])]
     for script in scripts:

@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import StatsLine, StatsLineKind
 
 
 def stats(engine: str, raw: str) -> StatsLine | None:
-    (line,) = LinePreparer().feed(raw)
+    (line,) = LinePreparer().prepare_lines(raw)
     return engines.load_engine(engine).parse_stats_line(line)
 
 

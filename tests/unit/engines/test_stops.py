@@ -124,7 +124,7 @@ def test_an_error_is_one(line: str) -> None:
 def test_a_stop_while_it_loads_is_no_failure() -> None:
     log = reader("vllm", *VLLM_START, *INTERRUPTED)
     assert log.stopped is not None
-    assert (log.stopped.text, log.fatal, log.find_root_failure, log.find_final_error) == (
+    assert (log.stopped.text, log.fatal_line, log.root_failure, log.final_error) == (
         "KeyboardInterrupt: terminated",
         None,
         None,
@@ -139,7 +139,7 @@ def test_what_its_parts_say_of_each_other_while_it_stops_is_no_failure() -> None
     assert (found.verdict, found.is_stopped, found.ready) == (None, True, True)
     tail = reader("vllm", *VLLM_READY[-1:], *SHUTDOWN)  # of which the ready line was cut off
     assert tail.stopped is not None
-    assert tail.fatal is None
+    assert tail.fatal_line is None
 
 
 @pytest.mark.parametrize(

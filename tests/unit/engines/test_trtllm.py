@@ -54,7 +54,7 @@ def test_it_starts() -> None:
 def test_the_cache_that_stays_is_told_last() -> None:
     preparer, found = LinePreparer(), {}
     for raw in START.split("\n"):
-        for line in preparer.feed(raw):
+        for line in preparer.prepare_lines(raw):
             signal = ENGINE.classify_line(line)
             found |= {fact.name: fact.value for fact in signal.facts} if signal else {}
     assert found == {

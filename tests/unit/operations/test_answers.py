@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.start.container_watch import secrets_of
+from sparkctl.commands.start.container_watch import collect_plan_secrets
 from sparkctl.engines import load_engine
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
@@ -55,7 +55,7 @@ async def test_the_answer_is_masked_before_it_is_cut(
     async with answering(b"." * before + f"no such key {KEY}; key was {KEY}".encode()) as port:
         answer = await ask(link, ReadinessTarget(port, plan.ready, api_key=KEY))
     assert not answer.good
-    told = answer.format_masked(secrets_of(plan))
+    told = answer.format_masked(collect_plan_secrets(plan))
     assert "answered 500 " in told
     assert not any(KEY[:length] in told for length in (6, len(KEY)))
     assert KEY not in answer.what + repr(answer)
@@ -71,10 +71,10 @@ async def test_an_answer_without_words_is_only_ours(link: NodeConnection, plan: 
 def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     plan = replace(plan, env=(("VLLM_API_KEY", KEY),), engine="vllm")
     said = f"api_server.py: error: argument --max-model-len: invalid int value: '{KEY}'"
-    lines = mask_log_lines([LogLine("2026-05-01T10:00:00Z", said, 1)], secrets_of(plan))
+    lines = mask_log_lines([LogLine("2026-05-01T10:00:00Z", said, 1)], collect_plan_secrets(plan))
     log = LogAnalyzer(load_engine("vllm"), plan.ready)
     log.feed_lines(lines)
-    assert log.fatal is not None
-    verdict = start_verdict.verdict_of_fatal_line(plan, log, log.fatal)
+    assert log.fatal_line is not None
+    verdict = start_verdict.build_fatal_line_verdict(plan, log, log.fatal_line)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)

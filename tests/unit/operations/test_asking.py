@@ -75,7 +75,7 @@ async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None
         clock = Steps()
         meter = InstanceMeter(Asked(LocalConnection(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]
         for _ in range(4):
-            await meter.count()
+            await meter.read_metrics()
             clock.seconds += 61.0
     assert heard == [f"GET /metrics?{REQUEST_MARK}", "GET /metrics", *[f"GET /metrics?{REQUEST_MARK}"] * 3]
 

@@ -11,22 +11,22 @@ from sparkctl.commands.fabric.route import find_fabric_route
 from sparkctl.commands.start.connectivity_check import check_fabric, evaluate_pings, list_ping_targets
 from sparkctl.config import load_config
 from sparkctl.errors import OperationRefused
-from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes
+from sparkctl.model.fabric import FabricLane, FabricRoute, NodeLanes
 from sparkctl.model.node import NodeName
 from sparkctl.node.peer_checks import PingReply, PingReport
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 YES = PingReply(True, to_ping=True)
 SILENT = PingReply(False, "no answer to ping")
 
 
-def lanes(number: int, mtu: int = 9000) -> tuple[Lane, ...]:
+def lanes(number: int, mtu: int = 9000) -> tuple[FabricLane, ...]:
     return (
-        Lane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, mtu, 200_000),
-        Lane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, mtu, 200_000),
+        FabricLane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, mtu, 200_000),
+        FabricLane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, mtu, 200_000),
     )
 
 
@@ -35,12 +35,12 @@ def way_of(*names: NodeName, mtu: int = 9000) -> FabricRoute:
 
 
 def good(way: FabricRoute, node: NodeName) -> PingReport:
-    wanted = list_ping_targets(way.route_end_of(node), way)
+    wanted = list_ping_targets(way.get_route_end(node), way)
     return PingReport(
         {(one.interface, one.peer): YES for one in wanted},
         {(one.interface, one.peer): YES for one in wanted if one.size},
-        {lane.interface: True for lane in way.route_end_of(node).lanes},
-        dict.fromkeys(way.route_end_of(node).devices, "ACTIVE"),
+        {lane.interface: True for lane in way.get_route_end(node).lanes},
+        dict.fromkeys(way.get_route_end(node).rdma_devices, "ACTIVE"),
     )
 
 
@@ -50,7 +50,7 @@ def answers(way: FabricRoute) -> dict[NodeName, PingReport | None]:
 
 def test_everybody_has_to_reach_everybody_on_every_lane() -> None:
     way = way_of(ONE, TWO, THREE)
-    assert [(one.interface, one.peer, one.size) for one in list_ping_targets(way.head, way)] == [
+    assert [(one.interface, one.peer, one.size) for one in list_ping_targets(way.head_end, way)] == [
         ("enp1s0f0np0", "192.168.200.2", 8972),
         ("enp1s0f0np0", "192.168.200.3", 8972),
         ("enP2p1s0f0np0", "192.168.201.2", 8972),
@@ -61,7 +61,7 @@ def test_everybody_has_to_reach_everybody_on_every_lane() -> None:
 
 def test_large_packets_are_asked_for_only_where_every_end_says_it_takes_them() -> None:
     way = way_of(ONE, TWO, mtu=1500)
-    assert {one.size for one in list_ping_targets(way.head, way)} == {0}
+    assert {one.size for one in list_ping_targets(way.head_end, way)} == {0}
     assert evaluate_pings(way, answers(way)) == ()
 
 
@@ -133,7 +133,9 @@ def test_an_rdma_device_that_is_down_is_a_caution() -> None:
 async def test_the_simulated_sparks_reach_each_other_where_they_are_cabled() -> None:
     async with AsyncExitStack() as stack:
         sparks = await stack.enter_async_context(SimulatedSparks(speed=50.0))
-        sessions = [await stack.enter_async_context(Session(node)) for node in load_config(sparks.config_path).nodes]
+        sessions = [
+            await stack.enter_async_context(NodeSession(node)) for node in load_config(sparks.config_path).nodes
+        ]
         for session in sessions:
             await session.link.connect()
         found = []
@@ -142,7 +144,7 @@ async def test_the_simulated_sparks_reach_each_other_where_they_are_cabled() -> 
             assert seen is not None
             found.append(NodeLanes(session.node.name, seen.lanes, seen.has_devices))
         way = find_fabric_route(found, {})
-        assert len(way.head.lanes) == 2
+        assert len(way.head_end.lanes) == 2
         assert await check_fabric(sessions, way) == ()
         sparks.nodes["spark2"].options = replace(SimNodeOptions(), troubles=frozenset({NodeFault.NO_ADDRESS}))
         with pytest.raises(OperationRefused, match="spark2 to spark1"):

@@ -19,11 +19,11 @@ def decoding(rate: float | None, length: float | None = None) -> EngineMeter:
 def test_a_mean_over_what_was_seen(rates: list[float]) -> None:
     watching = EngineAverages()
     for rate in rates:
-        watching.take("a", decoding(rate))
-    ((container, length, rate),) = watching.take_changed()  # type: ignore[assignment]
+        watching.add_reading("a", decoding(rate))
+    ((container, length, rate),) = watching.pop_changed()  # type: ignore[assignment]
     assert (container, length) == ("a", None)
     assert rate == pytest.approx(sum(rates) / len(rates))
-    assert watching.take_changed() == []
+    assert watching.pop_changed() == []
 
 
 def test_what_idles_or_is_not_known_counts_for_nothing() -> None:
@@ -35,11 +35,11 @@ def test_what_idles_or_is_not_known_counts_for_nothing() -> None:
         decoding(0.0),
         decoding(None),
     ):
-        watching.take("a", numbers)
-    assert watching.take_changed() == []
-    watching.take("a", decoding(20.0, 3.0))
-    watching.take("b", decoding(None, 2.0))
-    assert watching.take_changed() == [("a", 3.0, 20.0), ("b", 2.0, None)]
+        watching.add_reading("a", numbers)
+    assert watching.pop_changed() == []
+    watching.add_reading("a", decoding(20.0, 3.0))
+    watching.add_reading("b", decoding(None, 2.0))
+    assert watching.pop_changed() == [("a", 3.0, 20.0), ("b", 2.0, None)]
 
 
 def test_counters_at_the_end_tell_of_the_engine_s_whole_life() -> None:

@@ -16,7 +16,7 @@ from sparkctl.model.guard_state import GuardAction, GuardMemoryReading, GuardRec
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import LAST_LINE, FailureCause
+from sparkctl.model.verdict import LAST_LINE_ORIGIN, FailureCause
 
 from .conftest import READY
 
@@ -34,7 +34,9 @@ def ended(container: Make, code: int, **more: object) -> Container:
 
 def test_a_limits_oom_kill_is_dockers_word_and_names_the_limit(plan: LaunchPlan, read: Reader, container: Make) -> None:
     limited = replace(plan, options=(("memory", "64m"),))
-    verdict = start_verdict.verdict_of_exit(limited, read("Load weight begin."), ended(container, 137, oom_killed=True))
+    verdict = start_verdict.build_exit_verdict(
+        limited, read("Load weight begin."), ended(container, 137, oom_killed=True)
+    )
     assert verdict.cause is FailureCause.HOST_OOM_KILL
     assert "64m" in verdict.summary
     assert any(e.origin == "docker" and "OOMKilled=true" in e.text for e in verdict.evidence)
@@ -45,7 +47,7 @@ def test_cuda_out_of_memory_is_proved_by_its_line_whatever_the_exit_code(
 ) -> None:
     log = read("Load weight begin.", OOM, "Received sigquit from a child process. It usually means the child failed.")
     for code in (0, 1, 137):
-        verdict = start_verdict.verdict_of_exit(plan, log, ended(container, code))
+        verdict = start_verdict.build_exit_verdict(plan, log, ended(container, code))
         assert verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
         assert verdict.evidence[0].line == 2
         assert "out of memory" in verdict.evidence[0].text
@@ -53,11 +55,11 @@ def test_cuda_out_of_memory_is_proved_by_its_line_whatever_the_exit_code(
 
 
 def test_137_without_a_word_is_killed_and_not_called_oom(plan: LaunchPlan, read: Reader, container: Make) -> None:
-    verdict = start_verdict.verdict_of_exit(plan, read("Load weight begin."), ended(container, 137))
+    verdict = start_verdict.build_exit_verdict(plan, read("Load weight begin."), ended(container, 137))
     assert verdict.cause is FailureCause.KILLED
     assert f"On {plan.node}: sudo dmesg" in verdict.remedy
     ended_so, last = verdict.evidence
-    assert (ended_so.place, last.place, last.line) == ("docker", "its last line, 1", 1), "which proves nothing"
+    assert (ended_so.location, last.location, last.line) == ("docker", "its last line, 1", 1), "which proves nothing"
 
 
 def test_137_is_not_put_down_to_an_error_after_which_the_log_went_on(
@@ -66,34 +68,34 @@ def test_137_is_not_put_down_to_an_error_after_which_the_log_went_on(
     """A worker of Ray that waits for its head complains of that, and joins."""
     early = "[2026-05-01 22:04:12,114 E 1 1] gcs_client.cc:172: Failed to connect to GCS within 5 seconds."
     log = read(early, *(f"line {number}" for number in range(8)))
-    verdict = start_verdict.verdict_of_exit(plan, log, ended(container, 137))
+    verdict = start_verdict.build_exit_verdict(plan, log, ended(container, 137))
     assert verdict.cause is FailureCause.KILLED
     assert "GCS" not in verdict.summary + "".join(one.text for one in verdict.evidence)
-    at_the_end = start_verdict.verdict_of_exit(
+    at_the_end = start_verdict.build_exit_verdict(
         plan, read("line", "frobnication failed: widget", "bye"), ended(container, 137)
     )
     assert (at_the_end.cause, "frobnication failed" in at_the_end.summary) == (FailureCause.CRASHED, True)
 
 
 def test_exit_0_that_nobody_asked_for_is_a_failure(plan: LaunchPlan, read: Reader, container: Make) -> None:
-    assert start_verdict.verdict_of_exit(plan, read("bye"), ended(container, 0)).cause is FailureCause.EXITED
+    assert start_verdict.build_exit_verdict(plan, read("bye"), ended(container, 0)).cause is FailureCause.EXITED
 
 
 def test_an_unknown_crash_shows_its_last_error_line(plan: LaunchPlan, read: Reader, container: Make) -> None:
-    verdict = start_verdict.verdict_of_exit(plan, read("frobnication failed: widget", "bye"), ended(container, 3))
+    verdict = start_verdict.build_exit_verdict(plan, read("frobnication failed: widget", "bye"), ended(container, 3))
     assert verdict.cause is FailureCause.CRASHED
     assert "frobnication failed" in verdict.summary
     assert verdict.evidence[0].line == 1
 
 
 def test_a_container_that_is_gone_was_removed_by_somebody(plan: LaunchPlan, read: Reader) -> None:
-    assert start_verdict.verdict_of_exit(plan, read("hello"), None).cause is FailureCause.STOPPED_BY_OTHERS
-    assert start_verdict.verdict_of_exit(plan, read(), None).evidence == ()
+    assert start_verdict.build_exit_verdict(plan, read("hello"), None).cause is FailureCause.STOPPED_BY_OTHERS
+    assert start_verdict.build_exit_verdict(plan, read(), None).evidence == ()
 
 
 def test_time_names_the_phase_and_the_setting(plan: LaunchPlan, read: Reader) -> None:
     log = read("Load weight begin.", "Multi-thread loading shards:  60% Completed | 6/10 [00:01<00:04,  2.2it/s]")
-    verdict = start_verdict.verdict_of_timeout(plan, log, Phase.LOADING, 61.0, "start.timeouts.loading", None)
+    verdict = start_verdict.build_timeout_verdict(plan, log, Phase.LOADING, 61.0, "start.timeouts.loading", None)
     assert verdict.cause is FailureCause.TIMED_OUT
     assert verdict.field == "start.timeouts.loading"
     assert "loading" in verdict.summary
@@ -102,7 +104,7 @@ def test_time_names_the_phase_and_the_setting(plan: LaunchPlan, read: Reader) ->
 
 def test_health_without_a_token_is_its_own_cause(plan: LaunchPlan, read: Reader) -> None:
     log = read("[2026-05-01 10:00:00] " + READY)
-    verdict = start_verdict.verdict_of_timeout(
+    verdict = start_verdict.build_timeout_verdict(
         plan, log, Phase.WARMING, 90.0, "start.timeouts.warming", "POST /v1/completions answered 500"
     )
     assert verdict.cause is FailureCause.WEDGED
@@ -122,10 +124,10 @@ def receipt(*curve: tuple[float, float], **more: object) -> GuardReceipt:
 def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
     log = read("Load weight begin.", "Multi-thread loading shards:  60% Completed | 6/10 [00:01<00:04,  2.2it/s]")
     found = receipt((30, 12.0), (1.2, 9.9), (0.6, 5.0), (0.0, 0.4), reaction=0.031)
-    verdict = start_verdict.verdict_of_guard_kill(plan, log, found, "args.mem-fraction-static", "0.8")
+    verdict = start_verdict.build_guard_kill_verdict(plan, log, found, "args.mem-fraction-static", "0.8")
     assert verdict.cause is FailureCause.GUARD_STOPPED
     assert verdict.evidence[0].text == "MemAvailable fell from 9.9 GiB to 410 MiB in 1.2 s"
-    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", LAST_LINE]
+    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", LAST_LINE_ORIGIN]
     assert "31 ms" in verdict.evidence[2].text
     assert verdict.field == "args.mem-fraction-static"
     assert "(now 0.8)" in verdict.remedy
@@ -134,7 +136,7 @@ def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
 
 
 def test_without_a_claim_the_guards_remedy_names_no_field(plan: LaunchPlan, read: Reader) -> None:
-    verdict = start_verdict.verdict_of_guard_kill(plan, read(), receipt(), None, None)
+    verdict = start_verdict.build_guard_kill_verdict(plan, read(), receipt(), None, None)
     assert verdict.field is None
     assert "claim less" in verdict.remedy
     assert len(verdict.evidence) == 2
@@ -162,7 +164,7 @@ def test_nothing_before_the_watch_is_part_of_the_fall() -> None:
 
 def test_a_floor_that_is_far_too_high_is_itself_the_reason(plan: LaunchPlan, read: Reader) -> None:
     found = receipt((1, 101.0), (0, 99.0), floor=100 * GIB)
-    verdict = start_verdict.verdict_of_guard_kill(plan, read(), found, "args.mem-fraction-static", "0.8")
+    verdict = start_verdict.build_guard_kill_verdict(plan, read(), found, "args.mem-fraction-static", "0.8")
     assert verdict.field == "start.guard.floor"
     assert verdict.remedy == "Lower start.guard.floor (now 100.0 GiB; 512 MiB without it)."
     assert "froze" not in verdict.summary
@@ -182,7 +184,7 @@ def test_a_floor_that_is_far_too_high_is_itself_the_reason(plan: LaunchPlan, rea
 def test_what_docker_refuses_has_its_cause_by_kind_or_by_its_words(
     plan: LaunchPlan, error: DockerError, cause: FailureCause
 ) -> None:
-    verdict = start_verdict.verdict_of_docker_error(
+    verdict = start_verdict.build_docker_error_verdict(
         plan, load_engine("sglang"), error, "sparkctl up p --node spark1", old_is_gone=True
     )
     assert verdict.cause is cause
@@ -206,15 +208,17 @@ def test_a_warning_is_never_why_it_ended(plan: LaunchPlan, read: Reader, contain
         (139, FailureCause.CRASHED),
         (143, FailureCause.STOPPED_BY_OTHERS),
     ):
-        verdict = start_verdict.verdict_of_exit(plan, read(HARMLESS), ended(container, code))
+        verdict = start_verdict.build_exit_verdict(plan, read(HARMLESS), ended(container, code))
         assert verdict.cause is cause, code
         assert "ulimit" not in verdict.summary
-        assert all(one.origin in ("docker", LAST_LINE) for one in verdict.evidence), "the last line proves nothing"
+        assert all(one.origin in ("docker", LAST_LINE_ORIGIN) for one in verdict.evidence), (
+            "the last line proves nothing"
+        )
     assert (
         "no line of its log says why"
-        in start_verdict.verdict_of_exit(plan, read(HARMLESS), ended(container, 1)).summary
+        in start_verdict.build_exit_verdict(plan, read(HARMLESS), ended(container, 1)).summary
     )
-    assert "139, SIGSEGV" in start_verdict.verdict_of_exit(plan, read(HARMLESS), ended(container, 139)).summary
+    assert "139, SIGSEGV" in start_verdict.build_exit_verdict(plan, read(HARMLESS), ended(container, 139)).summary
 
 
 def test_a_start_that_was_sent_a_signal_to_end_was_stopped_by_somebody(
@@ -222,7 +226,7 @@ def test_a_start_that_was_sent_a_signal_to_end_was_stopped_by_somebody(
 ) -> None:
     interrupted = ("Traceback (most recent call last):", '    raise KeyboardInterrupt("terminated")')
     for last, code in (("KeyboardInterrupt: terminated", 130), ("KeyboardInterrupt", 1), ("SIGTERM received.", 137)):
-        verdict = start_verdict.verdict_of_exit(
+        verdict = start_verdict.build_exit_verdict(
             plan, read(HARMLESS, *interrupted, last), ended(container, code), "sparkctl up it"
         )
         assert verdict.cause is FailureCause.STOPPED_BY_OTHERS, last
@@ -231,7 +235,7 @@ def test_a_start_that_was_sent_a_signal_to_end_was_stopped_by_somebody(
         assert verdict.remedy.endswith("sparkctl up it")
     for code in (130, 143):
         assert (
-            start_verdict.verdict_of_exit(plan, read("Load weight begin."), ended(container, code)).cause
+            start_verdict.build_exit_verdict(plan, read("Load weight begin."), ended(container, code)).cause
             is FailureCause.STOPPED_BY_OTHERS
         )
 
@@ -241,7 +245,9 @@ def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
 ) -> None:
     for code in (130, 137, 143):
         log = read("Load weight begin.", OOM, "SIGTERM received. Draining requests and shutting down...")
-        assert start_verdict.verdict_of_exit(plan, log, ended(container, code)).cause is FailureCause.CUDA_OUT_OF_MEMORY
+        assert (
+            start_verdict.build_exit_verdict(plan, log, ended(container, code)).cause is FailureCause.CUDA_OUT_OF_MEMORY
+        )
     limited = replace(plan, options=(("memory", "64m"),))
-    oom = start_verdict.verdict_of_exit(limited, read("KeyboardInterrupt"), ended(container, 137, oom_killed=True))
+    oom = start_verdict.build_exit_verdict(limited, read("KeyboardInterrupt"), ended(container, 137, oom_killed=True))
     assert oom.cause is FailureCause.HOST_OOM_KILL

@@ -21,8 +21,8 @@ from sparkctl.errors import NodeError, NodeStarved, OperationRefused
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName
 from sparkctl.node import node_inspection
-from sparkctl.transport.session import Session
-from sparkctl.transport.ssh.login_shell import remote_command
+from sparkctl.transport.session import NodeSession
+from sparkctl.transport.ssh.login_shell import build_remote_command
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -82,8 +82,8 @@ def take(place: Path) -> Iterator[Take]:
     ) -> Lock:
         about = json.dumps({"operator": f"{token}@laptop", "doing": "testing", "since": 1, "token": token})
         old = str(on / "tmp/lock")
-        words = [old, about] if older else [str(on / "run"), old, token, about, node_lock._HOLD]
-        script = OLDER if older else node_lock._SCRIPT
+        words = [old, about] if older else [str(on / "run"), old, token, about, node_lock._HOLD_SCRIPT]
+        script = OLDER if older else node_lock._LOCK_SCRIPT
         started.append(Lock([*shell.split(), "-c", script, "sparkctl-lock", *words], user))
         return started[-1]
 
@@ -119,8 +119,8 @@ def test_it_excludes_under_any_login_shell(place: Path, login: str) -> None:
     both: list[Lock] = []
     for token, answer in (("a1", "@@ held"), ("b2", "@@ taken")):
         about = json.dumps({"operator": f"it's {token}@laptop", "doing": "testing", "since": 1, "token": token})
-        words = [str(place / "run"), str(place / "tmp/lock"), token, about, node_lock._HOLD]
-        line, script = remote_command(["sh", "-c", node_lock._SCRIPT, "sparkctl-lock", *words])
+        words = [str(place / "run"), str(place / "tmp/lock"), token, about, node_lock._HOLD_SCRIPT]
+        line, script = build_remote_command(["sh", "-c", node_lock._LOCK_SCRIPT, "sparkctl-lock", *words])
         both.append(Lock([login, "-c", line]))
         assert both[-1].process.stdin is not None
         both[-1].process.stdin.write(script)
@@ -254,8 +254,8 @@ def test_a_lock_of_another_place_is_neither_named_nor_ended(place: Path, take: T
 
 
 @pytest.fixture
-async def session() -> Session:
-    return Session(Node(NodeName("here"), "local"))
+async def session() -> NodeSession:
+    return NodeSession(Node(NodeName("here"), "local"))
 
 
 def context(tmp_path: Path) -> CommandContext:
@@ -263,7 +263,7 @@ def context(tmp_path: Path) -> CommandContext:
 
 
 async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
-    place: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+    place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(place / "fifo")  # as if it were swapped in between the look and the opening
     monkeypatch.setattr(node_lock, "PLACE", str(place / "fifo"))
@@ -273,7 +273,9 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
         await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
 
 
-async def test_no_lock_is_never_taken_for_one(place: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_lock_is_never_taken_for_one(
+    place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "PLACE", str(place / "none"))
     with pytest.raises(NodeError, match="did not say whether somebody else changes something"):
@@ -288,19 +290,19 @@ async def test_no_lock_is_never_taken_for_one(place: Path, session: Session, mon
 
 
 async def test_what_lies_where_an_older_one_looks_is_told_once(
-    place: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+    place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "tmp/lock").mkdir()
     monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "PLACE", str(place / "run"))
     told: list[str] = []
     one = node_lock.HeldNodeLock(session, context(place), "testing", told.append)
-    await one.take()
+    await one.acquire()
     [words] = told
     assert "is a directory of " in words
     assert "sudo rm -r" in words
     with pytest.raises(node_lock.LockConflict, match=r"another sparkctl of yours .milo@laptop. is testing") as caught:
-        await node_lock.HeldNodeLock(session, context(place), "testing", told.append).take()
+        await node_lock.HeldNodeLock(session, context(place), "testing", told.append).acquire()
     assert caught.value.holder.operator == "milo@laptop"
     assert "If its connection was lost, the lock is free within 30 s" in (caught.value.hint or "")
     await one.release()
@@ -311,7 +313,10 @@ def test_a_look_tells_whether_it_is_held() -> None:
 
     def is_held() -> bool:
         done = subprocess.run(
-            node_inspection.command("journal"), input=node_inspection.script(), capture_output=True, timeout=30
+            node_inspection.build_inspection_command("journal"),
+            input=node_inspection.read_inspection_script(),
+            capture_output=True,
+            timeout=30,
         )
         found = node_inspection.decode_inspection(done.stdout).journal
         assert found is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.show_log import ShowLog, _LogRun
+from sparkctl.commands.show_log import ShowLog, _ShowLogRun
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.container import Container
@@ -20,7 +20,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.docker.log_resume import LogFragment
 from sparkctl.transport.local_connection import LocalConnection
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.unit.wire.daemon import stamp
 from tests.unit.wire.test_logs import plain, stream
 
@@ -81,10 +81,10 @@ class FragileDocker:
 
 
 @pytest.fixture
-async def session(tmp_path: Path, docker: FragileDocker) -> AsyncIterator[Session]:
+async def session(tmp_path: Path, docker: FragileDocker) -> AsyncIterator[NodeSession]:
     path = str(tmp_path / "docker.sock")
     server = await asyncio.start_unix_server(docker.serve, path)
-    async with Session(NODE) as opened:
+    async with NodeSession(NODE) as opened:
         opened.link = LocalConnection(NODE, path)
         opened.docker = DockerClient(opened.link)
         yield opened
@@ -97,17 +97,17 @@ def docker(request: pytest.FixtureRequest, container: Callable[..., Container]) 
 
 
 async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
-    session: Session, docker: FragileDocker, tmp_path: Path
+    session: NodeSession, docker: FragileDocker, tmp_path: Path
 ) -> None:
     clock = Impatient()
     ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk", clock=clock)
-    writer = ctx.history.log_writer("qwen36", NODE.name, docker.container.id, ())
+    writer = ctx.history.open_log_writer("qwen36", NODE.name, docker.container.id, ())
     writer.write([LogLine("", "kept", 1)])
     writer.close(whole=True)
     events: list[Event] = []
-    verb = _LogRun(ctx, ShowLog("qwen36", [NODE], follow=True), events.append)
+    verb = _ShowLogRun(ctx, ShowLog("qwen36", [NODE], follow=True), events.append)
     async with asyncio.timeout(10):
-        ended = await verb._follow(session, docker.container)
+        ended = await verb._follow_container(session, docker.container)
     assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == [
         f"line {n}" for n in range(6)
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.commands.transfer.certificates import make_certificate_pair
 from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
 from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
 from sparkctl.commands.transfer.transfer_stream import (
@@ -21,15 +21,15 @@ from sparkctl.commands.transfer.transfer_stream import (
     open_transfer_stream,
     start_transfer_program,
 )
-from sparkctl.errors import OperationRefused, Unreachable
+from sparkctl.errors import NodeUnreachable, OperationRefused
 from sparkctl.model.events import Event, TransferProgressed
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.node import Node, NodeName
 from sparkctl.node import model_files_decoder
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 ONE, TWO = NodeName("one"), NodeName("two")
-LO = Lane("lo", "127.0.0.1", "127.0.0.0/8")
+LO = FabricLane("lo", "127.0.0.1", "127.0.0.0/8")
 DIRECT = TransferRoute(((LO, LO),))
 
 
@@ -39,8 +39,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def here() -> AsyncIterator[tuple[Session, Session]]:
-    async with Session(Node(ONE, "local")) as one, Session(Node(TWO, "local")) as two:
+async def here() -> AsyncIterator[tuple[NodeSession, NodeSession]]:
+    async with NodeSession(Node(ONE, "local")) as one, NodeSession(Node(TWO, "local")) as two:
         yield one, two
 
 
@@ -57,13 +57,13 @@ def fill(directory: Path) -> None:
     (directory / "snap/outside").symlink_to(outside)
 
 
-async def look(session: Session, *places: Path) -> tuple[model_files_decoder.FileListing, ...]:
-    asked = model_files_decoder.survey([str(one) for one in places])
+async def look(session: NodeSession, *places: Path) -> tuple[model_files_decoder.FileListing, ...]:
+    asked = model_files_decoder.build_listing_program([str(one) for one in places])
     done = await session.run(asked.argv, stdin=asked.stdin)
     return model_files_decoder.decode_file_listing(done.stdout)[0]
 
 
-async def between(one: Session, source: Path, target: Path) -> TransferPlan:
+async def between(one: NodeSession, source: Path, target: Path) -> TransferPlan:
     here, there = await look(one, source, target)
     return plan_transfer([(here, there)])
 
@@ -92,7 +92,7 @@ async def test_a_tree_arrives_with_its_links(tmp_path: Path, road: TransferRoute
     assert not (target / "snap/outside").is_symlink()
     assert (target / "blobs/big").stat().st_mtime_ns == (source / "blobs/big").stat().st_mtime_ns
     moved = [event for event in events if isinstance(event, TransferProgressed)]
-    assert (moved[0].done, moved[-1].done, moved[-1].total) == (0, found.total, found.total)
+    assert (moved[0].done, moved[-1].done, moved[-1].total) == (0, found.total_bytes, found.total_bytes)
 
 
 async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Path) -> None:
@@ -103,12 +103,12 @@ async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Pa
     (source / "w").write_bytes(data)
     async with here() as (one, two):
         found = await between(one, source, target)
-        part = target / found.send[0].part
+        part = target / found.send[0].part_file_name
         (target / ".w.1-1.sparkctl-part").write_bytes(b"of another state")
         part.write_bytes(b"X" + data[1:1_000_000])
         found = await between(one, source, target)
-        assert (found.have, found.missing) == (1_000_000, 2_000_000)
-        with pytest.raises(Unreachable, match="not what was sent"):
+        assert (found.present_bytes, found.missing_bytes) == (1_000_000, 2_000_000)
+        with pytest.raises(NodeUnreachable, match="not what was sent"):
             await transfer_files(one, two, found, DIRECT, progress([]))
         assert list(target.iterdir()) == []
         part.write_bytes(data[:1_000_000])
@@ -146,7 +146,7 @@ async def test_a_file_that_changes_meanwhile_is_not_kept(tmp_path: Path) -> None
     async with here() as (one, two):
         found = await between(one, source, target)
         (source / "w").write_bytes(b"after it")
-        with pytest.raises(Unreachable, match="has changed since"):
+        with pytest.raises(NodeUnreachable, match="has changed since"):
             await transfer_files(one, two, found, DIRECT, progress([]))
     assert not (target / "w").exists()
 
@@ -155,7 +155,7 @@ async def test_where_the_sender_does_not_get_through_it_goes_through_us(tmp_path
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     (source / "w").write_bytes(b"x" * 100)
-    nowhere = TransferRoute(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
+    nowhere = TransferRoute(((FabricLane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
     events: list[Event] = []
     async with here() as (one, two):
         road = await transfer_files(one, two, await between(one, source, target), nowhere, progress(events))
@@ -172,7 +172,7 @@ async def test_only_one_receives_at_a_time() -> None:
 
 
 async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
-    request = {"role": "take", "tls": make_pair()[1], "streams": 1, "listen": ["127.0.0.1"], "peers": ["127.0.0.1"],
+    request = {"role": "take", "tls": make_certificate_pair()[1], "streams": 1, "listen": ["127.0.0.1"], "peers": ["127.0.0.1"],
                "jobs": [], "lock": None}  # fmt: skip
     async with here() as (one, _):
         held = await start_transfer_program(one, request)
@@ -183,7 +183,7 @@ async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
 
 
 async def test_what_does_not_get_through_is_said_as_such() -> None:
-    nowhere = TransferRoute(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
+    nowhere = TransferRoute(((FabricLane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
     async with here() as (one, two), open_transfer_stream(one, two, ([], []), nowhere, 1) as pair:
         with pytest.raises(RouteUnreachable):
             async for _ in pair.read_messages():

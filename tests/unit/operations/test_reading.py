@@ -48,7 +48,7 @@ def test_the_profiles_own_ready_line_decides(read: Reader) -> None:
 
 def test_a_fatal_line_is_found_and_a_retraction_is_none(read: Reader) -> None:
     harmless = read(STAMP + "KV cache pool is full. Retract requests. #retracted_reqs: 1")
-    assert harmless.fatal is None
+    assert harmless.fatal_line is None
     dead = read(
         f"{STAMP}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity"
     )
@@ -67,13 +67,13 @@ def test_the_last_line_that_sounds_bad_is_kept_for_a_crash_nobody_knows(read: Re
     )
     assert log.last_error is not None
     assert log.last_error.number == 2
-    assert log.latest is not None
-    assert log.latest.text == "bye"
+    assert log.latest_line is not None
+    assert log.latest_line.text == "bye"
 
 
 def test_our_own_questions_are_neither_the_last_word_nor_an_error(read: Reader) -> None:
     asked = f'INFO:     127.0.0.1:4 - "GET {mark_request_path("/health")} HTTP/1.1" 500 Internal Server Error'
     log = read(STAMP + "the last word", f"[2026-05-01 10:00:02] {asked}")
-    assert log.latest is not None
-    assert (log.latest.number, log.latest.text) == (1, "the last word")
+    assert log.latest_line is not None
+    assert (log.latest_line.number, log.latest_line.text) == (1, "the last word")
     assert log.last_error is None

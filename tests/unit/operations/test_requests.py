@@ -13,7 +13,7 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 
 NODE = Node(NodeName("spark1"), host="spark1")
-PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36")
+PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
 WORDS = ("qwen36", "--set", "env.HF_TOKEN=hf_abcdefghijklmnopqr", "--set", "port=8010")
 ASKED = SwitchInstance(
     PROFILE, load_engine(PROFILE.engine), (NODE,), (NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
@@ -39,7 +39,7 @@ def test_what_was_not_given_is_not_offered() -> None:
 
 
 def test_a_change_stands_in_the_place_of_what_was_set() -> None:
-    said = ASKED.to_start_request(kept=["c0ffee"]).retry_command_with(FieldChange("port", "8011"))
+    said = ASKED.to_start_request(kept=["c0ffee"]).build_retry_command(FieldChange("port", "8011"))
     assert said.count("port=") == 1
     assert "--set port=8011" in said
     assert flags(said) == flags(ASKED.retry_command)

@@ -22,20 +22,20 @@ from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.transfer import transfer_profile, transfer_stream
-from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.commands.transfer.certificates import make_certificate_pair
 from sparkctl.commands.transfer.transfer_files import TransferReporter, transfer_files
 from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, TransferStream, start_transfer_program
 from sparkctl.errors import DockerError, OperationRefused, SparkctlError, TransferTampered
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.node import Node, NodeName
 from sparkctl.node import model_files_decoder
 from sparkctl.node.transfer import is_safe_link, is_safe_name
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 
 ONE, TWO = NodeName("one"), NodeName("two")
 HERE = "127.0.0.1"
-DIRECT = TransferRoute(((Lane("lo", HERE, "127.0.0.0/8"), Lane("lo", HERE, "127.0.0.0/8")),))
+DIRECT = TransferRoute(((FabricLane("lo", HERE, "127.0.0.0/8"), FabricLane("lo", HERE, "127.0.0.0/8")),))
 Change = Callable[[bytes, int], bytes]  # what becomes of bytes of the sender, and where in its stream they are
 
 
@@ -45,8 +45,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def here() -> AsyncIterator[tuple[Session, Session]]:
-    async with Session(Node(ONE, "local")) as one, Session(Node(TWO, "local")) as two:
+async def here() -> AsyncIterator[tuple[NodeSession, NodeSession]]:
+    async with NodeSession(Node(ONE, "local")) as one, NodeSession(Node(TWO, "local")) as two:
         yield one, two
 
 
@@ -55,9 +55,9 @@ def progress() -> TransferReporter:
 
 
 async def look(
-    session: Session, source: Path, target: Path
+    session: NodeSession, source: Path, target: Path
 ) -> tuple[model_files_decoder.FileListing, model_files_decoder.FileListing]:
-    asked = model_files_decoder.survey([str(source), str(target)])
+    asked = model_files_decoder.build_listing_program([str(source), str(target)])
     done = await session.run(asked.argv, stdin=asked.stdin)
     here, there = model_files_decoder.decode_file_listing(done.stdout)[0]
     return here, there
@@ -102,7 +102,7 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
         proxy = Proxy(change)
         real = transfer_stream.start_transfer_program
 
-        async def start_elsewhere(session: Session, request: dict[str, Any]) -> Any:
+        async def start_elsewhere(session: NodeSession, request: dict[str, Any]) -> Any:
             if "dial" in request:
                 ways = []
                 for *_, port, name in request["dial"]:
@@ -152,7 +152,7 @@ async def test_who_puts_an_end_of_his_own_in_between_is_not_spoken_to(
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     (source / "w").write_bytes(b"weights" * 1000)
-    own, _ = make_pair()
+    own, _ = make_certificate_pair()
     (tmp_path / "own.pem").write_text(own["certificate"] + own["key"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "own.pem")
@@ -225,7 +225,7 @@ def names(docker: Path) -> dict[str, str]:
 
 async def stream_image(name: str = WANTED) -> None:
     async with here() as (one, two):
-        await transfer_profile._stream(one, two, {"n": 0, "image": name}, DIRECT, progress())
+        await transfer_profile._stream_image(one, two, {"n": 0, "image": name}, DIRECT, progress())
 
 
 async def test_an_archive_that_is_changed_on_its_way_is_not_loaded(
@@ -297,9 +297,9 @@ async def test_a_full_disk_of_docker_is_said_as_such(docker: Path) -> None:
 
 
 @asynccontextmanager
-async def receiver(session: Session, **changes: Any) -> AsyncIterator[tuple[Any, int, dict[str, str]]]:
+async def receiver(session: NodeSession, **changes: Any) -> AsyncIterator[tuple[Any, int, dict[str, str]]]:
     """A receiver that waits for one stream without a job; yields it, its port, and what its sender is told."""
-    sender, own = make_pair()
+    sender, own = make_certificate_pair()
     request = {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": [], **changes}
     held = await start_transfer_program(session, request)
     try:
@@ -308,7 +308,7 @@ async def receiver(session: Session, **changes: Any) -> AsyncIterator[tuple[Any,
         await held.release()
 
 
-async def finish(session: Session, port: int, tls: dict[str, str]) -> dict[str, Any]:
+async def finish(session: NodeSession, port: int, tls: dict[str, str]) -> dict[str, Any]:
     """Be the sender that the receiver waits for; return its last words."""
     request = {"role": "send", "tls": tls, "streams": 1, "jobs": [], "dial": [[HERE, HERE, port, "lo"]]}
     held = await start_transfer_program(session, request)
@@ -343,8 +343,8 @@ async def test_silent_strangers_keep_nobody_waiting_and_the_port_is_closed_when_
 
 
 async def test_where_no_descriptor_is_left_the_port_stays_open(tmp_path: Path) -> None:
-    sender, own = make_pair()
-    asked = model_files_decoder.carry(
+    sender, own = make_certificate_pair()
+    asked = model_files_decoder.build_transfer_program(
         {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": []}
     )
     async with here() as (one, two):
@@ -371,8 +371,8 @@ async def test_nobody_but_the_expected_address_is_greeted() -> None:
 
 async def test_a_stranger_with_a_certificate_of_his_own_is_turned_away() -> None:
     async with here() as (one, two), receiver(two, meeting=4) as (held, port, _):
-        await finish(one, port, make_pair()[0] | {"peer": make_pair()[1]["certificate"]})
-        own, other = make_pair()
+        await finish(one, port, make_certificate_pair()[0] | {"peer": make_certificate_pair()[1]["certificate"]})
+        own, other = make_certificate_pair()
         said = await finish(one, port, {**own, "peer": other["certificate"]})
         assert said["kind"] == "tampered"  # to him, we are the wrong one, too
         assert json.loads(await held.readline()) == {"at": 0}
@@ -491,7 +491,7 @@ async def test_a_part_that_is_no_plain_file_of_its_own_is_not_written_to(tmp_pat
     (source / "w").write_bytes(b"new")
     victim.write_bytes(b"")
     found = plan_transfer([(listing(str(source), file_entry(source / "w", "w")), listing(str(target)))])
-    part = target / found.send[0].part
+    part = target / found.send[0].part_file_name
     if kind == "link":
         part.symlink_to(victim)
     elif kind == "hard link":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sparkctl.model import events
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import memory_bar
+from sparkctl.model.sample import build_memory_bar
 from sparkctl.monitor.store import Store
 from sparkctl.views.prometheus_metrics import render_metrics
 from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
@@ -43,8 +43,8 @@ def happenings(draw: st.DrawFn) -> list[events.Event]:
 def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii_only: bool, width: int | None) -> None:
     store = Store()
     for event in happened:
-        store.apply(event)
-        views = store.views()
+        store.apply_event(event)
+        views = store.get_views()
         lines = format_top(views, ascii_only, width, explain=True)
         assert [line for line in lines if not line.isprintable()] == []
         json.dumps(build_top_json(views), allow_nan=False)
@@ -55,10 +55,10 @@ def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii
 def test_the_four_parts_of_any_memory_add_up_to_it(
     total: int, available: int, free: int, gpu: int | None, processes: int | None
 ) -> None:
-    bar = memory_bar(MemoryReading(abs(total), available, free, 0, 0, 0), gpu, processes)
+    bar = build_memory_bar(MemoryReading(abs(total), available, free, 0, 0, 0), gpu, processes)
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0
     assert len(format_memory_bar(bar, True)) == len(
-        format_memory_bar(memory_bar(MemoryReading(1, 1, 1, 0, 0, 0), 0), True)
+        format_memory_bar(build_memory_bar(MemoryReading(1, 1, 1, 0, 0, 0), 0), True)
     )

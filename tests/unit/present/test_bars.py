@@ -15,7 +15,7 @@ from sparkctl.views.text.charts import (
     render_line_chart,
     render_sparkline,
 )
-from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
+from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 
 VALUES = st.lists(st.none() | st.floats(-1e12, 1e12), max_size=90)
 HALF = AxisScale(0.0, 1.0)
@@ -24,8 +24,8 @@ HALF = AxisScale(0.0, 1.0)
 def test_what_stays_as_it_is_is_a_line_in_the_middle_and_not_a_wall() -> None:
     scale = fit_axis_scale([100.0] * 8, 20.0)
     assert scale == AxisScale(90.0, 110.0)
-    assert plain_text(render_sparkline([100.0] * 8, scale)) == "⠒⠒⠒⠒"
-    assert plain_text(render_sparkline([1.0, 2.0, 3.0, 4.0], AxisScale(1.0, 4.0))) == "⡠⠊"
+    assert join_text(render_sparkline([100.0] * 8, scale)) == "⠒⠒⠒⠒"
+    assert join_text(render_sparkline([1.0, 2.0, 3.0, 4.0], AxisScale(1.0, 4.0))) == "⡠⠊"
 
 
 def test_a_scale_does_not_go_below_its_floor_and_holds_every_value() -> None:
@@ -37,17 +37,17 @@ def test_a_scale_does_not_go_below_its_floor_and_holds_every_value() -> None:
 def test_a_gap_is_a_gap_and_a_moment_between_two_readings_is_none() -> None:
     values = [0.0, None, 1.0, None, None, None, 1.0, 1.0]
     assert fill_gaps(values, 1) == [0.0, 0.5, 1.0, None, None, None, 1.0, 1.0]
-    assert plain_text(render_sparkline(fill_gaps(values, 1), HALF)) == "⡠⠊ ⠉".replace(
-        "⡠⠊", plain_text(render_sparkline([0.0, 0.5, 1.0, None], HALF))
+    assert join_text(render_sparkline(fill_gaps(values, 1), HALF)) == "⡠⠊ ⠉".replace(
+        "⡠⠊", join_text(render_sparkline([0.0, 0.5, 1.0, None], HALF))
     )
-    assert plain_text(render_area_chart([1.0, 1.0, None, None], HALF, 1)[0]) == "⣿ "
+    assert join_text(render_area_chart([1.0, 1.0, None, None], HALF, 1)[0]) == "⣿ "
 
 
 def test_an_area_is_brightest_at_its_edge() -> None:
     top, bottom = render_area_chart([0.8, 0.8], HALF, 2)
     assert [span.tone for span in top] == [TextStyle.ACCENT]
     assert [span.tone for span in bottom] == [TextStyle.BODY]
-    assert plain_text(bottom) == "⣿"
+    assert join_text(bottom) == "⣿"
 
 
 @given(VALUES, st.integers(1, 8), st.booleans())
@@ -60,18 +60,18 @@ def test_every_row_of_a_curve_is_as_wide_as_it_has_pairs(
         render_line_chart(values, scale, height, ascii_only),
         [render_sparkline(values, scale, ascii_only)],
     ):
-        assert {row_width(row) for row in rows} == {(len(values) + 1) // 2}
-        assert not ascii_only or all(plain_text(row).isascii() for row in rows)
+        assert {measure_row(row) for row in rows} == {(len(values) + 1) // 2}
+        assert not ascii_only or all(join_text(row).isascii() for row in rows)
 
 
 @given(st.floats(-1, 2), st.integers(1, 80), st.booleans())
 def test_a_gauge_is_as_wide_as_asked(share: float, columns: int, ascii_only: bool) -> None:
-    assert row_width(render_gauge(share, columns, ascii_only)) == columns
+    assert measure_row(render_gauge(share, columns, ascii_only)) == columns
 
 
 @given(st.integers(0, 200), st.none() | st.integers(0, 200), st.integers(1, 100), st.booleans())
 def test_a_claim_is_on_the_scale_of_the_whole(held: int, claimed: int | None, columns: int, ascii_only: bool) -> None:
-    assert row_width(render_claim_bar(held, claimed, 122, columns, ascii_only)) == columns
+    assert measure_row(render_claim_bar(held, claimed, 122, columns, ascii_only)) == columns
 
 
 def test_what_is_held_beyond_the_claim_stands_out() -> None:

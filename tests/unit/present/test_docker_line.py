@@ -27,7 +27,7 @@ def words(line: str) -> list[str]:
 
 
 def test_the_seed_argument_for_argument() -> None:
-    profile = ProfileLibrary(Path("/nonexistent")).load("qwen36")
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36")
     engine = engines.load_engine("sglang")
     node = Node(NodeName("spark1"), "h")
     made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)

@@ -10,8 +10,8 @@ from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severi
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.doctor_view import DoctorFinding, DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
-from sparkctl.views.finding_view import WHY, explain_finding
-from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.finding_view import FINDING_EXPLANATIONS, explain_finding
+from sparkctl.views.text.styled_text import join_text, measure_row
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -50,8 +50,8 @@ def views(*findings: Finding, state: NodeState = NodeState.OK) -> tuple[NodeTele
 def shown(checkup: DoctorScreenModel, columns: int = 80, lines: int = 22) -> str:
     page = render_doctor(checkup, columns, lines)
     assert len(page.rows) == lines
-    assert {row_width(row) for row in page.rows} == {columns}
-    return "\n".join(plain_text(row).rstrip() for row in page.rows)
+    assert {measure_row(row) for row in page.rows} == {columns}
+    return "\n".join(join_text(row).rstrip() for row in page.rows)
 
 
 def order(made: tuple[DoctorFinding, ...]) -> list[tuple[str | None, str]]:
@@ -91,7 +91,7 @@ def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> None:
     made = merge_findings(LOOK, views(FULL))
-    words = shown(DoctorScreenModel(made, NOW, chosen=made[1].key), columns)
+    words = shown(DoctorScreenModel(made, NOW, chosen=made[1].stable_key), columns)
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
     assert "seen   now, for 48 s · free 3.1 GiB · page cache 70.2 GiB" in words
@@ -114,7 +114,7 @@ def test_only_a_command_of_ours_and_nothing_else_is_done_from_here() -> None:
 
 def test_what_is_copied_is_the_command_without_where_it_belongs() -> None:
     made = merge_findings(LOOK, views())
-    assert [one.command for one in made if one.found.remedy] == ["echo x | sudo tee /etc/y", "sudo swapoff -a"]
+    assert [one.remedy_command for one in made if one.found.remedy] == ["echo x | sudo tee /etc/y", "sudo swapoff -a"]
 
 
 def test_nothing_wrong_is_said_only_after_a_look() -> None:
@@ -145,7 +145,7 @@ def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
 
 
 def test_every_kind_of_finding_says_why_it_matters() -> None:
-    assert set(WHY) == set(FindingKind)
+    assert set(FINDING_EXPLANATIONS) == set(FindingKind)
     assert explain_finding("of a later version") is None
 
 
@@ -155,7 +155,7 @@ def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: boo
     hostile = found("x\x1b[2J", Severity.PROBLEM, "a\x1b]52;c;AAAA\x07b [/red] \u202e" + "w" * 300, "rm\x1b[0m\n-rf")
     made = merge_findings((*LOOK, hostile), views(FULL))
     for one in made:
-        words = shown(DoctorScreenModel(made, NOW, chosen=one.key, ascii_only=ascii_only), columns, lines)
+        words = shown(DoctorScreenModel(made, NOW, chosen=one.stable_key, ascii_only=ascii_only), columns, lines)
         assert all(char.isprintable() or char == "\n" for char in words)
         assert words.isascii() or not ascii_only
 
@@ -167,7 +167,7 @@ def test_where_not_all_findings_fit_it_is_said_how_many_stand_above_and_below() 
     below = 20 - len(first.entries)
     assert f"↓ {below} below" in shown(made)
     assert "above" not in shown(made)
-    last = DoctorScreenModel(made.entries, NOW, chosen=made.entries[-1].key, now=NOW)
+    last = DoctorScreenModel(made.entries, NOW, chosen=made.entries[-1].stable_key, now=NOW)
     assert f"↑ {below} above" in shown(last)
     assert "below" not in shown(last)
     assert render_doctor(last, 80, 22).entries.stop == 20

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sparkctl.commands.endpoint import ServedEndpoint, ServedModel
-from sparkctl.commands.list_endpoints import EndpointFailure, default_endpoint
+from sparkctl.commands.list_endpoints import EndpointFailure, choose_default_endpoint
 from sparkctl.model.node import NodeName
 from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
@@ -134,7 +134,7 @@ AWAY, LOADING = (
 def test_a_stranger_s_engine_is_the_default_only_where_none_of_ours_can_be_there(
     served: list[ServedEndpoint], silent: list[EndpointFailure], default: ServedEndpoint | None
 ) -> None:
-    assert default_endpoint(served, silent) == default
+    assert choose_default_endpoint(served, silent) == default
     text = "\n".join(format_endpoint_config(served, "env", default))
     assert ("OPENAI_BASE_URL" in text) == (default is not None)
     document = json.loads("\n".join(format_endpoint_config(served, "openclaw", default)))

@@ -10,7 +10,7 @@ from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.fabric_view import render_fabric
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.text.styled_text import plain_text
+from sparkctl.views.text.styled_text import join_text
 
 
 def seen(name: str, *networks: str | None, carrier: bool = True) -> NodeTileModel:
@@ -30,7 +30,7 @@ def seen(name: str, *networks: str | None, carrier: bool = True) -> NodeTileMode
 
 
 def rows(*glances: NodeTileModel) -> list[str]:
-    return [plain_text(one).strip() for one in render_fabric(glances)]
+    return [join_text(one).strip() for one in render_fabric(glances)]
 
 
 def test_two_with_a_network_in_common_are_linked() -> None:

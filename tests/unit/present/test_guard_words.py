@@ -11,8 +11,8 @@ from sparkctl.model.guard_state import (
     GuardAlertLevel,
     GuardEvent,
     GuardMemoryReading,
+    GuardPermissions,
     GuardReceipt,
-    GuardRights,
     GuardRole,
     GuardState,
     GuardWatch,
@@ -85,7 +85,7 @@ def view(**changes: object) -> GuardStatus:
         level=GuardAlertLevel.WARNED,
     )
     state = GuardState(
-        900.0, 7, 9 * GIB, rights=GuardRights(False, None), locked=False, docker=False, watches=(watch,),
+        900.0, 7, 9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False, watches=(watch,),
         events=(GuardEvent(950.0, GuardAction.WARNED, "it falls"), GuardEvent(951.0, GuardAction.ENDED, "ready")),
     )  # fmt: skip
     receipt = GuardReceipt(

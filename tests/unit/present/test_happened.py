@@ -13,7 +13,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
 from sparkctl.tui.controller import RepaintScheduler
 from sparkctl.views.overview.event_log_view import describe_container_changes, describe_event, render_event_log_entry
-from sparkctl.views.text.styled_text import TextStyle, plain_text
+from sparkctl.views.text.styled_text import TextStyle, join_text
 
 NODE = NodeName("spark1")
 ONE = InstanceView(
@@ -28,7 +28,7 @@ def test_a_start_tells_how_long_it_took_and_a_node_why_it_is_away() -> None:
     away = describe_event(NodeStateChanged(10.0, NODE, NodeState.UNREACHABLE, "no answer"))
     assert away is not None
     assert away.text == "unreachable: no answer"
-    assert plain_text(render_event_log_entry(away, 8)).endswith("spark1    unreachable: no answer")
+    assert join_text(render_event_log_entry(away, 8)).endswith("spark1    unreachable: no answer")
     assert describe_event(LogArrived(10.0, NODE, "qwen36", ())) is None
 
 

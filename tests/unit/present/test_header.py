@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.views.text.frame_layout import render_header
-from sparkctl.views.text.styled_text import Span, TextRow, plain_text, row_width, to_ascii_row
+from sparkctl.views.text.styled_text import Span, TextRow, join_text, measure_row, to_ascii_row
 
 TITLE: TextRow = (Span("sparkctl"), Span(" › "), Span("minimax-m27 on 2 Sparks › log"))
 RIGHT: TextRow = (Span("2 Sparks · "), Span("guard armed · "), Span("simulated, time ×8 · "), Span("14:02:31"))
@@ -13,25 +13,25 @@ RIGHT: TextRow = (Span("2 Sparks · "), Span("guard armed · "), Span("simulated
 
 def test_where_it_is_narrow_the_simulation_is_still_said() -> None:
     made = render_header((Span("sparkctl"),), RIGHT, 60)
-    assert "simulated, time ×8" in plain_text(made)
+    assert "simulated, time ×8" in join_text(made)
     inside = render_header((Span("sparkctl"), Span(" › "), Span("spark1 › q")), RIGHT, 60)
-    assert "guard armed · simulated, time ×8 · 14:02:31" in plain_text(inside)
-    assert "spark1 › q " in plain_text(inside)
+    assert "guard armed · simulated, time ×8 · 14:02:31" in join_text(inside)
+    assert "spark1 › q " in join_text(inside)
 
 
 def test_plain_signs_and_a_gap() -> None:
     for columns in range(30, 110):
         made = render_header(TITLE, RIGHT, columns, ascii_only=True)
-        line = plain_text(made)
-        assert row_width(made) == columns
+        line = join_text(made)
+        assert measure_row(made) == columns
         assert re.search(r"\S  +\S", line), "two blanks between the path and how it stands"
         assert line.isascii()
         assert "?" not in line
         assert "log2" not in line
         assert line.endswith("14:02:31 ")
-    assert "sparkctl > minimax-m27 on 2 Sparks > log " in plain_text(render_header(TITLE, RIGHT, 109, ascii_only=True))
+    assert "sparkctl > minimax-m27 on 2 Sparks > log " in join_text(render_header(TITLE, RIGHT, 109, ascii_only=True))
 
 
 def test_a_degree_sign_and_a_dot_leave_nothing_behind() -> None:
-    assert plain_text(to_ascii_row((Span("52 °C"),))) == "52 C"
-    assert plain_text(to_ascii_row((Span("798 of 3003 MHz ·"),))) == "798 of 3003 MHz,"
+    assert join_text(to_ascii_row((Span("52 °C"),))) == "52 C"
+    assert join_text(to_ascii_row((Span("798 of 3003 MHz ·"),))) == "798 of 3003 MHz,"

@@ -10,7 +10,7 @@ from sparkctl.history.model import OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.views.history_view import HistoryScreenModel, render_history_page
-from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.text.styled_text import join_text, measure_row
 
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=40)
 _SECONDS = st.none() | st.floats(0, 1e6)
@@ -28,7 +28,7 @@ def test_it_fills_its_room_at_any_width(
     done: list[OperationRecord], columns: int, lines: int, ascii_only: bool
 ) -> None:
     rows = render_history_page(HistoryScreenModel(tuple(done), ascii_only=ascii_only), columns, lines).rows
-    assert [row_width(each) for each in rows] == [columns] * lines
+    assert [measure_row(each) for each in rows] == [columns] * lines
 
 
 @pytest.mark.parametrize("columns", range(20, 301))
@@ -37,7 +37,7 @@ def test_a_switch_over_two_sparks_is_told_at_every_width(columns: int) -> None:
         1, OperationKind.START, 1_777_000_000.0, "milo@desk", (NodeName("spark1"), NodeName("spark2")), "qwen36", outcome="ready",
         seconds=11.0, usual=ExpectedDurations(11.0), is_running=False,
     )  # fmt: skip
-    head, entry = (plain_text(each) for each in render_history_page(HistoryScreenModel((two,)), columns, 12).rows[:2])
+    head, entry = (join_text(each) for each in render_history_page(HistoryScreenModel((two,)), columns, 12).rows[:2])
     assert ("11 s of about 11 s" in entry) == (columns >= 84)
     assert ("11 s" in entry) == ("took" in head) == (columns >= 64)
     assert ("qwen36" in entry) == (columns >= 32)

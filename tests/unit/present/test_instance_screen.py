@@ -20,13 +20,13 @@ from sparkctl.model.launch_plan import LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, NodeProcess, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor.store import Store
 from sparkctl.views.instance_rows import (
     describe_ready_rule,
-    evidence_line,
+    find_evidence_line,
     format_log_status,
     format_verdict_for_copy,
     render_log_tail,
@@ -35,8 +35,8 @@ from sparkctl.views.instance_rows import (
 )
 from sparkctl.views.instance_view import InstanceScreenModel, render_instance
 from sparkctl.views.overview.tile_model import build_tile_model
-from sparkctl.views.overview.tile_rows import Space
-from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
+from sparkctl.views.overview.tile_rows import DrawArea
+from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(
@@ -66,14 +66,14 @@ PLAN = LaunchPlan(
 def store(*more: events.Event, one: InstanceView = READY) -> Store:
     made = Store([NODE])
     memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
-    held = (Process(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
+    held = (NodeProcess(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
     on_gpu = (GpuProcess(7, 86 * GIB),)
     gpu = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, sm_clock_max=3003, power=61.0, celsius=71.0, processes=on_gpu)
     sample = Sample(1, 100.0, 100.0, memory, processes=held, gpus=(gpu,))
-    made.apply(events.SampleArrived(100.0, NODE, sample, "boot"))
-    made.apply(events.ContainersListed(100.0, NODE, (one,)))
+    made.apply_event(events.SampleArrived(100.0, NODE, sample, "boot"))
+    made.apply_event(events.ContainersListed(100.0, NODE, (one,)))
     for event in more:
-        made.apply(event)
+        made.apply_event(event)
     return made
 
 
@@ -86,8 +86,8 @@ def scene(made: Store, *, now: float = 130.0, end: CommandEnded | None = None, *
 def shown(one: InstanceScreenModel, columns: int = 80, lines: int = 22) -> str:
     rows = render_instance(one, columns, lines)
     assert len(rows) == lines
-    assert {row_width(each) for each in rows} == {columns}
-    return "\n".join(plain_text(each) for each in rows)
+    assert {measure_row(each) for each in rows} == {columns}
+    return "\n".join(join_text(each) for each in rows)
 
 
 AT_WORK = (events.MeterArrived(101.0, NODE, ID, NUMBERS),)
@@ -98,7 +98,7 @@ def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: i
     quiet = replace(NUMBERS, ttft=None, inter_token=None, prompt_rate=None, prefix_hit_rate=None)
     made = store(*AT_WORK)
     at_work = shown(scene(made), columns, lines).splitlines()
-    made.apply(events.MeterArrived(103.0, NODE, ID, quiet))
+    made.apply_event(events.MeterArrived(103.0, NODE, ID, quiet))
     later = shown(scene(made), columns, lines).splitlines()
     for name in ("TTFT", "between", "prompts", "steps", "GPU", "holds"):
         before, after = ([at for at, line in enumerate(each) if f"│ {name} " in line] for each in (at_work, later))
@@ -113,7 +113,9 @@ def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
     made = store(*AT_WORK)
     fresh = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert fresh
-    made.apply(events.MeterArrived(103.0, NODE, ID, replace(NUMBERS, activity=EngineActivity.IDLE, acceptance=None)))
+    made.apply_event(
+        events.MeterArrived(103.0, NODE, ID, replace(NUMBERS, activity=EngineActivity.IDLE, acceptance=None))
+    )
     later = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert [line.split("%")[0] for line in later] == [line.split("%")[0] for line in fresh]
     assert "29 s old" in later[0]
@@ -201,7 +203,7 @@ def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
     assert "line 412" in seen
     assert "enter log at line 412" in seen
     assert "Lower args.mem-fraction-static." in seen
-    assert evidence_line(VERDICT) == 412
+    assert find_evidence_line(VERDICT) == 412
     assert format_verdict_for_copy(END).splitlines()[1] == "  log line 412: torch.OutOfMemoryError: CUDA out of memory."
 
 
@@ -250,9 +252,9 @@ def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
     made = scene(store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J", ascii_only=ascii_only)
     rows = render_instance(made, columns, lines)
     assert len(rows) == lines
-    said = [plain_text(each) for each in rows]
+    said = [join_text(each) for each in rows]
     assert all(line.isprintable() for line in said)
-    assert {row_width(each) for each in rows} == {columns}
+    assert {measure_row(each) for each in rows} == {columns}
     assert not ascii_only or all(line.isascii() for line in said)
 
 
@@ -268,7 +270,7 @@ def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_th
         holds, memory = (
             next(line for line in words.splitlines() if f"│ {name} " in line) for name in ("holds", "memory")
         )
-        begin, wide = memory.index("█"), Space(76).bar
+        begin, wide = memory.index("█"), DrawArea(76).bar
         assert holds.index("▐") == begin + round(expected * wide / 122) - 1, "on the scale of the memory bar"
 
 
@@ -276,17 +278,17 @@ def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_th
 def test_what_is_to_be_changed_is_whole_and_its_keys_stand_in_a_column(columns: int) -> None:
     edit = FieldChange("args.mem-fraction-static", "0.85", "0.95")
     verdict = replace(VERDICT, edit=edit)
-    said = [plain_text(each) for part in render_verdict(verdict, Space(columns)) for each in part.rows]
+    said = [join_text(each) for part in render_verdict(verdict, DrawArea(columns)) for each in part.rows]
     words = " ".join(" ".join(said).split())
     assert "change args.mem-fraction-static 0.95 → 0.85" in words
     keys = [
-        plain_text(each)
-        for each in render_verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a", roomy=True)
+        join_text(each)
+        for each in render_verdict_keys(verdict, DrawArea(columns), [("e", "edits the profile")], "a", roomy=True)
     ]
     assert [line.split()[0] for line in keys] == ["a", "enter", "e", "y"]
     assert len({line.index(does) for line, does in zip(keys, ("tries", "log", "edits", "copy"), strict=True)}) == 1
-    several = render_verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a")
-    assert max(map(row_width, several)) <= columns
+    several = render_verdict_keys(verdict, DrawArea(columns), [("e", "edits the profile")], "a")
+    assert max(map(measure_row, several)) <= columns
 
 
 def test_what_sparkctl_says_of_a_log_has_another_tone_than_an_engines_warning() -> None:
@@ -339,10 +341,10 @@ def test_a_part_that_answers_nobody_says_whose_it_is_and_has_the_figures_of_the_
     made = Store([NODE, NodeName("spark2")])
     head = replace(READY, node=NodeName("spark2"), per_step=worker.per_step)
     for node, one in ((NODE, worker), (NodeName("spark2"), head)):
-        made.apply(events.NodeStateChanged(99.0, node, NodeState.OK))
-        made.apply(events.ContainersListed(100.0, node, (replace(one, container_id=f"c-{node}"),)))
-    made.apply(events.MeterArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
-    shown = " ".join("\n".join(plain_text(each) for each in render_instance(scene(made), 100, 40)).split())
+        made.apply_event(events.NodeStateChanged(99.0, node, NodeState.OK))
+        made.apply_event(events.ContainersListed(100.0, node, (replace(one, container_id=f"c-{node}"),)))
+    made.apply_event(events.MeterArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
+    shown = " ".join("\n".join(join_text(each) for each in render_instance(scene(made), 100, 40)).split())
     assert "rank 1 of the engine on spark2" in shown
     assert "decode 23.3 tok/s" in shown
 

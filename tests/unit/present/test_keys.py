@@ -9,13 +9,13 @@ from sparkctl.commands.actions import (
     OVERVIEW,
     ActionContext,
     ActionId,
-    is_there,
+    has_screens,
     list_enabled_actions,
     list_screen_actions,
 )
 from sparkctl.tui.key_hints import format_key, render_key_footer, render_key_help
 from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
-from sparkctl.views.text.styled_text import plain_text
+from sparkctl.views.text.styled_text import join_text
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -24,7 +24,7 @@ def readme_table(screens: frozenset[str]) -> str:
     """Return the README's table of keys, in Markdown."""
     lines = ["| key | does | as a command | `keys:` |", "| --- | --- | --- | --- |"]
     for one in ACTIONS:
-        if not is_there(one, screens):
+        if not has_screens(one, screens):
             continue
         keys = ", ".join(f"`{format_key(key)}`" for key in one.keys) or "—"
         where = "" if not one.on or OVERVIEW in one.on else f"{', '.join(sorted(one.on & screens))}: "
@@ -44,12 +44,12 @@ def test_enter_is_offered_where_it_does_something() -> None:
         (ActionContext(remedy="buy a disk"), False),
         (ActionContext(remedy="sparkctl drop-caches", deed=("drop-caches",)), True),
     ):
-        assert ("do it" in plain_text(render_key_footer(actions, now, 100)[0])) is is_offered
+        assert ("do it" in join_text(render_key_footer(actions, now, 100)[0])) is is_offered
 
 
 def test_what_has_no_key_has_its_verb_in_place_of_one() -> None:
     actions = [one for one in ACTIONS if one.id in (ActionId.FREE, ActionId.DOWN)]
-    down, free = (plain_text(one) for one in render_key_help(actions, ActionContext()))
+    down, free = (join_text(one) for one in render_key_help(actions, ActionContext()))
     assert free.lstrip().startswith(":free   stop all that sparkctl started")
     assert free.count(":free") == 1
     assert down.lstrip().startswith("x   stop the instance")

@@ -15,11 +15,11 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.monitor.meter_series import MeterSeries
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
-from sparkctl.views.overview.tile_charts import max_power_scale
+from sparkctl.views.overview.tile_charts import compute_power_scale
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.text.charts import round_above
 from sparkctl.views.text.row_layout import distribute_chart_rows
-from sparkctl.views.text.styled_text import plain_text
+from sparkctl.views.text.styled_text import join_text
 from tests.unit.present.test_tile import DRAFTED, NOW, READY, SAMPLE, lines, seen
 
 COMING = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
@@ -52,7 +52,7 @@ def busy(
 def test_the_same_figure_stands_in_the_same_row_of_both(columns: int, high: int) -> None:
     loads = seen(COMING, starts={"qwen36": START}, rings=rings(10.0, 50.0))
     rows = [
-        plain_text(row) for row in render_overview(OverviewScreenModel((busy(*[12.5] * 30), loads)), columns, high).rows
+        join_text(row) for row in render_overview(OverviewScreenModel((busy(*[12.5] * 30), loads)), columns, high).rows
     ]
     for name in ("memory", "GPU  ", "power"):
         halves = [[at for at, row in enumerate(rows) if f" {name}" in half(row)] for half in (left, right)]
@@ -69,8 +69,8 @@ def right(row: str) -> str:
 
 def test_power_begins_at_nothing_and_has_one_end_on_all_sparks() -> None:
     hot, cool = busy(power=rings(30.0, 52.0)), busy(power=rings(10.0))
-    assert max_power_scale([hot, cool]) == 100.0
-    rows = [plain_text(row) for row in render_overview(OverviewScreenModel((hot, cool)), 120, 40).rows]
+    assert compute_power_scale([hot, cool]) == 100.0
+    rows = [join_text(row) for row in render_overview(OverviewScreenModel((hot, cool)), 120, 40).rows]
     at = next(at for at, row in enumerate(rows) if " power" in row)
     assert "100 W" in left(rows[at])
     assert "100 W" in right(rows[at])
@@ -102,7 +102,7 @@ def at(shown: str, name: str) -> int:
 def test_a_tall_screen_is_filled() -> None:
     said = tuple(RecentLogLine(NodeName("spark1"), "q", f"line {at}") for at in range(40))
     glances = (busy(*[12.5] * 30), busy(*[12.5] * 30))
-    rows = [plain_text(row) for row in render_overview(OverviewScreenModel(glances, lines=said), 200, 57).rows]
+    rows = [join_text(row) for row in render_overview(OverviewScreenModel(glances, lines=said), 200, 57).rows]
     assert sum(not row.strip() for row in rows) <= 3
 
 

@@ -54,7 +54,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     folder = tmp_path_factory.mktemp("profiles")
     path = folder / "mine.yaml"
     path.write_text("schema: 1\nname: mine\nengine: container\nimage: x/y:1\nport: 8000\n")
-    return ProfileLibrary(folder / "u", folder / "s").load(str(path))
+    return ProfileLibrary(folder / "u", folder / "s").load_profile(str(path))
 
 
 def planned(profile: Profile) -> LaunchPlan:
@@ -116,7 +116,7 @@ def test_the_canary_is_known_and_never_written(base: Profile, where: tuple[str, 
     else:
         profile = replace(base, **{"env" if where in ENV else "args": (where,)})  # type: ignore[arg-type]
     made = planned(profile)
-    known = made.collect_secrets
+    known = made.secret_values
     assert any(CANARY in secret or CANARY.replace("/", "") in secret for secret in known)
     back = decode_event(json.loads(json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made)))))
     assert isinstance(back, LaunchPlanned)
@@ -138,7 +138,7 @@ def test_a_profile_of_nothing_secret_is_shown_as_it_is(base: Profile) -> None:
         base, args=(("max-num-batched-tokens", "8192"), ("served-model-name", "qwen")), env=(("A", "b=c"),)
     )
     made = planned(profile)
-    assert made.collect_secrets == frozenset()
+    assert made.secret_values == frozenset()
     assert MASK not in shown(profile, made)
 
 

@@ -8,7 +8,13 @@ import pytest
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.sample import Gpu, Sample
-from sparkctl.monitor.bandwidth import DecodeStepReads, ExpertReads, ceiling_of, estimate_bandwidth, read_gpu_bandwidth
+from sparkctl.monitor.bandwidth import (
+    DecodeStepReads,
+    ExpertReads,
+    estimate_bandwidth,
+    get_bandwidth_limit,
+    read_gpu_bandwidth,
+)
 from sparkctl.views import meter_view as words
 
 SEEN = EngineMeter(
@@ -91,7 +97,8 @@ def test_a_counter_is_a_measurement_and_another_machine_has_another_ceiling() ->
         == "2118 GB/s measured · 44 % of 4814 spec"
     )
     assert (
-        words.format_bandwidth(estimate_bandwidth(SEEN, DENSE, ceiling_of(546))) == "≈ 196 GB/s est. · 36 % of 546 spec"
+        words.format_bandwidth(estimate_bandwidth(SEEN, DENSE, get_bandwidth_limit(546)))
+        == "≈ 196 GB/s est. · 36 % of 546 spec"
     )
 
 

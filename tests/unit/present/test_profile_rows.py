@@ -23,11 +23,11 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.exporters.docker_line import format_docker_run
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.profiles.profile_lint import Diagnostic, LintResult
-from sparkctl.views.profiles.memory_estimate_view import estimate_symbol
-from sparkctl.views.profiles.profiles_screen_model import COLUMNS, ProfilePreview, ProfilesScreenModel
+from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
+from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
+from sparkctl.views.profiles.profiles_screen_model import COLUMN_TITLES, ProfilePreview, ProfilesScreenModel
 from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
-from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.text.styled_text import join_text, measure_row
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -64,10 +64,14 @@ def library(tmp_path: Path) -> ProfileLibrary:
 @pytest.fixture
 def shelf(library: ProfileLibrary, tmp_path: Path) -> ProfilesScreenModel:
     plan = build_preview_plan(
-        CommandContext(OperationHistory(tmp_path), "me"), library.load("qwen36"), Node(ONE, "h"), "/home/milo", {}
+        CommandContext(OperationHistory(tmp_path), "me"),
+        library.load_profile("qwen36"),
+        Node(ONE, "h"),
+        "/home/milo",
+        {},
     )
     return ProfilesScreenModel(
-        library.entries(), "qwen36", (view(ONE, running("qwen36-ngram", ONE, 90 * GIB)), view(TWO)), (ONE, TWO), ONE,
+        library.load_all_entries(), "qwen36", (view(ONE, running("qwen36-ngram", ONE, 90 * GIB)), view(TWO)), (ONE, TWO), ONE,
         (
             LastStart("qwen36-ngram", ONE, NOW - 7300, seconds=415.0),
             LastStart("qwen36", TWO, NOW - 90, failed="cuda-oom"),
@@ -79,8 +83,8 @@ def shelf(library: ProfileLibrary, tmp_path: Path) -> ProfilesScreenModel:
 def shown(shelf: ProfilesScreenModel, columns: int, lines: int) -> str:
     page = render_profiles_screen(shelf, columns, lines)
     assert len(page.rows) == lines
-    assert {row_width(row) for row in page.rows} == {columns}
-    return "\n".join(plain_text(row).rstrip() for row in page.rows)
+    assert {measure_row(row) for row in page.rows} == {columns}
+    return "\n".join(join_text(row).rstrip() for row in page.rows)
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
@@ -118,8 +122,8 @@ def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
     further = 0
     while True:
         page = render_profiles_screen(replace(shelf, further=further), 80, 22)
-        seen += [line for line in map(plain_text, page.rows) if line not in seen]
-        if page.further < further or "the end" in plain_text(page.rows[-2]):
+        seen += [line for line in map(join_text, page.rows) if line not in seen]
+        if page.further < further or "the end" in join_text(page.rows[-2]):
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
@@ -144,7 +148,7 @@ def test_a_fault_of_the_base_is_told_with_the_base(
     shelf: ProfilesScreenModel, library: ProfileLibrary, tmp_path: Path
 ) -> None:
     (tmp_path / "heir.yaml").write_text("schema: 1\nname: heir\nextends: mine\n")
-    words = shown(replace(shelf, entries=library.entries()), 120, 50)
+    words = shown(replace(shelf, entries=library.load_all_entries()), 120, 50)
     assert "broken: mine.yaml:5: port: must be" in next(line for line in words.splitlines() if " heir " in line)
 
 
@@ -181,7 +185,7 @@ def test_why_there_is_no_command_stands_in_its_place(shelf: ProfilesScreenModel)
 def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they_are(
     shelf: ProfilesScreenModel, library: ProfileLibrary
 ) -> None:
-    faults = [fault for one in library.entries() for fault in one.summary.faults]
+    faults = [fault for one in library.load_all_entries() for fault in one.summary.faults]
     alive = (view(ONE, running("mine", ONE, 40 * GIB)), view(TWO))
     last = (LastStart("mine", ONE, NOW - 7300, seconds=415.0),)
     broken = replace(
@@ -216,9 +220,9 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
     check = LintResult(
         Path("/p/qwen36.yaml"),
         (
-            Diagnostic(place, LintSeverity.INFO, LintRule.NO_METRICS, "no metrics"),
-            Diagnostic(place, LintSeverity.ERROR, LintRule.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
-            Diagnostic(place, LintSeverity.WARNING, LintRule.KNOWN_TRAP, "it dies of that"),
+            LintDiagnostic(place, LintSeverity.INFO, LintRule.NO_METRICS, "no metrics"),
+            LintDiagnostic(place, LintSeverity.ERROR, LintRule.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
+            LintDiagnostic(place, LintSeverity.WARNING, LintRule.KNOWN_TRAP, "it dies of that"),
         ),
     )
     words = shown(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
@@ -246,7 +250,7 @@ def answered(shelf: ProfilesScreenModel) -> ProfilesScreenModel:
 
 def heads(words: str) -> list[int]:
     line = next(line for line in words.splitlines() if "last start" in line)
-    return [line.find(head) for head in COLUMNS]
+    return [line.find(head) for head in COLUMN_TITLES]
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
@@ -255,8 +259,8 @@ def test_a_filter_moves_no_column_and_each_has_its_head(shelf: ProfilesScreenMod
     whole = heads(shown(shelf, columns, 30))
     for typed in ("qwen36-vllm", "mine", "nothing like it"):
         assert heads(shown(replace(shelf, pattern=filter_pattern.parse_filter(typed)), columns, 30)) == whole
-    assert whole[COLUMNS.index("check")] > 0
-    model, after = whole[COLUMNS.index("model")], next(at for at in whole[3:] if at > 0)
+    assert whole[COLUMN_TITLES.index("check")] > 0
+    model, after = whole[COLUMN_TITLES.index("model")], next(at for at in whole[3:] if at > 0)
     assert model == -1 if columns == 80 else after - model >= 22, "a model of fewer columns says nothing"
 
 
@@ -322,7 +326,7 @@ def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: ProfilesS
     assert (tight.is_tight, roomy.is_tight) == (True, False)
     assert not replace(tight, answer=FitOutcome.SHORT).is_tight, "what does not fit is more than tight"
     signs = {
-        estimate_symbol(one, ascii_only).text
+        render_estimate_symbol(one, ascii_only).text
         for one in (tight, roomy, None, replace(tight, answer=FitOutcome.IF_STOPPED))
     }
     assert len(signs) == 4

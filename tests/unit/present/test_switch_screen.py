@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepped
+from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepReported
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
@@ -31,8 +31,8 @@ from sparkctl.views.switch_plan_view import (
     format_switch_plan,
     summarize_switch_plan,
 )
-from sparkctl.views.switch_plan_view import memory_after_switch as memory_after
-from sparkctl.views.switch_plan_view import memory_before_switch as memory_before
+from sparkctl.views.switch_plan_view import get_memory_before_switch as memory_before
+from sparkctl.views.switch_plan_view import predict_memory_after_switch as memory_after
 from sparkctl.views.switch_view import (
     SwitchScreenModel,
     describe_switch_journal,
@@ -41,7 +41,7 @@ from sparkctl.views.switch_view import (
     render_switch_progress_line,
     render_unfinished_switch,
 )
-from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.text.styled_text import join_text, measure_row
 
 GIB = 1 << 30
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")
@@ -62,8 +62,8 @@ SCENE = SwitchScreenModel("qwen36", (ONE,), PLAN)
 def shown(scene: SwitchScreenModel, columns: int, lines: int) -> str:
     rows = render_switch(scene, columns, lines).rows
     assert len(rows) == lines
-    assert all(row_width(row) == columns for row in rows)
-    return "\n".join(plain_text(row) for row in rows)
+    assert all(measure_row(row) == columns for row in rows)
+    return "\n".join(join_text(row) for row in rows)
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -85,7 +85,7 @@ def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_re
     assert "spark1 afterwards" in line
     page = render_switch(replace(SCENE, further=99), 60, 13)
     assert page.further > 0
-    assert "the end" in plain_text(page.rows[-1])
+    assert "the end" in join_text(page.rows[-1])
 
 
 def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
@@ -103,7 +103,7 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    told = [plain_text(one) for one in format_switch_plan(PLAN, 80)]
+    told = [join_text(one) for one in format_switch_plan(PLAN, 80)]
     panel = shown(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
@@ -124,7 +124,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         assert ("there is no way back" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
     assert describe_rollback_window(refused) is None
-    assert summarize_switch_plan(refused) in [plain_text(one) for one in format_switch_plan(refused, 80)]
+    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused, 80)]
 
 
 def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
@@ -189,7 +189,7 @@ def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
     assert "enter does it" not in seen
 
 
-def course(*more: SwitchStepped | CommandEnded) -> SwitchProgress:
+def course(*more: SwitchStepReported | CommandEnded) -> SwitchProgress:
     made: SwitchProgress | None = None
     for event in (SwitchPlanned(100.0, ONE, PLAN), *more):
         made = advance_switch(made, event)
@@ -197,8 +197,8 @@ def course(*more: SwitchStepped | CommandEnded) -> SwitchProgress:
     return made
 
 
-def step(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchStepped:
-    return SwitchStepped(ts, ONE, which, "qwen36", proof, ts - 100.0)
+def step(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchStepReported:
+    return SwitchStepReported(ts, ONE, which, "qwen36", proof, ts - 100.0)
 
 
 def test_a_rollback_tells_both_stories() -> None:
@@ -267,7 +267,7 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
 
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
-    line = plain_text(render_switch_progress_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
+    line = join_text(render_switch_progress_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
     assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
     journal = SwitchJournal(
         "0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ()
@@ -298,9 +298,9 @@ def test_who_left_a_switch_and_since_when_is_there_whole_in_any_width() -> None:
     words = "switch to qwen36-ngram was left: step 4 of 6, starting, by root@vm since 09:14"
     for columns in (60, 78, 118):
         rows = render_unfinished_switch(words, (("o", "goes on with it"),), is_held=False, columns=columns)
-        assert all(row_width(row) <= columns for row in rows)
+        assert all(measure_row(row) <= columns for row in rows)
         assert (
-            " ".join(plain_text(row).strip("▲ ") for row in rows)
+            " ".join(join_text(row).strip("▲ ") for row in rows)
             == f"{words}{' ' if columns > 100 else '  '}o goes on with it"
         )
         assert len(rows) == 2, "the keys take no line of their own where there is little room"

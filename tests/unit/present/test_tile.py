@@ -32,10 +32,10 @@ from sparkctl.monitor.startup_timeline import advance_timeline
 from sparkctl.views.overview.event_log_view import EventLogEntry
 from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_rows import Space, engine_label, render_engine_facts
+from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
 from sparkctl.views.overview.tile_view import NodeTile
-from sparkctl.views.text.frame_layout import LEAST
-from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
+from sparkctl.views.text.frame_layout import MIN_TILE_LINES
+from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 
 NODE = NodeName("spark1")
 NOW = 1000.0
@@ -73,7 +73,7 @@ def seen(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) 
 
 
 def lines(glance: NodeTileModel, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
-    return "\n".join(plain_text(row) for row in NodeTile(glance, ascii_only=ascii_only).rows(columns, count))
+    return "\n".join(join_text(row) for row in NodeTile(glance, ascii_only=ascii_only).render_rows(columns, count))
 
 
 def test_a_ready_spark_is_read_from_state_to_heat() -> None:
@@ -93,7 +93,7 @@ def test_a_ready_spark_is_read_from_state_to_heat() -> None:
     assert "20 % of drafts" in shown
 
 
-@pytest.mark.parametrize(("columns", "count"), [(100, 12), (100, 7), (80, 9), (60, 6), (49, LEAST)])
+@pytest.mark.parametrize(("columns", "count"), [(100, 12), (100, 7), (80, 9), (60, 6), (49, MIN_TILE_LINES)])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: int, ascii_only: bool) -> None:
     serving = replace(READY, name="qwen36-vllm", engine="vllm", container_id="c2", port=8000)
@@ -197,7 +197,7 @@ def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> 
     assert "is it on?" in shown
     tones = {
         span.tone
-        for row in NodeTile(seen(READY, told=AWAY)).rows(80, 16)
+        for row in NodeTile(seen(READY, told=AWAY)).render_rows(80, 16)
         for span in row
         if "of 128.0 GiB" in span.text
     }
@@ -274,10 +274,10 @@ STATES = [seen(), seen(READY), seen(FOREIGN, READY), seen(READY, told=AWAY), NEV
 def test_a_tile_is_exactly_as_large_as_asked(
     glance: NodeTileModel, columns: int, count: int, chosen: bool, plain: bool
 ) -> None:
-    rows = NodeTile(glance, ascii_only=plain).rows(columns, count, chosen=chosen)
+    rows = NodeTile(glance, ascii_only=plain).render_rows(columns, count, chosen=chosen)
     assert len(rows) == count
-    assert {row_width(row) for row in rows} == {columns}
-    assert not plain or all(plain_text(row).isascii() for row in rows)
+    assert {measure_row(row) for row in rows} == {columns}
+    assert not plain or all(join_text(row).isascii() for row in rows)
 
 
 @given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 40), st.booleans())
@@ -285,9 +285,9 @@ def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
     glance: NodeTileModel, columns: int, count: int, plain: bool
 ) -> None:
     asked = NodeTile(glance, ascii_only=plain)
-    natural = asked.natural_lines(columns, count)
-    assert natural <= max(count, LEAST)
-    assert asked.rows(columns, natural) == NodeTile(glance, ascii_only=plain).rows(columns, natural)
+    natural = asked.count_useful_lines(columns, count)
+    assert natural <= max(count, MIN_TILE_LINES)
+    assert asked.render_rows(columns, natural) == NodeTile(glance, ascii_only=plain).render_rows(columns, natural)
 
 
 @given(st.integers(1, 9), st.integers(0, 8), st.integers(50, 220), st.integers(10, 60))
@@ -300,7 +300,7 @@ def test_the_overview_is_exactly_as_large_as_asked_and_has_the_chosen_one(
     chosen %= count
     painted = render_overview(OverviewScreenModel(glances, chosen), columns, high)
     assert len(painted.rows) == high
-    assert {row_width(row) for row in painted.rows} == {columns}
+    assert {measure_row(row) for row in painted.rows} == {columns}
     assert chosen in [box.index for box in painted.boxes]
 
 
@@ -308,7 +308,7 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     found = Finding(FindingKind.THERMAL, Severity.PROBLEM, NODE, "heat slows the GPU down")
     glance = replace(seen(READY), view=replace(seen(READY).view, findings=(found,)))
     shown = "\n".join(
-        plain_text(row)
+        join_text(row)
         for row in render_overview(
             OverviewScreenModel((glance,), 0, (RecentLogLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24
         ).rows
@@ -336,7 +336,7 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
     assert calm.boxes == busy_one.boxes
     for name in ("memory", "decode", "accept", "reads", "GPU"):
         before, after = (
-            [at for at, line in enumerate(map(plain_text, made.rows)) if line[2:].startswith(f"{name} ")]
+            [at for at, line in enumerate(map(join_text, made.rows)) if line[2:].startswith(f"{name} ")]
             for made in (calm, busy_one)
         )
         assert before == after, name
@@ -347,12 +347,12 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
     happened = tuple(EventLogEntry(NOW, NODE, f"event {at:02}", TextStyle.VALUE, ("node",)) for at in range(20))
     scene = OverviewScreenModel((seen(READY), seen(READY)), 0, happened=happened)
     counts = [
-        sum("event " in line for line in map(plain_text, render_overview(scene, columns, high).rows))
+        sum("event " in line for line in map(join_text, render_overview(scene, columns, high).rows))
         for columns, high in ((80, 22), (200, 68))
     ]
     assert counts[0] <= 6 < counts[1]
     logs = replace(scene, lines=(RecentLogLine(NODE, "q", "a line of a log"),) * 40)
-    told = [plain_text(line) for line in render_overview(logs, 200, 68).rows]
+    told = [join_text(line) for line in render_overview(logs, 200, 68).rows]
     assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
 
 
@@ -384,25 +384,25 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
     one = InstanceView(
         "i", NodeName("n"), "c", "image:1", ContainerState.RUNNING, "Up", True, None, Phase.READY, facts=facts
     )
-    told = plain_text(render_engine_facts(one, Space(90)) or ())
+    told = join_text(render_engine_facts(one, DrawArea(90)) or ())
     assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
     assert (
-        plain_text(render_engine_facts(one, Space(58)) or ())
+        join_text(render_engine_facts(one, DrawArea(58)) or ())
         == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
     )
-    assert plain_text(render_engine_facts(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
-    assert render_engine_facts(replace(one, facts=()), Space(56)) is None
+    assert join_text(render_engine_facts(one, DrawArea(56, True)) or ()).startswith("uses    ! Marlin fallback")
+    assert render_engine_facts(replace(one, facts=()), DrawArea(56)) is None
 
 
 def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
     one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
-    assert engine_label(one) == "vLLM"
+    assert describe_engine(one) == "vLLM"
     told = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
-    assert engine_label(told) == "vLLM 0.32.0"
+    assert describe_engine(told) == "vLLM 0.32.0"
     like = replace(
         one,
         image="lmsys/sglang:v0.5.12",
         engine="sglang",
         facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),),
     )
-    assert engine_label(like) == "SGLang 0.5.12"
+    assert describe_engine(like) == "SGLang 0.5.12"

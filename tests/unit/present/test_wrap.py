@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, plain_text, row_width, text_width, wrap_rows
+from sparkctl.views.text.styled_text import Span, TextStyle, join_text, make_row, measure_row, measure_text, wrap_rows
 
 WORDS = st.text(st.sampled_from("abc日é-"), min_size=1, max_size=9)
 ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_from(list(TextStyle))), max_size=5)
@@ -16,16 +16,16 @@ ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_
 def test_words_and_their_tones_stay(spans: list[tuple[str, TextStyle]], columns: int, indent: int) -> None:
     one = make_row(" " * indent, *(Span(f"{words} ", tone) for words, tone in spans))
     lines = wrap_rows([one], columns)
-    assert [word for line in lines for word in plain_text(line).split()] == plain_text(one).split()
+    assert [word for line in lines for word in join_text(line).split()] == join_text(one).split()
     kept = [(char, span.tone) for line in lines for span in line for char in span.text if char != " "]
     assert kept == [(char, span.tone) for span in one for char in span.text if char != " "]
-    longest = max((text_width(word) for word in plain_text(one).split()), default=0)
-    assert all(row_width(line) <= max(columns, columns // 3 + longest) for line in lines)
+    longest = max((measure_text(word) for word in join_text(one).split()), default=0)
+    assert all(measure_row(line) <= max(columns, columns // 3 + longest) for line in lines)
 
 
 def test_what_goes_on_hangs_under_its_beginning() -> None:
     one = make_row("  ", Span("start a profile of yours", TextStyle.VALUE))
-    assert [plain_text(line) for line in wrap_rows([one], 12)] == ["  start a", "  profile of", "  yours"]
+    assert [join_text(line) for line in wrap_rows([one], 12)] == ["  start a", "  profile of", "  yours"]
 
 
 def test_what_fits_is_left_as_it_is() -> None:

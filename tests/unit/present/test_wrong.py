@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.commands.action_context import ActionContext, nothing_wrong
+from sparkctl.commands.action_context import ActionContext, reason_no_problems
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import CommandEnded, GuardActed, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
@@ -16,7 +16,7 @@ from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import NodeProblems, render_problems
 from sparkctl.views.overview.event_log_view import describe_event
-from sparkctl.views.text.styled_text import TextStyle, plain_text
+from sparkctl.views.text.styled_text import TextStyle, join_text
 
 NODE = NodeName("spark2")
 ONE = InstanceView(
@@ -34,15 +34,15 @@ WELL = NodeProblems(VIEW, 10.0, {})
 
 
 def shown(wrong: NodeProblems) -> str:
-    return "\n".join(plain_text(one) for one in render_problems(wrong, 90))
+    return "\n".join(join_text(one) for one in render_problems(wrong, 90))
 
 
 def test_nothing_is_wrong_where_nothing_is() -> None:
-    assert not WELL.is_more_than_findings
+    assert not WELL.has_other_problems
     assert render_problems(WELL, 90) == []
     now = ActionContext((NODE,), (VIEW,), NODE)
-    assert nothing_wrong(now) == "nothing is found wrong with spark2"
-    assert nothing_wrong(replace(now, is_troubled=True)) is None
+    assert reason_no_problems(now) == "nothing is found wrong with spark2"
+    assert reason_no_problems(replace(now, is_troubled=True)) is None
 
 
 def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
@@ -52,21 +52,21 @@ def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
         ends={"big": END},
         notices=[("✕ big failed on spark2: so", TextStyle.BAD)],
     )
-    assert wrong.is_more_than_findings
+    assert wrong.has_other_problems
     assert shown(wrong).count("big failed") == 1
     assert "line 7: CUDA out of memory" in shown(wrong)
     assert "less context" in shown(wrong)
     assert "✕ big failed; enter on it says why" in shown(replace(wrong, ends={}, notices=()))
     assert "big ran out of memory" in shown(replace(wrong, view=VIEW)), "its container is gone, the reason is not"
     ready = replace(VIEW, instances=(replace(ONE, phase=Phase.READY),))
-    assert not replace(wrong, view=ready, notices=()).is_more_than_findings, "it was started anew since"
+    assert not replace(wrong, view=ready, notices=()).has_other_problems, "it was started anew since"
 
 
 def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
     did = describe_event(GuardActed(5.0, NODE, GuardAction.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
     assert did is not None
     wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
-    assert wrong.is_more_than_findings
+    assert wrong.has_other_problems
     assert "big was stopped: swap grew by 3 GiB" in shown(wrong)
     assert "other" not in shown(wrong)
 

@@ -245,7 +245,7 @@ class Guarded:
     def start(self) -> GuardProcess | GuardRefusal:
         """Start a guard as travel says; return what it says when its starter has ended."""
         root = str(self.proc.root)
-        start = bootstrap.guard_program(root=root, nvml=self.nvml, python=self.python, options=self.options)
+        start = bootstrap.build_guard_program(root=root, nvml=self.nvml, python=self.python, options=self.options)
         done = subprocess.run(start.argv, input=start.stdin, capture_output=True, timeout=20, check=False)
         assert done.stdout, done.stderr.decode()
         said = decode_guard_start(done.stdout)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.node import bootstrap
-from sparkctl.transport.ssh.login_shell import MARK, remote_command
+from sparkctl.transport.ssh.login_shell import BEGIN_MARK, build_remote_command
 
 GB10_MEMINFO = """MemTotal:       127535224 kB
 MemFree:         4510768 kB
@@ -38,8 +38,8 @@ class Running:
     """One probe. Every read has a deadline, so a probe that says nothing fails a test instead of hanging it."""
 
     def __init__(self, shell: Sequence[str] = (), **options: Any) -> None:
-        self.start = bootstrap.agent_program(**options)
-        line, script = remote_command(self.start.argv)
+        self.start = bootstrap.build_agent_program(**options)
+        line, script = build_remote_command(self.start.argv)
         argv = [*shell, line] if shell else self.start.argv
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
@@ -50,7 +50,7 @@ class Running:
         self._buffer = b""
         if shell:
             self.write(script)
-            while self.line() != MARK.rstrip():
+            while self.line() != BEGIN_MARK.rstrip():
                 pass
         self.write(self.start.stdin)
 

@@ -206,8 +206,8 @@ def test_a_machine_without_anything_is_unknown_and_not_zero(tmp_path: Path) -> N
 
 
 def test_networks_are_those_without_a_gateway() -> None:
-    assert agent.networks_of(ROUTES.encode()) == {"enp1s0f1np1": ["192.168.200.0/24"], "docker0": ["172.17.0.0/16"]}
-    assert agent.networks_of(None) is None
+    assert agent.parse_routes(ROUTES.encode()) == {"enp1s0f1np1": ["192.168.200.0/24"], "docker0": ["172.17.0.0/16"]}
+    assert agent.parse_routes(None) is None
 
 
 def test_a_process_outside_of_containers_is_in_a_service_or_a_session(tmp_path: Path) -> None:
@@ -218,15 +218,15 @@ def test_a_process_outside_of_containers_is_in_a_service_or_a_session(tmp_path: 
         "4": "/",
     }
     root = machine(tmp_path, {f"/proc/{pid}/cgroup": f"0::{path}\n" for pid, path in paths.items()})
-    assert [agent.unit_of(root, int(pid)) for pid in paths] == [
+    assert [agent.find_systemd_unit(root, int(pid)) for pid in paths] == [
         "ollama.service", "session-12.scope", "llama.service", None,
     ]  # fmt: skip
 
 
 def test_cores_are_busy_as_the_ticks_say() -> None:
-    cores = agent.Cores()
-    assert cores.shares(b"cpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: None, 1: None}
-    assert cores.shares(b"cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: 0.3, 1: None}
+    cores = agent.CpuUsage()
+    assert cores.compute_shares(b"cpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: None, 1: None}
+    assert cores.compute_shares(b"cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: 0.3, 1: None}
 
 
 def test_it_ends_with_stdin_and_takes_its_child_along() -> None:
@@ -354,13 +354,13 @@ def test_the_rate_is_changed_by_a_line() -> None:
 
 
 def test_the_part_of_pynvml_that_travels_has_all_that_the_probe_calls() -> None:
-    module = agent.load_module("pynvml_part", bootstrap.pynvml_source())
+    module = agent.load_module("pynvml_part", bootstrap.read_pynvml_source())
     whole = vars(importlib.import_module("pynvml"))
-    used = whole.keys() & set(bootstrap.WORD.findall(SOURCE))
+    used = whole.keys() & set(bootstrap.WORD_PATTERN.findall(SOURCE))
     assert len(used) > 20
     assert {name for name in used if not hasattr(module, name)} == set()
-    assert len(bootstrap.pynvml_source()) < 60_000
-    assert b"ctypes.util" not in bootstrap.pynvml_source(), (
+    assert len(bootstrap.read_pynvml_source()) < 60_000
+    assert b"ctypes.util" not in bootstrap.read_pynvml_source(), (
         "it would cost the node 2.5 MiB, and nothing of it is called"
     )
     with pytest.raises(module.NVMLError):
@@ -381,15 +381,17 @@ def _await(claim: object) -> None:
         time.sleep(0.01)
 
 
-def small(tmp_path: Path, **files: str) -> agent.Probe:
+def small(tmp_path: Path, **files: str) -> agent.NodeAgent:
     """A probe in this process, without a GPU, that is not run."""
-    return agent.Probe(machine(tmp_path, {f"/proc/{name}": text for name, text in files.items()}), 1.0, 10.0, [], b"")
+    return agent.NodeAgent(
+        machine(tmp_path, {f"/proc/{name}": text for name, text in files.items()}), 1.0, 10.0, [], b""
+    )
 
 
-def heard(probe: agent.Probe, now: float) -> None:
-    probe.ask(now)
+def heard(probe: agent.NodeAgent, now: float) -> None:
+    probe.request_readings(now)
     _await(lambda: select.select([probe.devices.answers], [], [], 0.01)[0])
-    probe.devices.hear()
+    probe.devices.receive_answer()
 
 
 def test_devices_that_owe_an_answer_are_not_shown_as_of_now(tmp_path: Path) -> None:
@@ -400,22 +402,22 @@ def test_devices_that_owe_an_answer_are_not_shown_as_of_now(tmp_path: Path) -> N
         gate.wait(20)
         return {"links": [{"name": "eth0"}], "temperatures": [], "processes": [{"pid": 1}], "psutil": "7.0"}
 
-    probe.devices = agent.start_thread(read)
+    probe.devices = agent.start_reader_thread(read)
     probe.parts = [probe.devices]
     heard(probe, 100.0)
     gate.clear()
-    assert probe.sample(100.1)["links"] == [{"name": "eth0"}]
-    probe.ask(102.0)
-    late = probe.sample(103.0)
+    assert probe.build_sample(100.1)["links"] == [{"name": "eth0"}]
+    probe.request_readings(102.0)
+    late = probe.build_sample(103.0)
     assert late["devices_silent_for"] == 1.0
     assert "links" not in late, "a rate is of its moment"
     assert late["processes"] == [{"pid": 1, "gpu_memory": None}], "read every five seconds anyway"
-    later = probe.sample(116.0)
+    later = probe.build_sample(116.0)
     assert (later["devices_silent_for"], later["processes"], later.get("temperatures")) == (14.0, None, None)
     gate.set()
     _await(lambda: select.select([probe.devices.answers], [], [], 0.01)[0])
-    probe.devices.hear()
-    assert probe.sample(117.0)["links"] == [{"name": "eth0"}]
+    probe.devices.receive_answer()
+    assert probe.build_sample(117.0)["links"] == [{"name": "eth0"}]
 
 
 def test_devices_that_cannot_be_read_say_why_and_are_read_again(tmp_path: Path) -> None:
@@ -426,21 +428,21 @@ def test_devices_that_cannot_be_read_say_why_and_are_read_again(tmp_path: Path) 
             raise wrong
         return {"links": []}
 
-    probe.devices = agent.start_thread(read)
+    probe.devices = agent.start_reader_thread(read)
     probe.parts = [probe.devices]
     heard(probe, 1.0)
-    first = probe.sample(1.1)
+    first = probe.build_sample(1.1)
     assert (first["devices_trouble"], first.get("links")) == ("ValueError: not hex", None)
     heard(probe, 2.0)
-    second = probe.sample(2.1)
+    second = probe.build_sample(2.1)
     assert (second.get("devices_trouble"), second["links"]) == (None, [])
 
 
 def test_the_essentials_are_read_again_at_once_after_a_failure(tmp_path: Path) -> None:
     probe = small(tmp_path)
-    assert probe.sample(1.0)["memory"] is None
+    assert probe.build_sample(1.0)["memory"] is None
     machine(tmp_path, {"/proc/meminfo": GB10_MEMINFO, "/proc/vmstat": "oom_kill 3\n"})
-    found = probe.sample(2.0)
+    found = probe.build_sample(2.0)
     assert found["memory"]["total"] == 127535224 * KIB
     assert found["detail"]["oom_kill"] == 3
 
@@ -452,15 +454,15 @@ def test_a_process_of_the_gpu_is_never_left_out(tmp_path: Path) -> None:
         files[f"/proc/{pid}/cgroup"] = f"0::/system.slice/docker-{'ab' * 32}.scope\n"
         files[f"/proc/{pid}/stat"] = f"{pid} (x) S 1 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n"
         files[f"/proc/{pid}/status"] = f"RssAnon:\t {1 if small_one else pid * 1000} kB\n"
-    found = agent.Processes(machine(tmp_path, files)).read([4242])
-    assert len(found) == agent.PATH_LIMIT
+    found = agent.ProcessReader(machine(tmp_path, files)).read([4242])
+    assert len(found) == agent.MAX_LISTED_ITEMS
     assert found[-1]["pid"] == 4242
     assert [one["pid"] for one in found[:3]] == [169, 168, 167]
 
 
 def test_a_process_that_has_ended_and_was_not_asked_for_holds_nothing(tmp_path: Path) -> None:
     files = {"/proc/7/stat": "7 (x) Z 1 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n", "/proc/7/status": "State:\tZ\n"}
-    (found,) = agent.Processes(machine(tmp_path, files)).read([7])
+    (found,) = agent.ProcessReader(machine(tmp_path, files)).read([7])
     assert found["resident"] == 0
 
 
@@ -470,5 +472,5 @@ def test_who_adopted_a_process_of_the_gpu_is_told(tmp_path: Path) -> None:
         "/proc/7/cgroup": "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-3f.scope\n",
         "/proc/2100/comm": "systemd\n",
     }
-    (found,) = agent.Processes(machine(tmp_path, files)).read([7])
+    (found,) = agent.ProcessReader(machine(tmp_path, files)).read([7])
     assert (found["parent"], found["parent_name"], found["unit"]) == (2100, "systemd", "vte-spawn-3f.scope")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.node import collect_decoder
-from sparkctl.node.collect_decoder import CollectedReading, CollectedReadings
+from sparkctl.node.collect_decoder import CollectedReading, ReadingCollector
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, pythons
 
 SOURCE = Path(collect_decoder.__file__).with_name("collect.py").read_text()
@@ -24,13 +24,13 @@ def collected(start: collect_decoder.RemoteProgram, env: dict[str, str] | None =
     ran = subprocess.run(
         start.argv, input=start.stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}, check=True
     )
-    gathered = CollectedReadings()
+    gathered = ReadingCollector()
     for line in ran.stdout.splitlines():
         assert len(line) < 60_000  # what a pipe's reader takes
         gathered.add_line(line)
     assert gathered.whole
     assert ran.stderr == b""
-    return {reading.name: reading for reading in gathered.readings()}
+    return {reading.name: reading for reading in gathered.list_readings()}
 
 
 def test_it_is_written_for_python_3_8_and_needs_nothing_but_it() -> None:
@@ -52,7 +52,7 @@ def test_a_machine_made_of_files_is_read_whole(python: str, tmp_path: Path) -> N
         "/sys/class/infiniband/rocep1s0f0/ports/1/counters/dear_to_read": "1\n",
         "/proc/sys/vm/swappiness": "60\n",
     })  # fmt: skip
-    found = collected(collect_decoder.start(root, nvml=b"", python=python))
+    found = collected(collect_decoder.build_collect_program(root, nvml=b"", python=python))
     assert found["proc/meminfo"] == CollectedReading("proc/meminfo", GB10_MEMINFO)
     assert found["proc/vmstat"] == CollectedReading("proc/vmstat", "", "No such file or directory")
     assert found["proc/cpuinfo"].text.count(" x\n") == 2
@@ -69,7 +69,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
     for name, body in (("nvidia-smi", "echo begun; exec sleep 100"), ("dmesg", "exec yes kernel"), ("df", "exit 3")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    start = collect_decoder.start(nvml=b"")
+    start = collect_decoder.build_collect_program(nvml=b"")
     quick = start.stdin.replace(b"PATIENCE = 10.0", b"PATIENCE = 01.0")
     began = time.monotonic()
     found = collected(collect_decoder.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
@@ -86,7 +86,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build NVML's stand-in with")
 def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
     library = str(nvml_stub(tmp_path / "lib"))
-    told = collected(collect_decoder.start(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
+    told = collected(collect_decoder.build_collect_program(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
     assert "nvmlDeviceGetName(gpu 0): 'NVIDIA GB10'" in told
     assert "nvmlDeviceGetMemoryInfo(gpu 0): error 3 (Not Supported)" in told
     assert any(line.startswith("nvmlDeviceGetUtilizationRates(gpu 0): {gpu: 96") for line in told)
@@ -94,18 +94,18 @@ def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
 
 
 def test_what_a_node_sends_is_not_trusted() -> None:
-    gathered = CollectedReadings()
+    gathered = ReadingCollector()
     for line in (
         b"Welcome to spark1!", b"[]", b'{"name": "../../etc/passwd", "text": "x"}', b'{"name": "/etc/passwd", "text": "x"}',
         b'{"name": "a\\u0000b", "text": "x"}', b'{"name": 5}', b"\xff\xfe", b'{"name": "a/./b", "text": "x"}',
         b'{"name": "fine", "text": 7}', b'{"name": "fine", "text": "x", "end": 1}', b"[" * 100_000,
     ):  # fmt: skip
         gathered.add_line(line)
-    assert gathered.readings() == (CollectedReading("fine", "x", "the node went silent in the middle of it"),)
+    assert gathered.list_readings() == (CollectedReading("fine", "x", "the node went silent in the middle of it"),)
     assert not gathered.whole
     for n in range(2000):
         gathered.add_line(b'{"name": "n%d", "text": "x"}' % n)
     for _ in range(300):
         gathered.add_line(b'{"name": "fine", "text": "%s"}' % (b"y" * 8000))
-    assert len(gathered.readings()) == 500
-    assert len(gathered.readings()[0].text) <= 1 << 20
+    assert len(gathered.list_readings()) == 500
+    assert len(gathered.list_readings()[0].text) <= 1 << 20

@@ -13,7 +13,7 @@ from sparkctl.model.json_codec import decode_event as event_of
 from sparkctl.model.json_codec import encode_event
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import Gpu, Sample, memory_bar
+from sparkctl.model.sample import Gpu, Sample, build_memory_bar
 from sparkctl.model.units import GIB
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
@@ -151,7 +151,7 @@ def test_gpu_memory_is_the_machines_where_the_gpu_has_none_of_its_own(gpus: Any,
 @pytest.mark.parametrize("gpu", [None, 0, 82 * GIB, 500 * GIB])
 @pytest.mark.parametrize(("available", "free"), [(23, 4), (3, 4), (118, 60), (0, 0)])
 def test_the_four_parts_add_up(available: int, free: int, gpu: int | None) -> None:
-    bar = memory_bar(MemoryReading(122 * GIB, available * GIB, free * GIB, 19 * GIB, 16 * GIB, 15 * GIB), gpu)
+    bar = build_memory_bar(MemoryReading(122 * GIB, available * GIB, free * GIB, 19 * GIB, 16 * GIB, 15 * GIB), gpu)
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0

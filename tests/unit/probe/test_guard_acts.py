@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sparkctl.model.guard_state import GuardAction, GuardRights, GuardRole
+from sparkctl.model.guard_state import GuardAction, GuardPermissions, GuardRole
 from sparkctl.model.units import GIB, MIB
-from sparkctl.node.guard.guard_events import add_with_limit
+from sparkctl.node.guard.guard_events import append_event
 from sparkctl.node.guard.memory_reader import ContainerMemory
 from sparkctl.node.guard.receipt_store import ReceiptStore
 from tests.unit.probe.guarding import FLOOR, LOADING, SERVING, THIRD, Guarded, guarded, until
@@ -216,21 +216,21 @@ def test_growth_is_unknown_while_the_driver_is_silent_and_known_of_what_the_list
     for at in range(4):
         gpu.answer = {"gpus": [{"processes": [{"pid": 7, "memory": (10 + 10 * at) * GIB}]}]}
         processes.answer = {"processes": small}
-        holdings.ask(time.monotonic())
-    assert holdings.growth(LOADING) == 30 * GIB
-    assert holdings.growth(SERVING) == 0
+        holdings.request_readings(time.monotonic())
+    assert holdings.compute_growth(LOADING) == 30 * GIB
+    assert holdings.compute_growth(SERVING) == 0
     for _ in range(6):
         processes.answer = {"processes": small}
-        holdings.ask(time.monotonic())
-    assert holdings.growth(LOADING) == 30 * GIB, "an old answer is no new one"
+        holdings.request_readings(time.monotonic())
+    assert holdings.compute_growth(LOADING) == 30 * GIB, "an old answer is no new one"
     holdings.held = deque((at - 20, total) for at, total in holdings.held)
-    assert holdings.growth(LOADING) is None
+    assert holdings.compute_growth(LOADING) is None
 
 
 def test_drops_push_no_end_out_of_what_is_told_and_files_look_used(tmp_path: Path) -> None:
     events: deque[dict[str, Any]] = deque([{"what": "killed"}], maxlen=5)
     for at in range(20):
-        add_with_limit(events, {"what": "dropped", "at": at})
+        append_event(events, {"what": "dropped", "at": at})
     assert [event["what"] for event in events] == ["killed", *["dropped"] * 4]
     assert events[-1]["at"] == 19
     for name in ("guard.lock", "receipt-0123456789ab.json"):
@@ -371,7 +371,7 @@ def test_page_cache_is_dropped_while_weights_load_and_only_then(tmp_path: Path) 
     options, log = sudo(tmp_path)
     with guarded(tmp_path, options=options) as machine:
         client = machine.client()
-        assert client.watch().rights == GuardRights(True, True)
+        assert client.watch().rights == GuardPermissions(True, True)
         machine.proc.set(40.0, free=3.0, cache=38.0)
         time.sleep(0.5)
         assert log.read_text() == "", "no lease, no drop"
@@ -400,7 +400,7 @@ def test_a_drop_that_the_kernel_does_not_count_has_failed(tmp_path: Path) -> Non
 def test_without_the_right_it_says_so_and_drops_nothing(tmp_path: Path) -> None:
     with guarded(tmp_path) as machine:
         client = machine.client()
-        assert client.state().rights == GuardRights(False, False)
+        assert client.state().rights == GuardPermissions(False, False)
         client.watch()
         machine.proc.set(40.0, free=3.0, cache=38.0)
         client.ask(do="phase", container=LOADING, weights=True)

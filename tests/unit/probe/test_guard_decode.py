@@ -11,14 +11,14 @@ from sparkctl.model.guard_state import (
     GuardAction,
     GuardEvent,
     GuardMemoryReading,
+    GuardPermissions,
     GuardProcess,
     GuardReceipt,
     GuardRefusal,
-    GuardRights,
     GuardRole,
     GuardState,
 )
-from sparkctl.node.guard_decoder import LINE_LIMIT, decode_guard_line, decode_guard_start
+from sparkctl.node.guard_decoder import MAX_LINE_BYTES, decode_guard_line, decode_guard_start
 
 ID = "ab" * 32
 EVENT = {"at": 1.5, "what": "warned", "container": ID, "instance": "qwen", "available": 900, "free": 40, "rate": 2e9,
@@ -55,7 +55,7 @@ def test_a_state_with_news_and_gaps() -> None:
              events=[EVENT, EVENT | {"what": "sang"}, EVENT | {"rate": None}], receipts=[ID[:12], "../x", 3, "z" * 12])
     )  # fmt: skip
     assert isinstance(found, GuardState)
-    assert (found.available, found.free, found.docker, found.rights) == (None, 9, None, GuardRights(True, None))
+    assert (found.available, found.free, found.docker, found.rights) == (None, 9, None, GuardPermissions(True, None))
     assert [(watch.role, watch.weights, watch.since) for watch in found.watches] == [
         (GuardRole.LOADING, True, 1.0), (None, True, 1.0)]  # fmt: skip
     assert [(event.what, event.rate) for event in found.events] == [
@@ -83,7 +83,7 @@ def test_an_event_a_receipt_and_none() -> None:
 
 @pytest.mark.parametrize("wrong", [b"", b"{", b"[" * 100_000, b'{"guard":2,"kind":"state"}', said("state"), said("song"),
                                    said("event", event=3), b'{"guard":1,"kind":"state","since":NaN,"pid":1}',
-                                   b'{"guard":1,"kind":"state","since":1e999,"pid":1}', b" " * (LINE_LIMIT + 1),
+                                   b'{"guard":1,"kind":"state","since":1e999,"pid":1}', b" " * (MAX_LINE_BYTES + 1),
                                    b'{"guard":1,"kind":"state","pid":1,"since":1' + b"0" * 400 + b"}"])  # fmt: skip
 def test_what_is_no_line_of_the_protocol(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="guard"):

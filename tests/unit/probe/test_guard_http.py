@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.node.guard.nonblocking_http import BODY_LIMIT, HEAD_LIMIT, HttpConnection, parse_response
+from sparkctl.node.guard.nonblocking_http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpConnection, parse_response
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
@@ -42,9 +42,9 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 OK\r\n\r\n", b"x" * (HEAD_LIMIT + 1), b"\r\n\r\n",
+    [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 OK\r\n\r\n", b"x" * (MAX_HEAD_BYTES + 1), b"\r\n\r\n",
      b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\n",
-     b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (BODY_LIMIT + 1)],
+     b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BODY_BYTES + 1)],
 )  # fmt: skip
 def test_what_is_no_answer(text: bytes) -> None:
     assert parse_response(text) == (None, b"", False)

@@ -57,7 +57,7 @@ def test_it_comes_up_and_says_what_it_knows(python: str, tmp_path: Path) -> None
 
 def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = bootstrap.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = bootstrap.build_guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         shell = subprocess.Popen(
             ["sh", "-c", shlex.join(start.argv)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -87,7 +87,7 @@ def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
 
 def test_a_second_one_says_already_and_two_at_once_are_one(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = bootstrap.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = bootstrap.build_guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         three = [
             subprocess.Popen(start.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             for _ in range(3)

@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.node.guard.decision import (
-    CALM,
-    FAST,
+    CALM_READ_SECONDS,
+    FAST_READ_SECONDS,
     GIB,
     KILL_LEAD_SECONDS,
     MIB,
     KillCandidate,
     MeminfoReading,
     choose_kill_candidate,
+    compute_drop_pause,
+    compute_lowered_floor,
     decide_action,
-    default_cache_below,
+    get_default_cache_below,
     is_starved_by_page_cache,
-    lowered_floor,
-    next_drop_pause,
 )
 
 settings.register_profile("curves", max_examples=60, deadline=None)
 CURVES = settings.get_profile("curves")
 Curve = Callable[[float], float]
 CACHE = 3 * GIB
-PHASES = st.floats(0, CALM)
+PHASES = st.floats(0, CALM_READ_SECONDS)
 LATE = st.floats(0, 0.002)
 
 
@@ -44,7 +44,9 @@ class Course:
     acts: frozenset[str]
 
 
-def course(curve: Curve, seconds: float, floor: int = DEFAULT_FLOOR, phase: float = 0.0, late: float = 0.0) -> Course:
+def course(
+    curve: Curve, seconds: float, floor: int = DEFAULT_FLOOR_BYTES, phase: float = 0.0, late: float = 0.0
+) -> Course:
     """Sample a curve as the guard does: every CALM, or FAST where the last step asked for it, each look ``late``."""
     at, looks, readings, acts = phase, 0, list[MeminfoReading](), set[str]()
     while at < seconds:
@@ -57,7 +59,7 @@ def course(curve: Curve, seconds: float, floor: int = DEFAULT_FLOOR, phase: floa
         acts.add(step.act)
         if step.act == "kill":
             return Course(at, curve(at), looks, frozenset(acts))
-        at += (FAST if step.close else CALM) + late
+        at += (FAST_READ_SECONDS if step.close else CALM_READ_SECONDS) + late
     return Course(None, curve(seconds), looks, frozenset(acts))
 
 
@@ -68,7 +70,7 @@ def falling(start: float, slope: float, end: float = -1e18, since: float = 1.0) 
 
 @CURVES
 @given(
-    base=st.integers(DEFAULT_FLOOR + 20 * MIB, 120 * GIB),
+    base=st.integers(DEFAULT_FLOOR_BYTES + 20 * MIB, 120 * GIB),
     noise=st.lists(st.integers(-8 * MIB, 8 * MIB), min_size=7, max_size=40),
     phase=PHASES,
 )
@@ -87,14 +89,16 @@ def test_steady_above_the_floor_is_never_ended(base: int, noise: list[int], phas
 def test_any_slope_that_can_be_seen_is_ended_before_zero(
     start: float, slope: float, floor: int, phase: float, late: float
 ) -> None:
-    if slope * 0.15 > start and start / slope < CALM + 3 * (FAST + late) + 0.02:  # all gone between two looks
-        start = slope * (CALM + 3 * (FAST + late) + 0.02)
+    if (
+        slope * 0.15 > start and start / slope < CALM_READ_SECONDS + 3 * (FAST_READ_SECONDS + late) + 0.02
+    ):  # all gone between two looks
+        start = slope * (CALM_READ_SECONDS + 3 * (FAST_READ_SECONDS + late) + 0.02)
     start = min(start, 2 * floor + 3 * slope)  # of a long way its end
     found = course(falling(start, slope), 1 + start / slope, floor, phase, late)
     assert found.killed_at is not None
     assert found.left > 0
     if start > floor and slope * KILL_LEAD_SECONDS < floor:
-        assert found.left > floor - slope * (CALM + 3 * (FAST + late))
+        assert found.left > floor - slope * (CALM_READ_SECONDS + 3 * (FAST_READ_SECONDS + late))
 
 
 @CURVES
@@ -107,8 +111,8 @@ def test_any_slope_that_can_be_seen_is_ended_before_zero(
 def test_a_node_that_lets_us_look_seldom_is_ended_before_zero(
     slope: float, start: float, stall: float, phase: float
 ) -> None:
-    start = max(start, slope * 4 * (CALM + stall))  # it can be seen
-    start = min(start, 2 * DEFAULT_FLOOR + slope * 6 * (CALM + stall))
+    start = max(start, slope * 4 * (CALM_READ_SECONDS + stall))  # it can be seen
+    start = min(start, 2 * DEFAULT_FLOOR_BYTES + slope * 6 * (CALM_READ_SECONDS + stall))
     found = course(falling(start, slope), 3 + start / slope, phase=phase, late=stall)
     assert found.killed_at is not None
     assert found.left > 0
@@ -186,7 +190,7 @@ def test_page_cache_that_fills_all_memory_is_nothing_to_the_memory_guard() -> No
     readings = [
         MeminfoReading(t / 10, 60 * GIB, max(GIB // 2, 60 * GIB - t * GIB), min(59, t) * GIB, 0) for t in range(100)
     ]
-    steps = [decide_action(DEFAULT_FLOOR, readings[: at + 1], may_drop=True) for at in range(len(readings))]
+    steps = [decide_action(DEFAULT_FLOOR_BYTES, readings[: at + 1], may_drop=True) for at in range(len(readings))]
     assert {(step.act, step.close) for step in steps} == {("calm", False)}
     assert not is_starved_by_page_cache(readings[5], 8 * GIB)
     assert is_starved_by_page_cache(readings[-1], 8 * GIB)
@@ -195,32 +199,32 @@ def test_page_cache_that_fills_all_memory_is_nothing_to_the_memory_guard() -> No
 
 def test_under_the_floor_it_takes_two_readings() -> None:
     above, below = (
-        MeminfoReading(0.0, DEFAULT_FLOOR + 9 * MIB, 0, 0, 0),
-        MeminfoReading(0.01, DEFAULT_FLOOR - 1, 0, 0, 0),
+        MeminfoReading(0.0, DEFAULT_FLOOR_BYTES + 9 * MIB, 0, 0, 0),
+        MeminfoReading(0.01, DEFAULT_FLOOR_BYTES - 1, 0, 0, 0),
     )
-    assert decide_action(DEFAULT_FLOOR, [below]).act == "warn"
-    assert decide_action(DEFAULT_FLOOR, [above, below]).act == "warn"
-    killing = decide_action(DEFAULT_FLOOR, [above, below, below._replace(at=0.02)])
+    assert decide_action(DEFAULT_FLOOR_BYTES, [below]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [above, below]).act == "warn"
+    killing = decide_action(DEFAULT_FLOOR_BYTES, [above, below, below._replace(at=0.02)])
     assert (killing.act, killing.close) == ("kill", True)
     assert "under 512 MiB" in killing.why
-    assert decide_action(DEFAULT_FLOOR, [below, below._replace(at=9.0)]).act == "kill", (
+    assert decide_action(DEFAULT_FLOOR_BYTES, [below, below._replace(at=9.0)]).act == "kill", (
         "a node that stalls us is short of memory"
     )
-    assert decide_action(DEFAULT_FLOOR, [below, above._replace(at=0.02)]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [below, above._replace(at=0.02)]).act == "warn"
 
 
 def test_while_memory_is_under_the_floor_already_it_takes_a_further_fall() -> None:
-    assert lowered_floor(32 * GIB, 20 * GIB) == 20 * GIB - 20 * GIB // 8
-    assert lowered_floor(512 * MIB, 64 * MIB) == 48 * MIB
-    assert lowered_floor(512 * MIB, 4 * GIB) == 512 * MIB, "never above the floor"
+    assert compute_lowered_floor(32 * GIB, 20 * GIB) == 20 * GIB - 20 * GIB // 8
+    assert compute_lowered_floor(512 * MIB, 64 * MIB) == 48 * MIB
+    assert compute_lowered_floor(512 * MIB, 4 * GIB) == 512 * MIB, "never above the floor"
 
 
 def test_drop_only_where_it_can_help() -> None:
     low = MeminfoReading(0.0, 700 * MIB, 300 * MIB, GIB, 0)
-    assert decide_action(DEFAULT_FLOOR, [low], may_drop=True).act == "drop"
-    assert decide_action(DEFAULT_FLOOR, [low]).act == "warn"
-    assert decide_action(DEFAULT_FLOOR, [low._replace(page_cache=100 * MIB)], may_drop=True).act == "warn"
-    assert decide_action(DEFAULT_FLOOR, [low._replace(free=2 * GIB)], may_drop=True).act == "warn"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [low], may_drop=True).act == "drop"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [low]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [low._replace(page_cache=100 * MIB)], may_drop=True).act == "warn"
+    assert decide_action(DEFAULT_FLOOR_BYTES, [low._replace(free=2 * GIB)], may_drop=True).act == "warn"
 
 
 def test_it_looks_rarely_far_from_the_floor_and_often_near_it() -> None:
@@ -231,18 +235,18 @@ def test_it_looks_rarely_far_from_the_floor_and_often_near_it() -> None:
 
 def test_a_drop_that_frees_nothing_is_repeated_ever_more_rarely() -> None:
     now = MeminfoReading(0.0, 60 * GIB, 2 * GIB, 50 * GIB, 0)
-    assert next_drop_pause(5.0, now, now._replace(free=40 * GIB, page_cache=12 * GIB)) == 0
-    assert next_drop_pause(5.0, now, now._replace(page_cache=45 * GIB)) == 0, "an engine took what came free"
+    assert compute_drop_pause(5.0, now, now._replace(free=40 * GIB, page_cache=12 * GIB)) == 0
+    assert compute_drop_pause(5.0, now, now._replace(page_cache=45 * GIB)) == 0, "an engine took what came free"
     pauses = [5.0]
     for _ in range(6):
-        pauses.append(next_drop_pause(pauses[-1], now, now._replace(free=now.free + MIB)))
+        pauses.append(compute_drop_pause(pauses[-1], now, now._replace(free=now.free + MIB)))
     assert pauses == [5, 10, 20, 40, 60, 60, 60]
 
 
 def test_the_cache_guards_default_is_the_smaller_of_the_two() -> None:
-    assert default_cache_below(121 * GIB) == int(121 * GIB * 0.06)
-    assert default_cache_below(1024 * GIB) == 8 * GIB
-    assert default_cache_below(None) == 8 * GIB
+    assert get_default_cache_below(121 * GIB) == int(121 * GIB * 0.06)
+    assert get_default_cache_below(1024 * GIB) == 8 * GIB
+    assert get_default_cache_below(None) == 8 * GIB
 
 
 def test_who_ends() -> None:

@@ -57,7 +57,7 @@ def test_what_a_node_says_of_itself(python: str, tmp_path: Path) -> None:
     assert isinstance(who, AgentHello)
     assert (who.docker, who.toolkit, who.up) == ("29.2.1", "1.19.0", 1036812.44)
     assert who.swaps == (SwapDevice("/swap.img", "file", 16777212 << 10, 53986 << 10),)
-    assert dict(who.sysctl) == dict.fromkeys(agent.SETTINGS) | {"swappiness": 60, "min_free_kbytes": 45056}
+    assert dict(who.sysctl) == dict.fromkeys(agent.SYSCTL_NAMES) | {"swappiness": 60, "min_free_kbytes": 45056}
     assert who.configured == (
         SysctlSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/50-hidden.conf"),
         SysctlSetting("overcommit_memory", 1, "/usr/lib/sysctl.d/10-a.conf"),
@@ -83,6 +83,6 @@ def test_a_machine_without_anything_says_nothing_of_it(tmp_path: Path) -> None:
 
 def test_sysctl_conf_counts_last_where_it_is_not_linked(tmp_path: Path) -> None:
     files = {"/etc/sysctl.conf": "vm.swappiness = 5\n", "/etc/sysctl.d/99-z.conf": "vm.swappiness = 6\n"}
-    assert agent.configured_of(machine(tmp_path, files)) == [
+    assert agent.read_configured_sysctls(machine(tmp_path, files)) == [
         {"name": "swappiness", "value": 5, "file": "/etc/sysctl.conf"}
     ]

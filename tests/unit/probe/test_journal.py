@@ -24,33 +24,33 @@ def run(home: Path, argv: list[str], script: bytes) -> subprocess.CompletedProce
 
 def read(home: Path) -> node_inspection.JournalFile:
     found = node_inspection.decode_inspection(
-        run(home, node_inspection.command("journal"), node_inspection.script()).stdout
+        run(home, node_inspection.build_inspection_command("journal"), node_inspection.read_inspection_script()).stdout
     ).journal
     assert found is not None
     return found
 
 
 def write(home: Path, text: str, over: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
-    return run(home, switch_journal.write_command(text, over), switch_journal.journal_script())
+    return run(home, switch_journal.build_write_command(text, over), switch_journal.read_journal_script())
 
 
 def remove(home: Path, over: tuple[str, ...]) -> switch_journal.JournalWriteResult:
-    return switch_journal.decode_result(
-        run(home, switch_journal.remove_command(over), switch_journal.journal_script()).stdout
+    return switch_journal.decode_write_result(
+        run(home, switch_journal.build_remove_command(over), switch_journal.read_journal_script()).stdout
     )
 
 
 def test_it_is_written_read_and_removed(tmp_path: Path) -> None:
     assert read(tmp_path).state == "none"
     for text in ('{"step": "checking", "it\'s": "$(touch x) `id` \\\\"}', '{"step": "stopping"}'):
-        assert switch_journal.decode_result(write(tmp_path, text).stdout) is DONE
+        assert switch_journal.decode_write_result(write(tmp_path, text).stdout) is DONE
         assert (read(tmp_path).state, read(tmp_path).text) == ("ours", text)
     folder = tmp_path / ".local/state/sparkctl"
     assert [path.name for path in folder.iterdir()] == ["switch.json"], "no half one is left beside it"
     assert (folder / "switch.json").stat().st_mode & 0o077 == 0
     assert (
-        switch_journal.decode_result(
-            run(tmp_path, switch_journal.remove_command(), switch_journal.journal_script()).stdout
+        switch_journal.decode_write_result(
+            run(tmp_path, switch_journal.build_remove_command(), switch_journal.read_journal_script()).stdout
         )
         is DONE
     )
@@ -63,7 +63,7 @@ def test_where_it_cannot_be_written_the_old_one_stays(tmp_path: Path) -> None:
     (folder / "switch.json").unlink()
     (folder / "switch.json").symlink_to("/etc/hostname")
     done = write(tmp_path, "two")
-    assert switch_journal.decode_result(done.stdout) is FAILED
+    assert switch_journal.decode_write_result(done.stdout) is FAILED
     assert b"another user" in done.stderr
     assert read(tmp_path).state == "foreign"
 
@@ -73,10 +73,10 @@ def test_another_users_is_foreign(tmp_path: Path) -> None:
     write(tmp_path, "one")
     os.chown(tmp_path / ".local/state/sparkctl/switch.json", 65534, 65534)
     assert read(tmp_path).state == "foreign"
-    assert switch_journal.decode_result(write(tmp_path, "two").stdout) is FAILED
+    assert switch_journal.decode_write_result(write(tmp_path, "two").stdout) is FAILED
     assert (
-        switch_journal.decode_result(
-            run(tmp_path, switch_journal.remove_command(), switch_journal.journal_script()).stdout
+        switch_journal.decode_write_result(
+            run(tmp_path, switch_journal.build_remove_command(), switch_journal.read_journal_script()).stdout
         )
         is FAILED
     )
@@ -84,12 +84,14 @@ def test_another_users_is_foreign(tmp_path: Path) -> None:
 
 def test_it_is_written_and_removed_only_over_what_may_lie_there(tmp_path: Path) -> None:
     mine, next_, theirs = '{"id": "a*b", "x": "$(y) \\\\"}', '{"id": "a", "step": 2}', '{"id": "b"}'
-    assert switch_journal.decode_result(write(tmp_path, next_, (mine,)).stdout) is OTHER, "none lies there"
+    assert switch_journal.decode_write_result(write(tmp_path, next_, (mine,)).stdout) is OTHER, "none lies there"
     assert read(tmp_path).state == "none"
-    assert switch_journal.decode_result(write(tmp_path, mine, (switch_journal.NO_JOURNAL,)).stdout) is DONE
-    assert switch_journal.decode_result(write(tmp_path, theirs, (switch_journal.NO_JOURNAL, next_)).stdout) is OTHER
+    assert switch_journal.decode_write_result(write(tmp_path, mine, (switch_journal.NO_JOURNAL,)).stdout) is DONE
+    assert (
+        switch_journal.decode_write_result(write(tmp_path, theirs, (switch_journal.NO_JOURNAL, next_)).stdout) is OTHER
+    )
     assert read(tmp_path).text == mine
-    assert switch_journal.decode_result(write(tmp_path, next_, (switch_journal.NO_JOURNAL, mine)).stdout) is DONE
+    assert switch_journal.decode_write_result(write(tmp_path, next_, (switch_journal.NO_JOURNAL, mine)).stdout) is DONE
     assert remove(tmp_path, (mine, switch_journal.NO_JOURNAL)) is OTHER
     assert read(tmp_path).text == next_
     assert remove(tmp_path, (mine, next_)) is DONE

@@ -18,7 +18,11 @@ UNLINK = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").rea
 
 def read(*sections: str) -> node_inspection.NodeInspection:
     done = subprocess.run(
-        node_inspection.command(*sections), input=node_inspection.script(), capture_output=True, timeout=60, check=True
+        node_inspection.build_inspection_command(*sections),
+        input=node_inspection.read_inspection_script(),
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     return node_inspection.decode_inspection(done.stdout)
 

@@ -14,7 +14,7 @@ from sparkctl.node.peer_checks import SshLoginTarget
 
 def ask(home: Path, **env: str) -> SshLoginTarget:
     ran = subprocess.run(
-        peer_checks.COMMAND,
+        peer_checks.LOGIN_SCRIPT_COMMAND,
         input=peer_checks.LOGIN_SCRIPT,
         capture_output=True,
         env={"PATH": os.environ["PATH"], "HOME": str(home), **env},
@@ -39,7 +39,7 @@ def test_half_an_answer_is_none(answer: bytes) -> None:
 
 
 def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
-    words = peer_checks.login_test_command(SshLoginTarget("milo", "2022", has_keys=True), "192.168.200.12")
+    words = peer_checks.build_login_test_command(SshLoginTarget("milo", "2022", has_keys=True), "192.168.200.12")
     assert words[-5:] == ("2022", "-l", "milo", "192.168.200.12", "true")
     assert {"BatchMode=yes", "UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no"} <= set(words)
     assert words[:3] == ("env", "-u", "SSH_AUTH_SOCK")

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.fabric import Lane
+from sparkctl.model.fabric import FabricLane
 from sparkctl.model.units import GIB, KIB, MIB
-from sparkctl.node.node_inspection import LaneReadings, command, decode_inspection, script
+from sparkctl.node.node_inspection import (
+    LaneReadings,
+    build_inspection_command,
+    decode_inspection,
+    read_inspection_script,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 CONTAINER = "ab" * 32
@@ -27,7 +32,12 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     odd.mkdir()
     sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
                 "docker", "sudo", "health", "fabric"]  # fmt: skip
-    done = subprocess.run([*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30)
+    done = subprocess.run(
+        [*words, *build_inspection_command(*sections)[1:]],
+        input=read_inspection_script(),
+        capture_output=True,
+        timeout=30,
+    )
     look = decode_inspection(b"a greeting from .bashrc\n" + done.stdout)
     assert look.identity is not None
     assert look.identity.home == os.environ["HOME"]
@@ -77,7 +87,7 @@ def test_what_lies_in_a_folder_that_may_not_be_searched_is_not_missing(shell: st
     }
     sections = [f"path={path}" for path in wanted]
     done = subprocess.run(
-        [*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30, user=65534, group=65534,
+        [*words, *build_inspection_command(*sections)[1:]], input=read_inspection_script(), capture_output=True, timeout=30, user=65534, group=65534,
         extra_groups=[], cwd="/",
     )  # fmt: skip
     assert dict(decode_inspection(done.stdout).paths) == wanted
@@ -93,7 +103,7 @@ def test_what_was_not_asked_is_not_known() -> None:
     assert look.memory is None
     assert look.gpu is None
     assert look.listening is None
-    assert look.container_memory(CONTAINER) is None
+    assert look.get_container_memory(CONTAINER) is None
 
 
 def test_memory_is_the_kernels_in_bytes() -> None:
@@ -117,7 +127,7 @@ def test_a_container_holds_its_anonymous_its_shared_and_its_gpu_memory() -> None
         "/proc/11/status:RssAnon:\t 1024 kB\n/proc/11/status:RssShmem:\t 1024 kB\n/proc/1/status:RssAnon:\t 9 kB\n"
         "@@ gpu\n10, 1024\n10, 512\n999, 7\nstatus 0\n@@ end\n".encode()
     )
-    assert look.container_memory(CONTAINER) == 4 * MIB + GIB
+    assert look.get_container_memory(CONTAINER) == 4 * MIB + GIB
     assert look.gpu == {10: GIB, 999: 7 * MIB}
 
 
@@ -150,8 +160,8 @@ def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
     lanes = decode_inspection(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
     assert lanes == LaneReadings(
         (
-            Lane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
-            Lane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),
+            FabricLane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
+            FabricLane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),
         ),
         has_devices=True,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.node.node_inspection import command, decode_inspection, script
+from sparkctl.node.node_inspection import build_inspection_command, decode_inspection, read_inspection_script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="stat -c is GNU's and busybox's")
 
@@ -19,7 +19,12 @@ def looked(place: Path, shell: str = "sh") -> CheckpointFiles:
     words = shell.split()
     if subprocess.run(["which", words[0]], capture_output=True).returncode:
         pytest.skip(f"no {words[0]} here")
-    done = subprocess.run([*words, *command(f"model={place}")[1:]], input=script(), capture_output=True, timeout=30)
+    done = subprocess.run(
+        [*words, *build_inspection_command(f"model={place}")[1:]],
+        input=read_inspection_script(),
+        capture_output=True,
+        timeout=30,
+    )
     (found,) = decode_inspection(done.stdout).models
     assert found.place == str(place)
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node.peer_checks import PingReply, PingTarget, decode_ping_report, ping_command, ping_script
+from sparkctl.node.peer_checks import PingReply, PingTarget, build_ping_command, decode_ping_report, read_ping_script
 
 LANE = ("enp1s0f0np0", "192.168.200.12")
 
@@ -80,7 +80,9 @@ def test_an_answer_that_was_cut_short_or_decorated() -> None:
 @pytest.mark.skipif(shutil.which("ping") is None, reason="there is no ping on this machine")
 def test_the_script_with_the_real_ping() -> None:
     targets = [PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972), PingTarget("lo", "127.0.0.1", "127.0.0.3", 70)]
-    done = subprocess.run(ping_command(targets), input=ping_script(), capture_output=True, timeout=10, check=True)
+    done = subprocess.run(
+        build_ping_command(targets), input=read_ping_script(), capture_output=True, timeout=10, check=True
+    )
     found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")] == PingReply(True, to_ping=True)
     assert {key: one.answered for key, one in found.large.items()} == {
@@ -92,8 +94,8 @@ def test_the_script_with_the_real_ping() -> None:
 def test_the_script_where_there_is_neither_ping_nor_python(tmp_path: Path) -> None:
     for name in ("timeout", "tail", "cut", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    there = ping_script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
-    words = ping_command([PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972)])
+    there = read_ping_script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
+    words = build_ping_command([PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972)])
     done = subprocess.run(["/bin/sh", *words[1:]], input=there, capture_output=True, timeout=10, check=True)
     found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")].answered is None

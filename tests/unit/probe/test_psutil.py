@@ -22,7 +22,7 @@ from sparkctl.model.sample import Sample
 from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.node import agent, bootstrap
 from sparkctl.node.agent_decoder import decode_agent_line
-from sparkctl.transport.session import Session
+from sparkctl.transport.session import NodeSession
 from tests.unit.probe.running import machine, nvml_stub, probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -30,8 +30,8 @@ BUSY = "import os\nheld = bytearray(40 << 20)\nprint(flush=True)\nwhile True: os
 Reading = namedtuple("Reading", "label current high critical")
 
 
-def devices(psutil_too: bool, **options: Any) -> agent.Devices:
-    return agent.Devices(options.get("root", ""), options.get("disks", ["/"]), psutil=psutil_too)
+def devices(psutil_too: bool, **options: Any) -> agent.DeviceReader:
+    return agent.DeviceReader(options.get("root", ""), options.get("disks", ["/"]), psutil=psutil_too)
 
 
 def test_both_readings_of_one_machine_are_the_same() -> None:
@@ -81,7 +81,7 @@ def stand_in(**functions: Any) -> Any:
 def test_sensors_keep_whose_they_are(tmp_path: Path) -> None:
     said = {"mlx5": [Reading("", 71.0, None, 105.0), Reading("", 72.0, None, 105.0)], "nvme": []}
     reader = devices(False, root=machine(tmp_path, CHIPS), disks=[])
-    reader.psutil = agent.Psutil(stand_in(sensors_temperatures=lambda: said))
+    reader.psutil = agent.PsutilModule(stand_in(sensors_temperatures=lambda: said))
     for number in (0, 1):
         (tmp_path / f"sys/class/hwmon/hwmon{number}/device").symlink_to(f"../../../0000:0{number}:00.0")
     found = [(one["chip"], one["device"], one["celsius"]) for one in reader.read([])["temperatures"]]
@@ -96,7 +96,7 @@ def test_a_psutil_that_raises_is_left_alone(tmp_path: Path) -> None:
         raise SystemError("a build for another Python")
 
     reader = devices(False, root=machine(tmp_path, CHIPS))
-    reader.psutil = agent.Psutil(stand_in(sensors_temperatures=broken, disk_usage=broken))
+    reader.psutil = agent.PsutilModule(stand_in(sensors_temperatures=broken, disk_usage=broken))
     said = reader.read([])
     assert [one["celsius"] for one in said["temperatures"]] == [61.0, 62.0, 44.0]
     assert said["disks"][0]["free"] > 0
@@ -104,9 +104,9 @@ def test_a_psutil_that_raises_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_gone_is_no_reason_to_leave_it_alone() -> None:
-    found = agent.Psutil(psutil)
-    assert found.ask(lambda module: module.Process(1 << 22)) is None
-    assert found.ask(lambda module: module.disk_usage("/no such place")) is None
+    found = agent.PsutilModule(psutil)
+    assert found.call_psutil(lambda module: module.Process(1 << 22)) is None
+    assert found.call_psutil(lambda module: module.disk_usage("/no such place")) is None
     assert found.version == psutil.__version__
 
 
@@ -116,7 +116,7 @@ def test_a_psutil_that_cannot_be_imported(source: str, tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "psutil")
     before = list(sys.path)
-    assert agent.Psutil.here().version is None
+    assert agent.PsutilModule.import_installed().version is None
     assert sys.path == before
 
 
@@ -125,7 +125,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where it is started
     (tmp_path / "psutil.py").write_text("raise SystemError('not this one')")
-    assert bootstrap.local_agent_program(1.0).stdin == b""
+    assert bootstrap.build_local_agent_program(1.0).stdin == b""
     if shutil.which("gcc"):
         monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_stub(tmp_path / "lib")))
     read = await first_sample(Node(NodeName("here"), "local"))
@@ -140,7 +140,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 
 
 async def first_sample(node: Node) -> Sample:
-    async with Session(node) as session, aclosing(NodeSampler(session, every=0.2).stream_samples()) as events:
+    async with NodeSession(node) as session, aclosing(NodeSampler(session, every=0.2).stream_samples()) as events:
         async for event in events:
             if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
                 return event.sample
@@ -148,7 +148,8 @@ async def first_sample(node: Node) -> Sample:
 
 
 @pytest.mark.skipif(
-    not Path(agent.DISTRIBUTION, "psutil").is_dir(), reason="the distribution's python3-psutil is not installed here"
+    not Path(agent.DISTRIBUTION_PACKAGES_DIR, "psutil").is_dir(),
+    reason="the distribution's python3-psutil is not installed here",
 )
 def test_the_distributions_own_is_found_without_site() -> None:
     with probe(python="/usr/bin/python3", nvml=b"") as running:
@@ -166,6 +167,6 @@ def test_ten_sensors_of_a_chip_are_told_in_psutils_order(tmp_path: Path) -> None
     in_order = sorted(range(1, 13), key=lambda number: f"temp{number}")  # as psutil sorts what it found
     said = {"coretemp": [Reading(f"core {number}", float(number), None, None) for number in in_order]}
     reader = devices(False, root=machine(tmp_path, files), disks=[])
-    reader.psutil = agent.Psutil(stand_in(sensors_temperatures=lambda: said))
+    reader.psutil = agent.PsutilModule(stand_in(sensors_temperatures=lambda: said))
     found = {one["label"]: one["celsius"] for one in reader.read([])["temperatures"]}
     assert found == {f"core {number}": float(number) for number in range(1, 13)}

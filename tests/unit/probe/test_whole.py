@@ -26,7 +26,7 @@ def index(folder: Path, *names: str) -> None:
 
 
 def look(*places: Path) -> tuple[WeightsCheck, ...]:
-    argv = model_files_decoder.weights_check_command([str(place) for place in places])
+    argv = model_files_decoder.build_weights_check_command([str(place) for place in places])
     done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, timeout=30, check=True)
     return model_files_decoder.decode_weights_check(done.stdout)
 
@@ -96,7 +96,7 @@ def test_what_this_user_may_not_read_is_unread_and_no_fault(tmp_path: Path) -> N
         if folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o055) if str(folder).startswith("/tmp/") else None
     places = [public, secret, secret / "below"]
-    argv = model_files_decoder.weights_check_command([str(place) for place in places])
+    argv = model_files_decoder.build_weights_check_command([str(place) for place in places])
     done = subprocess.run(
         ["python3", *argv[1:]], capture_output=True, timeout=30, check=True, user=65534, group=65534, extra_groups=[]
     )

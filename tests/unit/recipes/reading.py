@@ -29,7 +29,7 @@ def recipe(text: str, **wishes: object) -> ImportedProfile:
 
 def fates(written: ImportedProfile, fate: KeyOutcome) -> dict[str, str | None]:
     """Return the keys of one fate with the reason."""
-    return {account.key: account.why for account in written.imported.ledger.keys_with(fate)}
+    return {account.key: account.why for account in written.imported.ledger.list_keys_by_outcome(fate)}
 
 
 def argv(profile: Profile) -> tuple[str, ...]:

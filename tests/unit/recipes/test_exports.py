@@ -105,8 +105,8 @@ def test_as_a_recipe_too(profile: Profile) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_shipped_profiles_too(form: str) -> None:
     library = ProfileLibrary()
-    for name in library.names():
-        profile = library.load(name)
+    for name in library.list_names():
+        profile = library.load_profile(name)
         if form == "sparkrun" and profile.engine == "container":
             with pytest.raises(InvalidInput, match="no engine for"):
                 again(profile, form)

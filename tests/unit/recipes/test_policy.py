@@ -9,12 +9,12 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.import_profile import ImportedProfile, ImportProfile, check_imported_profile, import_from_source
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.engines.model_weights import map_path_to_node
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import DockerRunSpec, GuardRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.node_paths import misleading_part
+from sparkctl.model.node_paths import find_misleading_part
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
 from sparkctl.profiles.importers import import_policy
@@ -204,10 +204,10 @@ def test_a_flag_that_is_not_known_to_be_harmless_is_withheld(flag: str) -> None:
     written = imported(f"docker run {flag} a/x:1")
     bare = imported("docker run a/x:1").profile
     assert (written.profile.container, *reach(written.profile)) == (bare.container, *reach(bare))
-    (account,) = written.imported.ledger.keys_with(KeyOutcome.WITHHELD)
-    assert import_policy.allow_name(str(account.allow)) == account.allow
+    (account,) = written.imported.ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
+    assert import_policy.normalize_allow_name(str(account.allow)) == account.allow
     allowed = imported(f"docker run {flag} a/x:1", allow={account.allow})
-    assert not allowed.imported.ledger.keys_with(KeyOutcome.WITHHELD)
+    assert not allowed.imported.ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
     assert (allowed.profile.container, *reach(allowed.profile)) != (bare.container, *reach(bare))
 
 
@@ -295,8 +295,12 @@ def test_a_secret_in_the_source_asks_for_no_other_secret_of_the_operators() -> N
 
 
 def test_engines_whose_ranks_log_in_get_no_keys_unasked() -> None:
-    found = {name for name in engines.engine_names() if engines.load_engine(name).ssh_key_mounts(Rank(0, ("a", "b")))}
-    assert found == set(import_policy._LOGS_IN)
+    found = {
+        name
+        for name in engines.engine_names()
+        if engines.load_engine(name).list_ssh_key_mounts(EngineRank(0, ("a", "b")))
+    }
+    assert found == set(import_policy._SSH_ENGINES)
     text = "model: o/m\ncontainer: a/x:1\nruntime: trtllm\nmin_nodes: 2\ncommand: trtllm-serve o/m --tp_size 2\n"
     written = imported(text, "x.yaml")
     assert (written.profile.engine, written.profile.nodes) == ("trtllm", 1)
@@ -333,7 +337,7 @@ def test_a_running_container_is_held_to_the_same() -> None:
 
 def test_nothing_enters_a_profile_without_an_account() -> None:
     written = imported("model: o/m\ncontainer: a/x:1\nruntime: vllm\ncommand: vllm serve o/m\n", "x.yaml")
-    told = {account.to: account.key for account in written.imported.ledger.keys_with(KeyOutcome.MAPPED)}
+    told = {account.to: account.key for account in written.imported.ledger.list_keys_by_outcome(KeyOutcome.MAPPED)}
     for field in ("mounts", "container.ipc", "container.network", "container.shm_size"):
         assert told[field] == f"sparkrun's own {field}"
 
@@ -345,13 +349,15 @@ def test_nothing_enters_a_profile_without_an_account() -> None:
      ("pre_exec", "hooks"), ("container.options.pid", "pid"), ("network_mode", "network"), ("all", "all")],
 )  # fmt: skip
 def test_a_name_may_be_spelled_as_the_source_does(written: str, meant: str) -> None:
-    assert import_policy.allowed_names([written]) == {meant}
+    assert import_policy.parse_allow_names([written]) == {meant}
 
 
 def test_every_flag_of_docker_has_a_name_and_a_wrong_one_is_said() -> None:
-    assert all(import_policy.allow_name(name) == name for name in (*DOCKER_OPTIONS, *import_policy.ALLOW_NAMES))
+    assert all(
+        import_policy.normalize_allow_name(name) == name for name in (*DOCKER_OPTIONS, *import_policy.ALLOW_NAMES)
+    )
     with pytest.raises(ValueError, match="did you mean `privileged`"):
-        import_policy.allowed_names(["privilegd"])
+        import_policy.parse_allow_names(["privilegd"])
 
 
 def test_what_is_allowed_by_one_name_is_no_more_than_that() -> None:
@@ -450,7 +456,7 @@ def test_an_include_follows_no_link_out_of_its_directory(tmp_path: Path) -> None
 ("/", None),
                                             ("~/a", None), ("/a..b/.c", None), ("/a/..", "..")])  # fmt: skip
 def test_a_part_that_leads_elsewhere_is_found(path: str, part: str | None) -> None:
-    assert misleading_part(path) == part
+    assert find_misleading_part(path) == part
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.commands.import_profile import ImportedProfile, check_imported_profile
-from sparkctl.engines.base import Rank
+from sparkctl.engines.base import EngineRank
 from sparkctl.errors import SparkctlError
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.node import Node, NodeName
@@ -81,7 +81,7 @@ def judged(written: ImportedProfile) -> None:
     engine = engines.load_engine(profile.engine)
     made = [build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=Everything(), engine=engine)]
     if profile.nodes > 1:
-        rank = Rank(0, tuple(f"10.0.0.{number}" for number in range(profile.nodes)))
+        rank = EngineRank(0, tuple(f"10.0.0.{number}" for number in range(profile.nodes)))
         place = RankPlacement(rank, tuple(NodeName(f"s{number}") for number in range(profile.nodes)), "run")
         made.append(
             build_launch_plan(

@@ -105,10 +105,10 @@ def test_what_is_written_is_read_back_the_same(profile: Profile) -> None:
 
 def test_the_shipped_profiles_too() -> None:
     library = ProfileLibrary()
-    names = [name for name in library.names() if library.find(name).parent == library.shipped]
+    names = [name for name in library.list_names() if library.find_profile_file(name).parent == library.shipped]
     assert len(names) >= 4
     for name in names:
-        profile = library.load(name)
+        profile = library.load_profile(name)
         assert read_back(profile) == profile
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.actions import ActionContext, action
+from sparkctl.commands.actions import ActionContext, find_action
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.tui.dialogs.confirmations import build_confirmation
-from sparkctl.views.text.styled_text import plain_text
+from sparkctl.views.text.styled_text import join_text
 
 NODE = NodeName("spark2")
 FAILED = InstanceView(
@@ -25,8 +25,8 @@ def asked(one: InstanceView, *words: str) -> str:
     now = ActionContext(
         (NODE,), (NodeTelemetryView(NODE, NodeState.OK, 0.0, instances=(one,), instances_seen=0.0),), NODE, one.name
     )
-    dialog = build_confirmation(action("down"), words, now)
-    return "\n".join(plain_text(row) for row in dialog.rows())
+    dialog = build_confirmation(find_action("down"), words, now)
+    return "\n".join(join_text(row) for row in dialog.render_rows())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from sparkctl.tui.terminal_driver import LONE, EscapeKeyParser
+from sparkctl.tui.terminal_driver import LONE_ESCAPE_SECONDS, EscapeKeyParser
 
 KEYS = {
     "x": "x", "X": "X", ":": "colon", "/": "slash", "\r": "enter", "\t": "tab", "é": "é", "\x1b[B": "down",
@@ -37,11 +37,11 @@ def test_escape_alone_is_escape_once_nothing_follows_it() -> None:
     parse, now = parser()
     assert names(parse.feed("\x1b")) == []
     assert names(parse.tick()) == []
-    assert parse.patience == pytest.approx(LONE)
-    now[0] += 2 * LONE
-    assert parse.patience == 0
+    assert parse.escape_wait_seconds == pytest.approx(LONE_ESCAPE_SECONDS)
+    now[0] += 2 * LONE_ESCAPE_SECONDS
+    assert parse.escape_wait_seconds == 0
     assert names(parse.tick()) == ["escape"]
-    assert parse.patience is None
+    assert parse.escape_wait_seconds is None
     assert names(parse.feed("x")) == ["x"]
 
 
@@ -68,6 +68,6 @@ def test_how_keys_are_cut_into_reads_changes_nothing(sent: list[str], data: st.D
         if start < stop:
             got += names(parse.feed(text[start:stop]))
             got += names(parse.tick())
-    now[0] += 2 * LONE
+    now[0] += 2 * LONE_ESCAPE_SECONDS
     got += names(parse.tick())
     assert got == [KEYS[one] for one in sent]

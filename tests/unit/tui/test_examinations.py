@@ -27,7 +27,7 @@ async def play(seen: DoctorRuns, now: float, *events: Event) -> None:
 
 
 def messages(seen: DoctorRuns) -> list[str]:
-    return [one.message for one in seen.found]
+    return [one.message for one in seen.all_findings]
 
 
 async def test_a_node_is_through_by_itself_and_a_comparison_may_follow() -> None:
@@ -36,15 +36,15 @@ async def test_a_node_is_through_by_itself_and_a_comparison_may_follow() -> None
     events = seen.record_findings(
         told(found("docker", 101), CheckCompleted(102, ONE, 2.0), found("difference", 103)), (ONE, TWO)
     )
-    assert seen.running == (ONE, TWO)
+    assert seen.running_nodes == (ONE, TWO)
     await anext(events)
     assert messages(seen) == ["docker at 101"]
     await anext(events)
-    assert (seen.running, seen.last_run_at(ONE), seen.last_run_at(TWO)) == ((TWO,), 102, None)
+    assert (seen.running_nodes, seen.get_last_run_time(ONE), seen.get_last_run_time(TWO)) == ((TWO,), 102, None)
     assert [event async for event in events]
     assert messages(seen) == ["docker at 101", "difference at 103"]
-    assert seen.running == (), "left before it was through: there was no look"
-    assert seen.last_run_at(TWO) is None
+    assert seen.running_nodes == (), "left before it was through: there was no look"
+    assert seen.get_last_run_time(TWO) is None
 
 
 async def test_what_was_found_before_stays_until_the_new_look_is_through() -> None:
@@ -58,13 +58,13 @@ async def test_what_was_found_before_stays_until_the_new_look_is_through() -> No
         CheckCompleted(102, TWO, 2.0),
     )
     seen.start_run((ONE,), 200)
-    assert (seen.running, seen.last_run_at(ONE)) == ((ONE,), 102)
+    assert (seen.running_nodes, seen.get_last_run_time(ONE)) == ((ONE,), 102)
     events = seen.record_findings(told(found("docker", 201), CheckCompleted(202, ONE, 2.0)), (ONE,))
     await anext(events)
     assert messages(seen) == ["docker at 201", "swap at 101"]
     assert [event async for event in events]
     assert messages(seen) == ["docker at 201"], "no swap any more"
-    assert seen.last_run_at(ONE) == 202
+    assert seen.get_last_run_time(ONE) == 202
 
 
 async def test_a_look_that_is_broken_off_is_as_old_as_the_one_before() -> None:
@@ -78,7 +78,7 @@ async def test_a_look_that_is_broken_off_is_as_old_as_the_one_before() -> None:
         CheckCompleted(102, TWO, 2.0),
     )
     await play(seen, 200, found("docker", 201))
-    assert (seen.running, seen.last_run_at(ONE)) == ((), 102)
+    assert (seen.running_nodes, seen.get_last_run_time(ONE)) == ((), 102)
     assert messages(seen) == ["docker at 201", "swap at 101"]
 
 
@@ -88,4 +88,4 @@ async def test_a_connection_that_breaks_meanwhile_was_not_good() -> None:
     await play(
         seen, 100, found("connection", 101), broken, CheckCompleted(102, ONE, 2.0), CheckCompleted(102, TWO, 2.0)
     )
-    assert seen.found == (broken,)
+    assert seen.all_findings == (broken,)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from sparkctl.tui.terminal_driver import CACHE_LIMIT, RENDER_CACHES, trim_render_caches
+from sparkctl.tui.terminal_driver import MAX_CACHE_ENTRIES, RENDER_CACHES, trim_render_caches
 
 TEXTS = next(one for one in RENDER_CACHES if one.__name__ == "cached_cell_len")
 
 
 def test_much_text_is_forgotten() -> None:
-    for number in range(CACHE_LIMIT + 1):
+    for number in range(MAX_CACHE_ENTRIES + 1):
         cell_len(f"a text that comes once, {number}")
     trim_render_caches()
     assert TEXTS.cache_info().currsize == 0
@@ -26,4 +26,4 @@ def test_little_is_kept_for_the_next_picture() -> None:
 
 def test_each_of_them_can_be_forgotten() -> None:
     for one in RENDER_CACHES:
-        assert one.cache_info().maxsize is None or one.cache_info().maxsize > CACHE_LIMIT, "else it bounds itself"
+        assert one.cache_info().maxsize is None or one.cache_info().maxsize > MAX_CACHE_ENTRIES, "else it bounds itself"

@@ -46,8 +46,8 @@ def test_arbitrary_bytes_are_printable_text(tmp_path: Path, said: list[bytes], t
         app = LogApp(tmp_path, (name, "spark2"))
         shown: list[str] = []
         async with app.run_test(size=(60, 8)) as pilot:
-            app.view.add(0, lines(raw.decode("utf-8", "replace") for raw in said))
-            app.view.add(1, lines(["plain"]))
+            app.view.add_lines(0, lines(raw.decode("utf-8", "replace") for raw in said))
+            app.view.add_lines(1, lines(["plain"]))
             for step in (
                 lambda: app.view.set_search(typed),
                 lambda: app.view.set_filter(typed),

@@ -33,7 +33,7 @@ def test_moving_is_walking_along_all_rows(
     texts: list[str], width: int, height: int, wrapped: bool, data: st.DataObject
 ) -> None:
     book = LogBuffer()
-    book.add(0, lines(texts))
+    book.add_lines(0, lines(texts))
     layout = LogLayout(book)
     layout.width, layout.height, layout.is_wrapped = width, height, wrapped
     places = [
@@ -42,15 +42,15 @@ def test_moving_is_walking_along_all_rows(
         for row in range(len(wrap_offsets(text, width)) if wrapped else 1)
     ]  # fmt: skip
     last = max(0, len(places) - height)
-    assert layout.bottom() == (places[last] if places else (0, 0))
+    assert layout.find_bottom_position() == (places[last] if places else (0, 0))
     if not places:
-        assert layout.page((0, 0)) == []
+        assert layout.build_page((0, 0)) == []
         return
     at = data.draw(st.integers(0, last))
     by = data.draw(st.integers(-len(places), len(places)))
     assert layout.move_position(places[at], by) == places[max(0, min(last, at + by))]
-    page = layout.page(places[at])
+    page = layout.build_page(places[at])
     assert len(page) == min(height, len(places) - at)
     expected = places[at : at + height]
-    assert [(row.serial, layout.row_of(row.line, row.start)) for row in page] == expected
+    assert [(row.serial, layout.find_row(row.line, row.start)) for row in page] == expected
     book.close()

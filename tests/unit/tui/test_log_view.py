@@ -31,12 +31,12 @@ def app(tmp_path: Path) -> LogApp:
 
 async def test_it_follows_until_somebody_goes_up(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(100))
+        app.view.add_lines(0, numbered(100))
         await settled(pilot)
         assert app.rows()[-1] == "  line 100"
         assert "● following   100 lines" in app.status()
         await typed(pilot, "up")
-        app.view.add(0, numbered(24, 101))
+        app.view.add_lines(0, numbered(24, 101))
         await settled(pilot)
         assert app.rows()[-1] == "  line 99"
         assert "‖ paused +24 new" in app.status()
@@ -54,7 +54,7 @@ async def test_it_shows_its_lines_where_textual_sends_it_no_resize(app: LogApp) 
         await app.mount(second)
         app.screen._compositor._full_map_invalidated = True
         assert second.view.region.height > 0, "whoever asks for its place is told it before the screen's own round"
-        second.view.book.add(0, numbered(3))
+        second.view.book.add_lines(0, numbered(3))
         second.view.apply_new_lines()
         for _ in range(20):
             await pilot.pause(0.02)
@@ -64,7 +64,7 @@ async def test_it_shows_its_lines_where_textual_sends_it_no_resize(app: LogApp) 
 @pytest.mark.parametrize("keys", [("up",), ("k",), ("pageup",), ("home",), ("g",), ("f",)])
 async def test_every_way_up_pauses_and_the_end_follows_again(app: LogApp, keys: tuple[str, ...]) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(100))
+        app.view.add_lines(0, numbered(100))
         await settled(pilot)
         await typed(pilot, *keys)
         assert not app.view.is_following
@@ -74,7 +74,7 @@ async def test_every_way_up_pauses_and_the_end_follows_again(app: LogApp, keys: 
 
 async def test_the_wheel_and_the_scrollbar_pause_too(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(100))
+        app.view.add_lines(0, numbered(100))
         await settled(pilot)
         app.view.post_message(MouseScrollUp(app.view, 1, 1, 0, -1, 0, False, False, False))
         await settled(pilot)
@@ -87,7 +87,7 @@ async def test_the_wheel_and_the_scrollbar_pause_too(app: LogApp) -> None:
 
 async def test_going_down_at_the_end_follows_again(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(30))
+        app.view.add_lines(0, numbered(30))
         await settled(pilot)
         await typed(pilot, "up", "down")
         assert not app.view.is_following
@@ -99,15 +99,15 @@ async def test_going_down_at_the_end_follows_again(app: LogApp) -> None:
 async def test_the_place_is_kept_while_a_thousand_lines_drop(tmp_path: Path, wrapped: bool) -> None:
     app = LogApp(tmp_path, most_lines=2000)
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(2000))
+        app.view.add_lines(0, numbered(2000))
         await settled(pilot)
         if wrapped:
             await typed(pilot, "w")
-        app.view.go_to((0, 1500))
+        app.view.go_to_line((0, 1500))
         await settled(pilot)
         before = app.rows()
         for first in range(2001, 3001, 100):
-            app.view.add(0, numbered(100, first))
+            app.view.add_lines(0, numbered(100, first))
             await pilot.pause()
             assert app.rows() == before
         await settled(pilot)
@@ -115,19 +115,19 @@ async def test_the_place_is_kept_while_a_thousand_lines_drop(tmp_path: Path, wra
         assert app.book.spool.first == 1000
         assert "+1,000 new" in app.status()
         for first in range(3001, 5001, 100):
-            app.view.add(0, numbered(100, first))
+            app.view.add_lines(0, numbered(100, first))
         await settled(pilot)
         assert app.rows()[0] == "  line 3001", "what is gone cannot be read: the oldest that is there"
 
 
 async def test_a_filter_while_following(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(50))
+        app.view.add_lines(0, numbered(50))
         await settled(pilot)
         await typed(pilot, "ampersand", "7", "enter")
         assert app.rows()[:5] == ["  line 7", "  line 17", "  line 27", "  line 37", "  line 47"]
         assert "5 of 50" in app.status()
-        app.view.add(0, numbered(50, 51))
+        app.view.add_lines(0, numbered(50, 51))
         await settled(pilot)
         assert app.rows()[-1] == "  line 97"
         assert "19 of 100" in app.status()
@@ -139,9 +139,9 @@ async def test_a_filter_while_following(app: LogApp) -> None:
 
 async def test_a_filter_keeps_the_place_and_gives_it_back(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(500))
+        app.view.add_lines(0, numbered(500))
         await settled(pilot)
-        app.view.go_to((0, 250))
+        app.view.go_to_line((0, 250))
         await settled(pilot)
         before = app.rows()
         await typed(pilot, "ampersand", "0", "enter")
@@ -152,7 +152,7 @@ async def test_a_filter_keeps_the_place_and_gives_it_back(app: LogApp) -> None:
 
 async def test_a_bad_pattern_says_so_and_filters_nothing(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(50))
+        app.view.add_lines(0, numbered(50))
         await settled(pilot)
         await typed(pilot, "ampersand", "slash", "(", "slash")
         assert "filters nothing" in app.status()
@@ -163,7 +163,7 @@ async def test_a_bad_pattern_says_so_and_filters_nothing(app: LogApp) -> None:
 
 async def test_a_search_counts_and_goes_round(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(300))
+        app.view.add_lines(0, numbered(300))
         await settled(pilot)
         await typed(pilot, "slash", "line 7", "enter")
         assert "find line 7   11/11" in app.status(), "whoever follows is nearest to the newest match"
@@ -183,7 +183,7 @@ async def test_a_search_counts_and_goes_round(app: LogApp) -> None:
 
 async def test_escape_in_the_prompt_goes_back_to_where_the_reader_was(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(300))
+        app.view.add_lines(0, numbered(300))
         await settled(pilot)
         await typed(pilot, "home")
         before = app.rows()
@@ -198,7 +198,7 @@ async def test_escape_in_the_prompt_goes_back_to_where_the_reader_was(app: LogAp
 async def test_what_is_typed_fast_goes_where_it_is_meant_to(app: LogApp) -> None:
     """All keys are there before the first is handled, as from a paste or a slow connection."""
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(300))
+        app.view.add_lines(0, numbered(300))
         await settled(pilot)
         for key in "&29":
             app.simulate_key({"&": "ampersand"}.get(key, key))
@@ -213,7 +213,7 @@ async def test_what_is_typed_fast_goes_where_it_is_meant_to(app: LogApp) -> None
 
 async def test_search_and_filter_together(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(300))
+        app.view.add_lines(0, numbered(300))
         await settled(pilot)
         await typed(pilot, "ampersand", "!1", "enter", "slash", "22", "enter")
         assert "10/10" in app.status(), "22, 220, and 222 to 229: what is filtered out is not found"
@@ -224,10 +224,10 @@ async def test_search_and_filter_together(app: LogApp) -> None:
 async def test_wrapping_keeps_the_top_line_and_shows_every_character(app: LogApp) -> None:
     texts = [f"{n} " + "word " * 40 for n in range(100)]
     async with app.run_test(size=(60, 12)) as pilot:
-        app.view.add(0, lines(texts))
+        app.view.add_lines(0, lines(texts))
         await settled(pilot)
         app.view.action_scroll_home()
-        app.view._move(30)
+        app.view._move_rows(30)
         assert app.rows()[0].startswith("  30 word")
         assert app.rows()[0].endswith("›")
         await typed(pilot, "w")
@@ -245,7 +245,7 @@ async def test_wrapping_keeps_the_top_line_and_shows_every_character(app: LogApp
 async def test_a_line_taller_than_the_screen_can_be_read_to_its_end(app: LogApp) -> None:
     text = " ".join(f"word{n}" for n in range(400))
     async with app.run_test(size=(40, 10)) as pilot:
-        app.view.add(0, lines(["before", text, "after"]))
+        app.view.add_lines(0, lines(["before", text, "after"]))
         await settled(pilot)
         await typed(pilot, "w")
         assert app.rows()[-1] == "  after"
@@ -260,7 +260,7 @@ async def test_a_line_taller_than_the_screen_can_be_read_to_its_end(app: LogApp)
 
 async def test_another_size_keeps_the_top_line(app: LogApp) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
-        app.view.add(0, lines(f"{n} " + "x" * 150 for n in range(200)))
+        app.view.add_lines(0, lines(f"{n} " + "x" * 150 for n in range(200)))
         await settled(pilot)
         await typed(pilot, "w", "home", *["pagedown"] * 3, "down")
         top = app.rows()[0].split()[0]
@@ -276,7 +276,7 @@ async def test_another_size_keeps_the_top_line(app: LogApp) -> None:
 
 async def test_on_a_smaller_screen_the_line_that_was_gone_to_is_still_seen(app: LogApp) -> None:
     async with app.run_test(size=(80, 30)) as pilot:
-        app.view.add(0, numbered(32))
+        app.view.add_lines(0, numbered(32))
         await settled(pilot)
         await typed(pilot, "slash", *"line 30", "enter")
         assert any("line 30" in row for row in app.rows())
@@ -287,7 +287,7 @@ async def test_on_a_smaller_screen_the_line_that_was_gone_to_is_still_seen(app: 
 
 async def test_long_lines_scroll_sideways_and_the_gutter_stays(app: LogApp) -> None:
     async with app.run_test(size=(60, 12)) as pilot:
-        app.view.add(0, lines(["0123456789" * 20, "short"]))
+        app.view.add_lines(0, lines(["0123456789" * 20, "short"]))
         await settled(pilot)
         await typed(pilot, "t", "right", "right")
         assert app.rows()[0].startswith("  10:00:01 │‹4567890123")
@@ -300,7 +300,7 @@ async def test_long_lines_scroll_sideways_and_the_gutter_stays(app: LogApp) -> N
 
 async def test_a_search_brings_what_is_far_to_the_right_into_view(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, lines(["a" * 500 + "needle" + "b" * 500, "other"]))
+        app.view.add_lines(0, lines(["a" * 500 + "needle" + "b" * 500, "other"]))
         await settled(pilot)
         await typed(pilot, "slash", "needle", "enter")
         assert "needle" in app.rows()[0]
@@ -310,15 +310,15 @@ async def test_a_search_brings_what_is_far_to_the_right_into_view(app: LogApp) -
 async def test_sources_are_merged_or_alone(tmp_path: Path) -> None:
     app = LogApp(tmp_path, ("spark1", "spark2"))
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(3, word="one"))
-        app.view.add(1, lines((f"two {n}" for n in (1, 2, 3)), stream="stderr"))
+        app.view.add_lines(0, numbered(3, word="one"))
+        app.view.add_lines(1, lines((f"two {n}" for n in (1, 2, 3)), stream="stderr"))
         await settled(pilot)
         assert app.rows()[:4] == ["  spark1 │ one 1", "  spark2 ╎ two 1", "  spark1 │ one 2", "  spark2 ╎ two 2"]
         await typed(pilot, "m")
         assert app.rows()[:3] == ["  one 1", "  one 2", "  one 3"]
         assert "spark1" in app.status()
         await typed(pilot, "m")
-        app.view.add(1, numbered(1, 4, "two"))
+        app.view.add_lines(1, numbered(1, 4, "two"))
         await settled(pilot)
         assert app.rows()[:4] == ["  two 1", "  two 2", "  two 3", "  two 4"]
         await typed(pilot, "m")
@@ -330,11 +330,11 @@ async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
     app = LogApp(tmp_path)
     marked = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
     async with app.run_test(size=(100, 12)) as pilot:
-        app.view.add(0, numbered(50))
-        marked.add(0, lines(FATAL, 51))
+        app.view.add_lines(0, numbered(50))
+        marked.add_lines(0, lines(FATAL, 51))
         app.view.apply_new_lines()
-        app.view.add(0, numbered(50, 53))
-        marked.add(0, lines(["INFO:     Application startup complete."], 103))
+        app.view.add_lines(0, numbered(50, 53))
+        marked.add_lines(0, lines(["INFO:     Application startup complete."], 103))
         app.view.apply_new_lines()
         await settled(pilot)
         await typed(pilot, "E")
@@ -356,7 +356,7 @@ async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
 
 async def test_copying(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(50))
+        app.view.add_lines(0, numbered(50))
         await settled(pilot)
         await typed(pilot, "y")
         assert app.copied[-1].splitlines() == [f"line {n}" for n in range(41, 51)]
@@ -369,7 +369,7 @@ async def test_copying(app: LogApp) -> None:
         await pilot.hover(app.view, offset=(6, 3))
         await pilot.mouse_up(app.view, offset=(6, 3))
         await settled(pilot)
-        app.view.add(0, numbered(500, 51))
+        app.view.add_lines(0, numbered(500, 51))
         await settled(pilot)
         await typed(pilot, "y")
         assert app.copied[-1] == f"ne {top + 1}\nline {top + 2}\nline "
@@ -379,7 +379,7 @@ async def test_copying(app: LogApp) -> None:
 
 async def test_more_than_a_clipboard_takes_is_refused(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, lines(["x" * 16_000] * 20))
+        app.view.add_lines(0, lines(["x" * 16_000] * 20))
         await settled(pilot)
         await typed(pilot, "y")
         assert app.copied == []
@@ -388,7 +388,7 @@ async def test_more_than_a_clipboard_takes_is_refused(app: LogApp) -> None:
 
 async def test_saving_what_is_shown(app: LogApp) -> None:
     async with app.run_test(size=(120, 12)) as pilot:
-        app.view.add(0, numbered(1000))
+        app.view.add_lines(0, numbered(1000))
         await settled(pilot)
         await typed(pilot, "ampersand", "99", "enter", "ctrl+s")
         path = app.directory / "qwen36-20260501-120000.log"
@@ -408,7 +408,7 @@ async def test_where_nothing_can_be_saved_that_is_said(tmp_path: Path, monkeypat
     app.pane._directory = None  # where sparkctl was started
     folder.rmdir()
     async with app.run_test(size=(120, 12)) as pilot:
-        app.view.add(0, numbered(10))
+        app.view.add_lines(0, numbered(10))
         await settled(pilot)
         await typed(pilot, "ctrl+s")
         assert "not saved: the directory that sparkctl was started in" in app.status()
@@ -417,8 +417,10 @@ async def test_where_nothing_can_be_saved_that_is_said(tmp_path: Path, monkeypat
 async def test_ascii(tmp_path: Path) -> None:
     app = LogApp(tmp_path, ("ä-spark", "b"), ascii_only=True)
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, lines(["ERROR 11-20 16:26:30 [core.py:1108] bad", "WARNING 11-20 16:26:30 [c.py:1] so so"]))
-        app.view.add(1, lines(["x" * 100]))
+        app.view.add_lines(
+            0, lines(["ERROR 11-20 16:26:30 [core.py:1108] bad", "WARNING 11-20 16:26:30 [c.py:1] so so"])
+        )
+        app.view.add_lines(1, lines(["x" * 100]))
         await settled(pilot)
         await typed(pilot, "t", "up")
         assert all(row.isascii() for row in app.rows())
@@ -435,7 +437,7 @@ async def test_without_colours_nothing_is_lost(
     app = LogApp(tmp_path, ansi_color=ansi)
     async with app.run_test(size=(80, 12)) as pilot:
         assert app.no_color
-        app.view.add(0, lines([*FATAL, "find me here"]))
+        app.view.add_lines(0, lines([*FATAL, "find me here"]))
         await settled(pilot)
         await typed(pilot, "slash", "me", "enter")
         assert app.rows()[:3] == [
@@ -453,7 +455,7 @@ async def test_without_colours_nothing_is_lost(
 async def test_small_terminals(tmp_path: Path, size: tuple[int, int]) -> None:
     app = LogApp(tmp_path, ("spark1", "spark2"))
     async with app.run_test(size=size) as pilot:
-        app.view.add(0, lines(["ERROR 11-20 16:26:30 [core.py:1108] " + "宽" * 60] * 30))
+        app.view.add_lines(0, lines(["ERROR 11-20 16:26:30 [core.py:1108] " + "宽" * 60] * 30))
         await typed(pilot, "t", "w", "up", "w", "right", "slash", "ERR", "enter", "n", "G")
         assert app.is_running
         width = app.view.scrollable_content_region.width
@@ -470,7 +472,7 @@ async def test_escape_is_somebody_else_s_when_there_is_nothing_to_clear(tmp_path
 
     app = Outer(tmp_path)
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(10))
+        app.view.add_lines(0, numbered(10))
         await typed(pilot, "slash", "1", "enter", "escape")
         assert app.went_back == 0
         await typed(pilot, "escape")
@@ -480,7 +482,7 @@ async def test_escape_is_somebody_else_s_when_there_is_nothing_to_clear(tmp_path
 async def test_a_disk_that_is_not_there_is_said(tmp_path: Path) -> None:
     app = LogApp(tmp_path / "nowhere")
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(10))
+        app.view.add_lines(0, numbered(10))
         await settled(pilot)
         assert app.rows()[0] == "  line 1"
         assert "▲ in memory only" in app.status()
@@ -488,7 +490,7 @@ async def test_a_disk_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 async def test_numbers_are_those_of_the_log_itself(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, lines(["first", "shards: 1%\rshards: 50%\rshards: 100%\r", "third"]))
+        app.view.add_lines(0, lines(["first", "shards: 1%\rshards: 50%\rshards: 100%\r", "third"]))
         await typed(pilot, "#")
         assert app.rows()[:3] == ["       1 first", "       2 shards: 100%", "       3 third"]
         assert "numbers" in app.status()
@@ -499,7 +501,7 @@ async def test_numbers_are_those_of_the_log_itself(app: LogApp) -> None:
 async def test_a_key_goes_further_back_each_time(app: LogApp) -> None:
     """The lines are a second apart; the newest is the 8000th."""
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(8000))
+        app.view.add_lines(0, numbered(8000))
         await settled(pilot)
         for first in (7940, 7700, 7100, 4400, 1):
             await typed(pilot, "T")
@@ -511,7 +513,7 @@ async def test_a_key_goes_further_back_each_time(app: LogApp) -> None:
 
 async def test_the_prompt_opens_and_closes_without_a_change_of_the_log_s_place(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        app.view.add(0, numbered(50))
+        app.view.add_lines(0, numbered(50))
         await settled(pilot)
         region, rows = app.view.region, app.rows()
         await typed(pilot, "slash")

@@ -6,7 +6,7 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparkctl.tui.theme import DARK, LIGHT, READABLE, build_theme_styles, contrast_ratio
+from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, MIN_CONTRAST, build_theme_styles, contrast_ratio
 from sparkctl.views.text.styled_text import TextStyle
 
 READ = (
@@ -23,7 +23,7 @@ READ = (
     TextStyle.KEY,
     TextStyle.TITLE,
 )
-COLOURED = [one for one in (DARK, LIGHT, *BUILTIN_THEMES.values()) if not one.ansi]
+COLOURED = [one for one in (DARK_THEME, LIGHT_THEME, *BUILTIN_THEMES.values()) if not one.ansi]
 
 
 @pytest.mark.parametrize("theme", COLOURED, ids=lambda one: one.name)
@@ -33,13 +33,13 @@ def test_text_can_be_read(theme: Theme) -> None:
     for tone in READ:
         colour = found[tone].color
         assert colour is not None
-        assert contrast_ratio(Color.from_rich_color(colour), ground) >= READABLE - 0.1, tone
+        assert contrast_ratio(Color.from_rich_color(colour), ground) >= MIN_CONTRAST - 0.1, tone
 
 
-@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)
 def test_what_log_views_dim_can_be_read(theme: Theme) -> None:
     text, ground = (Color.parse(one) for one in (theme.foreground or "", theme.background or ""))
-    assert contrast_ratio(text.blend(ground, 0.35), ground) >= READABLE
+    assert contrast_ratio(text.blend(ground, 0.35), ground) >= MIN_CONTRAST
 
 
 def test_contrast_is_that_of_the_web() -> None:

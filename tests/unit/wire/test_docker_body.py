@@ -157,7 +157,12 @@ def test_every_option_that_a_profile_may_set_is_asked_for(name: str, kind: Docke
 
 
 def test_nothing_else_is_taken() -> None:
-    supported = {*create_request._CONFIG, *create_request._HOST, *create_request._HOST_LISTS, *create_request._SPECIAL}
+    supported = {
+        *create_request._CONFIG_OPTIONS,
+        *create_request._HOST_OPTIONS,
+        *create_request._HOST_LIST_OPTIONS,
+        *create_request._OPTION_HANDLERS,
+    }
     assert supported == set(DOCKER_OPTIONS)
     with pytest.raises(ValueError, match="--rm"):
         build_create_request(with_option("rm", "true"))

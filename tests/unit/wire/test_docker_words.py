@@ -9,8 +9,8 @@ import pytest
 from sparkctl import errors
 from sparkctl.model.container import ContainerState
 from sparkctl.transport.docker import docker_responses
-from sparkctl.transport.docker.docker_client import negotiate
-from sparkctl.transport.docker.docker_errors import docker_message, error_for_response
+from sparkctl.transport.docker.docker_client import negotiate_api_version
+from sparkctl.transport.docker.docker_errors import error_for_response, parse_docker_message
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_no_control_byte_of_dockers_words_comes_through() -> None:
 
 
 def test_the_older_of_two_api_versions_is_spoken() -> None:
-    assert [negotiate(text) for text in ("1.41", "1.51", "1.99", "1.9", None, "x")] == [
+    assert [negotiate_api_version(text) for text in ("1.41", "1.51", "1.99", "1.9", None, "x")] == [
         "1.41", "1.51", "1.51", "1.9", "1.51", "1.51",
     ]  # fmt: skip
 
@@ -154,6 +154,6 @@ def test_a_number_out_of_all_range_is_none(value: object) -> None:
 
 
 def test_a_secret_in_what_docker_says_is_masked() -> None:
-    said = docker_message('{"message":"bad env api_key=Hunter2Pass, see https://milo:Hunter2Pass@registry/v2"}')
+    said = parse_docker_message('{"message":"bad env api_key=Hunter2Pass, see https://milo:Hunter2Pass@registry/v2"}')
     assert "Hunter2Pass" not in said
     assert said.startswith("bad env api_key=")

@@ -44,7 +44,7 @@ def test_a_name_is_found_in_every_spelling(tmp_path: Path, name: str, host: str)
 @pytest.mark.parametrize("name", ["[spark1.local]:2222", hashed("[spark1.local]:2222")])
 def test_a_port_is_part_of_the_name(tmp_path: Path, name: str) -> None:
     assert look_up(tmp_path, f"{name} {public(A)}\n", port=2222).exact == (A.convert_to_public(),)
-    assert look_up(tmp_path, f"{name} {public(A)}\n").trusted == ()
+    assert look_up(tmp_path, f"{name} {public(A)}\n").trusted_keys == ()
 
 
 def test_a_key_without_the_port_is_trusted_and_says_nothing_of_change(tmp_path: Path) -> None:
@@ -58,16 +58,16 @@ def test_one_bad_line_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_known_types_come_first_and_ed25519_before_rsa_otherwise(tmp_path: Path) -> None:
-    assert look_up(tmp_path, "").algorithms()[0] == "ssh-ed25519"
+    assert look_up(tmp_path, "").list_algorithms()[0] == "ssh-ed25519"
     known = look_up(tmp_path, f"spark1.local {public(RSA)}\n")
-    assert known.algorithms()[0].startswith("rsa-sha2-")
-    assert "ssh-ed25519" in known.algorithms()
+    assert known.list_algorithms()[0].startswith("rsa-sha2-")
+    assert "ssh-ed25519" in known.list_algorithms()
 
 
 def test_a_line_is_added_after_a_file_without_a_last_newline(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text("first")
-    host_keys.append_known_host(file, host_keys.known_hosts_line("Spark1", 2222, A))
+    host_keys.append_known_host(file, host_keys.format_known_hosts_line("Spark1", 2222, A))
     assert file.read_text() == f"first\n[spark1]:2222 {public(A)}\n"
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 def test_a_file_that_no_ssh_writes_is_refused_by_its_size(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     with file.open("wb") as sparse:
-        sparse.truncate(host_keys.LARGEST_FILE + 1)
+        sparse.truncate(host_keys.MAX_FILE_BYTES + 1)
     with pytest.raises(OSError, match="it is larger than"):
         host_keys.find_known_keys([file], "spark1", 22)
 

@@ -103,7 +103,7 @@ async def test_a_chunked_answer_and_what_was_asked() -> None:
         answer = await http_client.request_tcp(
             LocalConnection(NODE), port, "POST", "/v1/x?y=1", body=b"{}", headers=[("X-B", "2")]
         )
-    assert (answer.status, answer.body, answer.header("X-A"), answer.is_success) == (200, b"hello", "1", True)
+    assert (answer.status, answer.body, answer.get_header("X-A"), answer.is_success) == (200, b"hello", "1", True)
     head = asked[0].lower()
     assert head.startswith(b"post /v1/x?y=1 http/1.1\r\n")
     assert b"content-length: 2\r\n" in head

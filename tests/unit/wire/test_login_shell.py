@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparkctl.errors import NodeStarved
 from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.ssh import host_keys
-from sparkctl.transport.ssh.login_shell import MARK, CommandNotRun, remote_command
+from sparkctl.transport.ssh.login_shell import BEGIN_MARK, CommandNotRun, build_remote_command
 from sparkctl.transport.ssh.ssh_connection import SshConnection
 from tests.unit.wire.servers import QUICK, Server, ssh_server
 
@@ -44,13 +44,13 @@ def installed(shell: str) -> list[str]:
 
 def through(shell: list[str], argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run it as sshd does: the line is the one argument of the login shell's -c."""
-    line, script = remote_command(argv)
+    line, script = build_remote_command(argv)
     return subprocess.run([*shell, "-c", line], input=script + stdin, capture_output=True, timeout=20)
 
 
 def read_back(shell: list[str], argv: list[str]) -> list[str]:
     # NUL-ended words survive any content
-    answer = through(shell, ["printf", "%s\\0", *argv]).stdout.partition(MARK)[2]
+    answer = through(shell, ["printf", "%s\\0", *argv]).stdout.partition(BEGIN_MARK)[2]
     return answer.decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
@@ -62,8 +62,8 @@ def test_nasty_words_arrive_through_every_shell(shell: str) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_stdin_after_the_command_is_the_commands_to_the_byte(shell: str) -> None:
     done = through(installed(shell), ["sh", "-c", "cat\nexit 7"], b"echo smuggled\n\x00\xff")
-    assert done.stdout.partition(MARK)[2] == b"echo smuggled\n\x00\xff"
-    assert MARK in done.stderr
+    assert done.stdout.partition(BEGIN_MARK)[2] == b"echo smuggled\n\x00\xff"
+    assert BEGIN_MARK in done.stderr
     assert done.returncode == 7
 
 
@@ -75,16 +75,16 @@ def test_any_words_arrive(argv: list[str]) -> None:
 
 @given(st.lists(words, min_size=1, max_size=8))
 def test_the_line_is_the_same_for_all_commands_and_needs_no_shell_to_be_clever(argv: list[str]) -> None:
-    line, script = remote_command(argv)
-    assert line.replace(f"bs={len(script)} ", "bs=N ") == remote_command(["true"])[0].replace(
-        f"bs={len(remote_command(['true'])[1])} ", "bs=N "
+    line, script = build_remote_command(argv)
+    assert line.replace(f"bs={len(script)} ", "bs=N ") == build_remote_command(["true"])[0].replace(
+        f"bs={len(build_remote_command(['true'])[1])} ", "bs=N "
     )
     assert not set(line) & set("\n\\!"), "what csh, fish and nushell read in single quotes, too"
     assert line.count("'") == 2
 
 
 def test_what_a_startup_file_read_is_not_run_in_part() -> None:
-    line, script = remote_command(["echo", "ran"])
+    line, script = build_remote_command(["echo", "ran"])
     for eaten in (1, len(script) - 4, len(script)):
         stdin = (script + b"echo smuggled\n" * 30)[eaten:]
         done = subprocess.run(["sh", "-c", line], input=stdin, capture_output=True, timeout=20)
@@ -93,16 +93,16 @@ def test_what_a_startup_file_read_is_not_run_in_part() -> None:
 
 def test_what_no_argument_can_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
-        remote_command(["a\0b"])
+        build_remote_command(["a\0b"])
     with pytest.raises(ValueError, match="at least one"):
-        remote_command([])
+        build_remote_command([])
 
 
 @pytest.fixture
 async def server(home: Path) -> AsyncIterator[Server]:
     """An SSH server whose key is known."""
     async with ssh_server(KEY, KEY) as running:
-        (home / "known_hosts").write_text(host_keys.known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
+        (home / "known_hosts").write_text(host_keys.format_known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
         yield running
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.secrets import mask_log_lines
-from sparkctl.transport.docker.log_resume import LONGEST_LINE, LogFragment, LogLineAssembler, parse_timestamp_ns
+from sparkctl.transport.docker.log_resume import MAX_LINE_BYTES, LogFragment, LogLineAssembler, parse_timestamp_ns
 from tests.unit.wire.daemon import Log, stamp
 
 SECOND = 1_000_000_000
@@ -139,15 +139,15 @@ def test_a_line_of_a_megabyte_keeps_head_and_tail() -> None:
     parts = [raw[i : i + 16384] for i in range(0, len(raw), 16384)]
     got = joiner.add_fragments([LogFragment(1, stamp(5), part, i == len(parts) - 1) for i, part in enumerate(parts)])
     (line,) = got
-    half = LONGEST_LINE // 2
+    half = MAX_LINE_BYTES // 2
     assert line.text == text[:half] + "…" + text[-half + 7 :]  # what begins at a cut may be half a word
-    assert line.cut == len(text) - LONGEST_LINE + 7
+    assert line.cut == len(text) - MAX_LINE_BYTES + 7
 
 
 @pytest.mark.parametrize("secret", ["hf_" + "aB3d" * 8, "correct horse staple".replace(" ", "-")])
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_secret_at_the_cut_of_a_long_line_does_not_show_by_half(secret: str, side: int) -> None:
-    half = LONGEST_LINE // 2
+    half = MAX_LINE_BYTES // 2
     for shown in (1, len(secret) // 2, len(secret) - 1):
         filler = "word " * 80_000
         text = (

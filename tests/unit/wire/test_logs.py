@@ -102,12 +102,12 @@ async def test_a_follow_broken_anywhere_goes_on_there(tmp_path: Path) -> None:
         follower = ContainerLogStream(link, "abc")
         for _ in range(6):
             with pytest.raises(DockerUnavailable):
-                await texts(follower.follow(), got)
-        await texts(follower.follow(), got)
+                await texts(follower.follow_lines(), got)
+        await texts(follower.follow_lines(), got)
         assert got == EVERYTHING
         assert follower.position is not None
         assert (follower.position.lines, follower.has_gap) == (30, False)
-        assert await texts(ContainerLogStream(link, "abc", position=follower.position).follow()) == []
+        assert await texts(ContainerLogStream(link, "abc", position=follower.position).follow_lines()) == []
 
 
 @pytest.mark.parametrize(("begins_at", "gaps"), [(0, 0), (10, 0), (20, 1)])
@@ -124,8 +124,8 @@ async def test_lines_that_were_rotated_away_during_a_break_are_told_once_before_
         follower = ContainerLogStream(link, "abc", on_gap=lambda: got.append("gap"))
         for _ in range(2):
             with pytest.raises(DockerUnavailable):
-                await texts(follower.follow(), got)
-        await texts(follower.follow(), got)
+                await texts(follower.follow_lines(), got)
+        await texts(follower.follow_lines(), got)
     assert got.count("gap") == gaps, got
     if gaps:
         assert got.index("gap") == 15, got
@@ -137,14 +137,14 @@ async def test_the_last_words_that_dockers_follow_loses_are_read(tmp_path: Path)
         return stream(LOG[:20] if query["follow"] == "1" else since(query))
 
     async with docker(tmp_path, answer) as (link, queries):
-        assert await texts(ContainerLogStream(link, "abc").follow()) == EVERYTHING
+        assert await texts(ContainerLogStream(link, "abc").follow_lines()) == EVERYTHING
     assert [query["follow"] for query in queries] == ["1", "0"]
 
 
 async def test_an_end_without_the_end_mark_is_no_end(tmp_path: Path) -> None:
     async with docker(tmp_path, lambda query: stream(LOG, final=False)) as (link, _):
         with pytest.raises(DockerUnavailable, match="cut the log off"):
-            await texts(ContainerLogStream(link, "abc").follow())
+            await texts(ContainerLogStream(link, "abc").follow_lines())
 
 
 async def test_refusals_are_dockers_own(tmp_path: Path) -> None:

@@ -20,13 +20,18 @@ from sparkctl.errors import (
     InvalidInput,
     LoginRefused,
     NodeStarved,
+    NodeUnreachable,
     UnknownHostKey,
-    Unreachable,
 )
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.transport.node_connection import ConnectionStatus, OutputTooLong
 from sparkctl.transport.ssh import host_keys
-from sparkctl.transport.ssh.ssh_connection import MAX_BACKOFF, MIN_BACKOFF, SshConnection, backoff_seconds
+from sparkctl.transport.ssh.ssh_connection import (
+    MAX_BACKOFF_SECONDS,
+    MIN_BACKOFF_SECONDS,
+    SshConnection,
+    compute_backoff_seconds,
+)
 from tests.unit.wire.servers import QUICK, Operator, Server, listener, ssh_server
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
@@ -37,7 +42,7 @@ LIMITED = 20.0  # seconds any of these may take
 
 
 def line(port: int, key: asyncssh.SSHKey) -> str:
-    return host_keys.known_hosts_line("127.0.0.1", port, key) + "\n"
+    return host_keys.format_known_hosts_line("127.0.0.1", port, key) + "\n"
 
 
 def identity(home: Path, key: asyncssh.SSHKey = CLIENT, passphrase: str | None = None) -> str:
@@ -288,7 +293,7 @@ async def test_an_agent_of_ours_that_does_not_answer_is_named(
     agent.bind(str(home / "agent"))
     agent.listen(5)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "agent"))
-    with agent, pytest.raises(Unreachable, match="the ssh-agent of this machine does not answer") as caught:
+    with agent, pytest.raises(NodeUnreachable, match="the ssh-agent of this machine does not answer") as caught:
         await SshConnection(node, limits=QUICK).connect()
     assert "ssh-add -l" in (caught.value.hint or "")
 
@@ -308,12 +313,12 @@ def free_port() -> int:
 
 
 async def test_a_closed_port_is_unreachable(home: Path) -> None:
-    with pytest.raises(Unreachable, match="refuses connections"):
+    with pytest.raises(NodeUnreachable, match="refuses connections"):
         await SshConnection(node_at(home, free_port()), limits=QUICK).connect()
 
 
 async def test_an_unknown_name_is_unreachable(home: Path) -> None:
-    with pytest.raises(Unreachable, match="no such name"):
+    with pytest.raises(NodeUnreachable, match="no such name"):
         await SshConnection(node_at(home, 22, host="spark.invalid"), limits=QUICK).connect()
 
 
@@ -338,7 +343,7 @@ async def test_a_server_that_does_not_speak_is_starved(home: Path, banner: bytes
 @pytest.mark.parametrize("said", [b"SSH-1.5-x\r\n", b"A" * 100_000, b"hello\r\n" * 5000])
 async def test_what_is_surely_no_ssh_server_is_not_called_a_machine_without_memory(home: Path, said: bytes) -> None:
     async with listener(said, False) as port:
-        with pytest.raises(Unreachable, match="speaks no proper SSH"):
+        with pytest.raises(NodeUnreachable, match="speaks no proper SSH"):
             await SshConnection(node_at(home, port), limits=QUICK).connect()
 
 
@@ -355,7 +360,7 @@ async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server:
         link = SshConnection(node, limits=QUICK)
         await link.connect()
         assert (await link.run(["echo", "through"])).stdout == b"through\n"
-        with pytest.raises(Unreachable, match="the jump host cannot reach"):
+        with pytest.raises(NodeUnreachable, match="the jump host cannot reach"):
             await SshConnection(replace(node, port=free_port()), limits=QUICK).connect()
         jump.cut()
         with pytest.raises(ConnectionLost):
@@ -365,7 +370,7 @@ async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server:
 
 async def test_a_jump_host_that_is_off_is_named(home: Path, server: Server) -> None:
     node = node_at(home, server.port, jump=f"milo@127.0.0.1:{free_port()}")
-    with pytest.raises(Unreachable, match=r"jump host 127\.0\.0\.1: .* refuses connections"):
+    with pytest.raises(NodeUnreachable, match=r"jump host 127\.0\.0\.1: .* refuses connections"):
         await SshConnection(node, limits=QUICK).connect()
 
 
@@ -420,7 +425,7 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshConnectio
         await waiting.wait()
         assert link.status.attempt == 1
         assert link.status.next_try is not None
-        assert MIN_BACKOFF / 2 <= link.status.next_try <= MIN_BACKOFF
+        assert MIN_BACKOFF_SECONDS / 2 <= link.status.next_try <= MIN_BACKOFF_SECONDS
         link.node = replace(link.node, port=home_port)
         await back
     assert seen[-1].state is NodeState.OK
@@ -428,10 +433,16 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshConnectio
 
 
 async def test_reconnecting_gives_up_in_time_with_the_last_error(home: Path) -> None:
-    with pytest.raises(Unreachable):
+    with pytest.raises(NodeUnreachable):
         await SshConnection(node_at(home, free_port()), limits=QUICK).reconnect(give_up_after=0.1)
 
 
 def test_pauses_grow_to_a_limit_and_vary() -> None:
-    assert [backoff_seconds(n, 0.0) for n in (1, 2, 3, 6, 50)] == [0.5, 1.0, 2.0, MAX_BACKOFF, MAX_BACKOFF]
-    assert backoff_seconds(1, 1.0) == 0.25
+    assert [compute_backoff_seconds(n, 0.0) for n in (1, 2, 3, 6, 50)] == [
+        0.5,
+        1.0,
+        2.0,
+        MAX_BACKOFF_SECONDS,
+        MAX_BACKOFF_SECONDS,
+    ]
+    assert compute_backoff_seconds(1, 1.0) == 0.25

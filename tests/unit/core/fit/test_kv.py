@@ -25,9 +25,9 @@ from tests.unit.core.fit import configs
 def test_a_token_of_a_long_context(config: str, per_token: int) -> None:
     found = parse_kv_layout(config)
     assert found is not None
-    assert found.bytes_per_token() == per_token
-    assert found.bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
-    assert found.cache_bytes(100_001) - found.cache_bytes(100_000) == per_token
+    assert found.count_bytes_per_token() == per_token
+    assert found.count_bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
+    assert found.count_cache_bytes(100_001) - found.count_cache_bytes(100_000) == per_token
 
 
 def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> None:
@@ -36,9 +36,9 @@ def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> 
     assert windowed is not None
     assert hybrid is not None
     each = 2 * 8 * 64 * 2
-    assert windowed.cache_bytes(131072) == 18 * each * (131072 + 128)
+    assert windowed.count_cache_bytes(131072) == 18 * each * (131072 + 128)
     state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2)
-    assert hybrid.cache_bytes(0, requests=3) == 3 * state
+    assert hybrid.count_cache_bytes(0, requests=3) == 3 * state
     assert hybrid.longest == 262144
 
 
@@ -70,5 +70,6 @@ def test_any_config_gives_a_figure_or_none_and_never_less_than_nothing(
 ) -> None:
     found = parse_kv_layout(json.dumps(said))
     assert found is None or (
-        found.cache_bytes(tokens, n) >= 0 and found.cache_bytes(tokens + 1, n) >= found.cache_bytes(tokens, n)
+        found.count_cache_bytes(tokens, n) >= 0
+        and found.count_cache_bytes(tokens + 1, n) >= found.count_cache_bytes(tokens, n)
     )

@@ -64,7 +64,7 @@ def test_nothing_is_below_zero_and_the_answer_is_the_margins(
 ) -> None:
     found = fit(one, there, floor)
     assert all(part.size is None or part.size >= 0 for part in found.parts)
-    assert found.short_by >= 0
+    assert found.missing_bytes >= 0
     if found.answer in GOOD:
         assert found.margin is not None
         assert found.margin >= 0
@@ -73,7 +73,7 @@ def test_nothing_is_below_zero_and_the_answer_is_the_margins(
         assert found.margin is not None
         assert found.margin < 0
         assert bool(found.stops) is (found.answer is FitOutcome.IF_STOPPED)
-    assert found.sentence
+    assert found.summary_sentence
 
 
 @given(subjects(), standings())
@@ -103,7 +103,7 @@ def test_a_higher_floor_never_fits_better_and_more_seen_neither(
     assert not (low.is_refused and high.answer in GOOD)
     if low.estimated is not None:
         little, much = MeasuredPeak(low.estimated, low.estimated), MeasuredPeak(low.estimated + more, low.estimated)
-        assert fit(one, there, seen=little).need == low.need
+        assert fit(one, there, seen=little).needed_bytes == low.needed_bytes
         assert not (fit(one, there, seen=little).is_refused and fit(one, there, seen=much).answer in GOOD)
 
 
@@ -113,7 +113,7 @@ def test_what_is_advised_would_fit(one: EstimateInput, there: MemoryBudget) -> N
     for advised in (found.largest, found.least):
         if advised is not None:
             flag = advised.field.removeprefix("args.")
-            words = [*one.words.all, f"--{flag}", advised.value]
+            words = [*one.words.all_words, f"--{flag}", advised.value]
             assert fit(replace(one, words=CommandFlags(words)), there).answer in GOOD
     if found.stops:
         gone = tuple(replace(each, is_replaced=True) if each.name in found.stops else each for each in there.holders)

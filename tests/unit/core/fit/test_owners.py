@@ -47,7 +47,7 @@ def qwen36(algorithm: str, share: float = 0.82, workspace: DraftWorkspace = Draf
 def test_nextn_at_082_with_a_workspace_that_is_taken_before_the_weights_does_not_fit_and_ngram_does() -> None:
     nextn = fit(qwen36("NEXTN", workspace=DraftWorkspace.TAKEN))
     assert nextn.answer is FitOutcome.SHORT
-    assert nextn.short_by > 10 * GIB
+    assert nextn.missing_bytes > 10 * GIB
     assert nextn.largest is not None
     assert (nextn.largest.field, nextn.least) == ("args.mem-fraction-static", None)
     assert fit(qwen36("NEXTN", float(nextn.largest.value), DraftWorkspace.TAKEN)).answer is FitOutcome.AFTER_DROP_CACHES
@@ -114,7 +114,7 @@ def test_vllms_own_check_is_of_all_memory_and_sglangs_share_of_what_is_available
     refused = vllm(0.8, half)
     assert refused.answer is FitOutcome.IF_STOPPED
     assert refused.stops == ("other",)
-    assert refused.short_by >= int(0.8 * TOTAL) - 60 * GIB
+    assert refused.missing_bytes >= int(0.8 * TOTAL) - 60 * GIB
     assert "vLLM's own check" in refused.cautions[0]
     assert refused.largest is not None
     assert float(refused.largest.value) < 0.5
@@ -153,11 +153,14 @@ def test_a_share_of_what_is_free_is_told_as_it_is_once_what_has_to_stop_is_gone(
         FitOutcome.IF_STOPPED,
         ("minimax-m27",),
     )
-    assert busy.need == free.need
-    assert busy.need is not None
-    assert busy.short_by == busy.need + GIB - 18 * GIB
-    assert fit(one, replace(beside, holders=(replace(beside.holders[0], is_replaced=True),))).need == busy.need
-    assert busy.need == pytest.approx(102 * GIB, rel=0.02), "as memory.expected of trtllm-qwen3-235b has it"
+    assert busy.needed_bytes == free.needed_bytes
+    assert busy.needed_bytes is not None
+    assert busy.missing_bytes == busy.needed_bytes + GIB - 18 * GIB
+    assert (
+        fit(one, replace(beside, holders=(replace(beside.holders[0], is_replaced=True),))).needed_bytes
+        == busy.needed_bytes
+    )
+    assert busy.needed_bytes == pytest.approx(102 * GIB, rel=0.02), "as memory.expected of trtllm-qwen3-235b has it"
 
 
 def test_the_last_start_corrects_the_sum() -> None:
@@ -165,7 +168,7 @@ def test_the_last_start_corrects_the_sum() -> None:
     assert plain.estimated is not None
     more = fit(qwen36("NGRAM"), seen=MeasuredPeak(plain.estimated + 30 * GIB, plain.estimated))
     assert more.answer is FitOutcome.SHORT
-    assert more.need == plain.estimated + 30 * GIB
+    assert more.needed_bytes == plain.estimated + 30 * GIB
     assert more.parts[0].obtained is EstimateSource.HISTORY
     assert more.estimated == plain.estimated, "the next start is compared with the sum, not with its correction"
     wrong = fit(qwen36("NEXTN", workspace=DraftWorkspace.TAKEN))

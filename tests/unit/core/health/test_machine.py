@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
-from sparkctl.model.sample import DiskSpace, Process
+from sparkctl.model.sample import DiskSpace, NodeProcess
 from sparkctl.model.units import GIB, MIB
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.detectors import NodeDetectors, detect_across_nodes, detect_once
@@ -39,10 +39,10 @@ def test_a_large_disk_and_one_that_cannot_be_asked_are_no_finding() -> None:
     assert not DiskSpaceDetector().detect(sight(0, disks=None))
 
 
-LOST = Process(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.0, 104277 * MIB)
+LOST = NodeProcess(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.0, 104277 * MIB)
 
 
-def processes(at: float, *some: Process) -> NodeSnapshot:
+def processes(at: float, *some: NodeProcess) -> NodeSnapshot:
     return sight(at, processes=some, instances=())
 
 
@@ -75,7 +75,7 @@ CARED_FOR = {
 
 
 @pytest.mark.parametrize("process", CARED_FOR.values(), ids=list(CARED_FOR))
-def test_what_somebody_looks_after_or_is_not_known_is_no_orphan(process: Process) -> None:
+def test_what_somebody_looks_after_or_is_not_known_is_no_orphan(process: NodeProcess) -> None:
     curve = every(2, 90, lambda at: sight(at, processes=(process,), instances=(container(),)))
     assert not any(run(OrphanProcessDetector(), curve))
 
