@@ -112,7 +112,14 @@ class OperationRecorder:
         verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))  # type: ignore[arg-type]
         return replace(
             one,
-            text=redact_field(one.text), image=redact_field(one.image), command=redact_field(one.command), why=redact_field(one.why), hint=redact_field(one.hint),
-            verdict=verdict, moments=tuple(replace(each, proof=redact_field(each.proof)) for each in one.moments),
-            shares=tuple(replace(each, receipt=redact_field(each.receipt), log=redact_field(each.log)) for each in one.shares),
-        )  # fmt: skip
+            text=redact_field(one.text),
+            image=redact_field(one.image),
+            command=redact_field(one.command),
+            why=redact_field(one.why),
+            hint=redact_field(one.hint),
+            verdict=verdict,
+            moments=tuple(replace(each, proof=redact_field(each.proof)) for each in one.moments),
+            shares=tuple(
+                replace(each, receipt=redact_field(each.receipt), log=redact_field(each.log)) for each in one.shares
+            ),
+        )

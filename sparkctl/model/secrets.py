@@ -99,7 +99,7 @@ _SECRET_HEADER_PATTERN = re.compile(
 
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}+m){0,3}+"
 # Where a token may begin: at a word's own beginning, behind a colour, an escaped newline or a byte of a URL.
-_TOKEN_START = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"
+_TOKEN_START = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"  # noqa: S105
 # Secrets recognisable by their own shape, wherever they turn up: what begins each, and what follows.
 _TOKEN_SHAPES = {
     "hf_": r"[A-Za-z0-9]{16}", "api_org_": r"[A-Za-z0-9]{16}", "nvapi-": r"[\w-]{16}", "sk-": r"[\w-]{20}",

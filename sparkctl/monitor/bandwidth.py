@@ -302,7 +302,8 @@ def _list_read_inputs(
 
 def _format_experts(experts: ExpertReads, tokens: float) -> str:
     least, most = experts.estimate_read_bytes(tokens)
-    one = f"{_format_gigabytes(least)} (one token's: {_format_expert_count(experts, experts.per_token)} of {_format_expert_count(experts, experts.count)})"
+    some = f"{_format_expert_count(experts, experts.per_token)} of {_format_expert_count(experts, experts.count)}"
+    one = f"{_format_gigabytes(least)} (one token's: {some})"
     if tokens <= 1:
         return one
     return f"{one} to {_format_gigabytes(most)} ({tokens:.0f} tokens at once: {_format_expert_count(experts, experts.count_touched_experts(tokens))})"

@@ -432,7 +432,7 @@ class PsutilModule:
             return None
         try:
             return read(self.module)
-        except Exception as error:  # noqa: BLE001  # see above
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
             expected = (OSError, getattr(self.module, "Error", OSError))
             if not isinstance(error, expected):
                 self.module = None

@@ -78,12 +78,21 @@ def decode_switch_journal(text: str) -> SwitchJournal:
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < 1e6):
         raise ValueError("timeout is no number of seconds")
     return SwitchJournal(
-        id=_check_id(said.get("id")), operator=_decode_text_field(said, "operator"), since=float(since), step=SwitchStep(_decode_text_field(said, "step")),
-        instance=_decode_text_field(said, "instance"), words=_check_texts(said.get("words")), profile_hash=_decode_text_field(said, "profile_hash"),
-        nodes=tuple(NodeName(one) for one in _check_texts(said.get("nodes"))), stops=_check_texts(said.get("stops")),
-        old=tuple(_decode_old_container(one) for one in _check_list(said.get("old"))), rolls_back=_decode_flag(said, "rolls_back", unsaid=True),
-        guarded=_decode_flag(said, "guarded", unsaid=True), timeout=timeout, keep_going=_decode_flag(said, "keep_going", unsaid=False),
-    )  # fmt: skip
+        id=_check_id(said.get("id")),
+        operator=_decode_text_field(said, "operator"),
+        since=float(since),
+        step=SwitchStep(_decode_text_field(said, "step")),
+        instance=_decode_text_field(said, "instance"),
+        words=_check_texts(said.get("words")),
+        profile_hash=_decode_text_field(said, "profile_hash"),
+        nodes=tuple(NodeName(one) for one in _check_texts(said.get("nodes"))),
+        stops=_check_texts(said.get("stops")),
+        old=tuple(_decode_old_container(one) for one in _check_list(said.get("old"))),
+        rolls_back=_decode_flag(said, "rolls_back", unsaid=True),
+        guarded=_decode_flag(said, "guarded", unsaid=True),
+        timeout=timeout,
+        keep_going=_decode_flag(said, "keep_going", unsaid=False),
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:

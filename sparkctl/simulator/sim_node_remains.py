@@ -38,9 +38,8 @@ class ProcessLeftovers:
 
     def add_shared_memory(self, container: str, pids: list[int], now: float) -> None:
         """Let the processes of a container share a file."""
-        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShmFile(
-            len(self.files) + 40, SHARED_MEMORY_BYTES, now, set(pids)
-        )  # noqa: S108
+        path = f"/dev/shm/psm_{container[:8]}"  # noqa: S108
+        self.files[path] = SimShmFile(len(self.files) + 40, SHARED_MEMORY_BYTES, now, set(pids))
 
     def remove_shared_memory(self, container: str, *, litters: bool) -> None:
         """A container has ended, and what it shared goes with it, or stays used by nobody."""

@@ -360,7 +360,8 @@ def _list_memory_rows(
         f"page cache {_format_gib_number(bar.page_cache)}",
         f"free {_format_gib_number(bar.free)}",
     ]
-    whole = f"{format_memory_bar(bar, ascii_only, _BAR_COLUMNS if width is None or width >= _WIDE_MIN_COLUMNS else _SHORT_BAR_COLUMNS)} {format_gib(bar.total)}"
+    columns = _BAR_COLUMNS if width is None or width >= _WIDE_MIN_COLUMNS else _SHORT_BAR_COLUMNS
+    whole = f"{format_memory_bar(bar, ascii_only, columns)} {format_gib(bar.total)}"
     more = [whole, f"available {format_gib(bar.available)}", f"swap {format_gib(bar.swap_used)}"]
     pressure = sample.detail.pressure if sample is not None and sample.detail is not None else None
     if pressure is not None and pressure.some is not None:

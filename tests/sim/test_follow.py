@@ -76,7 +76,7 @@ async def test_a_docker_that_hangs_holds_up_no_sample(
         await hanging.wait()
         return SimHttpReply()
 
-    monkeypatch.setattr(docker_api, "_route", hang)
+    monkeypatch.setattr(docker_api, "_dispatch_request", hang)
     await until(views, lambda _: asked.is_set())
     assert seen.sample is not None
     first = (await until(views, lambda view: view.sample)).sample

@@ -121,8 +121,8 @@ async def answers_of(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defects of ours are to be found here: nothing of an unexpected class is made a node's failure."""
     monkeypatch.setenv("SPARKCTL_DEBUG", "1")
-    monkeypatch.setattr("sparkctl.transport.docker.log_stream._QUIET_LIMIT", 8.0)
-    monkeypatch.setattr("sparkctl.commands.doctor_bundle._WITHIN", 8.0)
+    monkeypatch.setattr("sparkctl.transport.docker.log_stream._QUIET_LIMIT_SECONDS", 8.0)
+    monkeypatch.setattr("sparkctl.commands.doctor_bundle._COLLECT_TIMEOUT_SECONDS", 8.0)
 
 
 def test_every_way_to_spoil_an_answer_is_tried() -> None:

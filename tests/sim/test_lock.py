@@ -17,7 +17,7 @@ from tests.sim import clients
 async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_again(
     sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_lock, "_AGAIN", 0.1)
+    monkeypatch.setattr(node_lock, "_CONFLICT_RETRY_SECONDS", 0.1)
     node = load_config(sparks.config_path).nodes[0]
     milo, ann = (CommandContext(OperationHistory(tmp_path / name), f"{name}@desk") for name in ("milo", "ann"))
     told: list[str] = []

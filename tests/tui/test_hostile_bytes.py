@@ -118,8 +118,8 @@ def lying(liar: Liar) -> Iterator[None]:
         return attendant(handle, server)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ssh_server, "run", spoilt_run)
-        patched.setattr(ssh_server, "_attendant", spoilt_attendant)
+        patched.setattr(ssh_server, "run_command", spoilt_run)
+        patched.setattr(ssh_server, "_build_forward_handler", spoilt_attendant)
         yield
 
 

@@ -222,7 +222,7 @@ def put_back(key: Path, identity: str) -> None:
 async def test_an_identity_that_is_gone_is_the_sparks_state_and_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_monitor, "_MISPLACED_AGAIN", 0.3)
+    monkeypatch.setattr(node_monitor, "_LOCAL_ERROR_RETRY_SECONDS", 0.3)
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         first, second = load_config(sparks.config_path).nodes
         assert second.identity is not None
@@ -239,7 +239,7 @@ async def test_an_identity_that_is_gone_is_the_sparks_state_and_is_looked_for_ag
 async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_monitor, "_MISPLACED_AGAIN", 0.3)
+    monkeypatch.setattr(node_monitor, "_LOCAL_ERROR_RETRY_SECONDS", 0.3)
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         first, second = load_config(sparks.config_path).nodes
         assert second.identity is not None
@@ -324,7 +324,7 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
     async def look() -> None:
         async with panel.run_test() as pilot:
             await until(pilot, "unreachable")
-            monkeypatch.setattr(PanelController, "scene", broken)
+            monkeypatch.setattr(PanelController, "build_overview_model", broken)
             async with asyncio.timeout(PATIENCE):
                 while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
                     await asyncio.sleep(0.05)

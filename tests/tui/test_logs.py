@@ -60,7 +60,6 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         view = await log(pilot, lambda view: len(view.book.spool) > 20)
         lines = len(view.book.spool)
         await log(pilot, lambda view: len(view.book.spool) > lines)
-        panel = pilot.app
         panel_of(pilot).perform_action("log.wrap")
         panel_of(pilot).perform_action("log.follow")
         await pilot.pause()

@@ -127,7 +127,7 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
         await read.wait()
         return await profiles(self)
 
-    monkeypatch.setattr(PanelController, "offers", slow)
+    monkeypatch.setattr(PanelController, "load_profile_offers", slow)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         shown = await until(pilot, lambda text: text.count("● ready") == 2)
         at_once(pilot, "u", "x", "down", "tab")
@@ -149,7 +149,7 @@ async def test_escape_gives_up_what_takes_long_to_open_and_what_was_typed_for_it
     async def never(_: PanelController) -> object:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(PanelController, "offers", never)
+    monkeypatch.setattr(PanelController, "load_profile_offers", never)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         at_once(pilot, "u", "x", "enter")

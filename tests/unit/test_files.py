@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.fixture(autouse=True)
 def alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a writer that never comes."""
-    monkeypatch.setattr(files, "_WAIT_FOR_WRITER", 0.2)
+    monkeypatch.setattr(files, "_FIFO_WRITER_SECONDS", 0.2)
 
 
 @pytest.fixture(params=KINDS)

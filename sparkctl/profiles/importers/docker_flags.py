@@ -243,7 +243,17 @@ def _note_detach(draft: ProfileDraft, text: str, key: str) -> None:
 
 
 _FLAG_HANDLERS: dict[str, Callable[[ProfileDraft, str, str], None]] = {
-    "name": _apply_name, "gpus": _apply_gpus, "shm-size": _apply_shm_size, "network": _apply_network, "ipc": _build_field_handler("ipc", "container.ipc"),
-    "entrypoint": _build_field_handler("entrypoint", "container.entrypoint"), "ulimit": _apply_ulimit, "device": _apply_device, "volume": add_volume,
-    "mount": _apply_mount_flag, "health-cmd": _apply_health_check, "stop-timeout": _apply_stop_timeout, "detach": _note_detach,
-}  # fmt: skip
+    "name": _apply_name,
+    "gpus": _apply_gpus,
+    "shm-size": _apply_shm_size,
+    "network": _apply_network,
+    "ipc": _build_field_handler("ipc", "container.ipc"),
+    "entrypoint": _build_field_handler("entrypoint", "container.entrypoint"),
+    "ulimit": _apply_ulimit,
+    "device": _apply_device,
+    "volume": add_volume,
+    "mount": _apply_mount_flag,
+    "health-cmd": _apply_health_check,
+    "stop-timeout": _apply_stop_timeout,
+    "detach": _note_detach,
+}

@@ -150,24 +150,50 @@ def _is_valid_extra(value: Any) -> bool:
 
 
 _FIELD_TYPES: dict[str, Any] = {
-    "name": _NAME_TYPE, "engine": _TEXT_TYPE, "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
-    "title": _TEXT_TYPE, "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT_TYPE,
-    "expected_memory": _WHOLE_NUMBER_TYPE, "floor_memory": _WHOLE_NUMBER_TYPE, "draft_workspace": _choice_type("before-weights"), "stop_grace": _SECONDS_TYPE,
-    "liveness": _choice_type("none"), "group": _NAME_TYPE, "notes": _TEXT_TYPE, "source": _TEXT_TYPE, "patched_flags": _list_type(_TEXT_TYPE),
-    "extra": _FieldType("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_valid_extra, value))),
-    "model": {"path": _TEXT_TYPE, "served_name": _TEXT_TYPE, **dict.fromkeys(_MODEL_FIGURES, _WHOLE_NUMBER_TYPE), "experts": _list_type(_WHOLE_NUMBER_TYPE, 3)},
+    "name": _NAME_TYPE,
+    "engine": _TEXT_TYPE,
+    "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
+    "title": _TEXT_TYPE,
+    "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9),
+    "engine_version": _TEXT_TYPE,
+    "expected_memory": _WHOLE_NUMBER_TYPE,
+    "floor_memory": _WHOLE_NUMBER_TYPE,
+    "draft_workspace": _choice_type("before-weights"),
+    "stop_grace": _SECONDS_TYPE,
+    "liveness": _choice_type("none"),
+    "group": _NAME_TYPE,
+    "notes": _TEXT_TYPE,
+    "source": _TEXT_TYPE,
+    "patched_flags": _list_type(_TEXT_TYPE),
+    "extra": _FieldType(
+        "a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_valid_extra, value))
+    ),
+    "model": {
+        "path": _TEXT_TYPE,
+        "served_name": _TEXT_TYPE,
+        **dict.fromkeys(_MODEL_FIGURES, _WHOLE_NUMBER_TYPE),
+        "experts": _list_type(_WHOLE_NUMBER_TYPE, 3),
+    },
     "start": {
-        "drop_caches": _BOOLEAN_TYPE, "ready_line": _TEXT_TYPE, "health": _TEXT_TYPE, "probe": _choice_type("completions", "chat", "none"),
-        "prompt": _TEXT_TYPE, "expected": _SECONDS_TYPE, "timeouts": _list_type(_SECONDS_TYPE, 4),
+        "drop_caches": _BOOLEAN_TYPE,
+        "ready_line": _TEXT_TYPE,
+        "health": _TEXT_TYPE,
+        "probe": _choice_type("completions", "chat", "none"),
+        "prompt": _TEXT_TYPE,
+        "expected": _SECONDS_TYPE,
+        "timeouts": _list_type(_SECONDS_TYPE, 4),
         "guard": _FieldType("null, or three numbers", _is_valid_guard),
     },
     "container": {"name": _NAME_TYPE, "gpus": _TEXT_TYPE, "network": _TEXT_TYPE},
-    "mounts": _list_type(_TEXT_TYPE), "env": _FieldType("a list of pairs of text", _list_type(_list_type(_TEXT_TYPE, 2)).holds), "env_file": _TEXT_TYPE,
+    "mounts": _list_type(_TEXT_TYPE),
+    "env": _FieldType("a list of pairs of text", _list_type(_list_type(_TEXT_TYPE, 2)).holds),
+    "env_file": _TEXT_TYPE,
     "placeholders": _FieldType(
-        "a map of texts", lambda value: isinstance(value, dict) and all(_TEXT_TYPE.holds(one) for pair in value.items() for one in pair)
+        "a map of texts",
+        lambda value: isinstance(value, dict) and all(_TEXT_TYPE.holds(one) for pair in value.items() for one in pair),
     ),
     "unsaid": _list_type(_choice_type("ipc", "shm_size")),
-}  # fmt: skip
+}
 
 
 def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
@@ -194,9 +220,13 @@ def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft:
 
 
 _PROFILE_FIELD_NAMES = {
-    "expected_memory": "memory.expected", "floor_memory": "memory.floor", "draft_workspace": "memory.draft_workspace",
-    "stop_grace": "stop.grace", "placeholders": "args", "unsaid": "container",
-}  # fmt: skip
+    "expected_memory": "memory.expected",
+    "floor_memory": "memory.floor",
+    "draft_workspace": "memory.draft_workspace",
+    "stop_grace": "stop.grace",
+    "placeholders": "args",
+    "unsaid": "container",
+}
 
 
 def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:

@@ -116,8 +116,19 @@ _HARMLESS_ULIMITS = (
 _ANY_VALUE = re.compile(r".*", re.DOTALL)
 # Each flag with the values that reach no further than the container. A flag that is not here is withheld whatever it says.
 _HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
-    "add-host": _ANY_VALUE, "cap-drop": _ANY_VALUE, "cpus": _ANY_VALUE, "cpuset-cpus": _ANY_VALUE, "hostname": _ANY_VALUE, "init": _ANY_VALUE, "memory": _ANY_VALUE,
-    "memory-swap": _ANY_VALUE, "pids-limit": _ANY_VALUE, "publish": _ANY_VALUE, "read-only": _ANY_VALUE, "stop-signal": _ANY_VALUE, "workdir": _ANY_VALUE,
+    "add-host": _ANY_VALUE,
+    "cap-drop": _ANY_VALUE,
+    "cpus": _ANY_VALUE,
+    "cpuset-cpus": _ANY_VALUE,
+    "hostname": _ANY_VALUE,
+    "init": _ANY_VALUE,
+    "memory": _ANY_VALUE,
+    "memory-swap": _ANY_VALUE,
+    "pids-limit": _ANY_VALUE,
+    "publish": _ANY_VALUE,
+    "read-only": _ANY_VALUE,
+    "stop-signal": _ANY_VALUE,
+    "workdir": _ANY_VALUE,
     # What Docker gives every container, and the two that engines ask for: locked memory for RDMA, and NUMA.
     "cap-add": re.compile(
         r"(CAP_)?(IPC_LOCK|SYS_NICE|AUDIT_WRITE|CHOWN|DAC_OVERRIDE|FOWNER|FSETID|KILL|NET_BIND_SERVICE|NET_RAW|SETFCAP|SETGID"
@@ -135,7 +146,7 @@ _HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
         r"|uid=[0-9]+|gid=[0-9]+|nr_inodes=[0-9]+[kmgKMG]?|,)*)?"
     ),
     "user": re.compile(r"[\w-]+(:([0-9]+|root|users|video|render))?", re.ASCII),
-}  # fmt: skip
+}
 _SSH_ENGINES = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mounts ~/.ssh for them
 
 

@@ -350,11 +350,18 @@ def _format_option(value: object) -> str | None:
 
 
 _HOST_FIELD_FORMATS: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
-    ("cpus", "NanoCpus", _format_cpus), ("cpuset-cpus", "CpusetCpus", _format_option), ("init", "Init", _format_boolean), ("memory", "Memory", _format_bytes),
-    ("memory-swap", "MemorySwap", _format_bytes), ("oom-score-adj", "OomScoreAdj", _format_option), ("pid", "PidMode", _format_option),
-    ("pids-limit", "PidsLimit", _format_option), ("privileged", "Privileged", _format_boolean), ("read-only", "ReadonlyRootfs", _format_boolean),
+    ("cpus", "NanoCpus", _format_cpus),
+    ("cpuset-cpus", "CpusetCpus", _format_option),
+    ("init", "Init", _format_boolean),
+    ("memory", "Memory", _format_bytes),
+    ("memory-swap", "MemorySwap", _format_bytes),
+    ("oom-score-adj", "OomScoreAdj", _format_option),
+    ("pid", "PidMode", _format_option),
+    ("pids-limit", "PidsLimit", _format_option),
+    ("privileged", "Privileged", _format_boolean),
+    ("read-only", "ReadonlyRootfs", _format_boolean),
     ("runtime", "Runtime", _format_option),
-)  # fmt: skip
+)
 _EXTRA_HOST_FIELDS = (
     ("dns", "Dns"), ("dns-search", "DnsSearch"), ("dns-option", "DnsOptions"), ("sysctl", "Sysctls"), ("cgroupns", "CgroupnsMode"),
     ("cpu-shares", "CpuShares"), ("cpu-period", "CpuPeriod"), ("cpu-quota", "CpuQuota"), ("cpuset-mems", "CpusetMems"),

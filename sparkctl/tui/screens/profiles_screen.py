@@ -204,11 +204,22 @@ class ProfilesScreen(ListScreen[str]):
         names = panel.node_names
         stock = self._stock
         shelf = ProfilesScreenModel(
-            None if stock is None else stock.entries, self._selected_key, () if room is None else room.list_node_views(names), names,
-            panel.selected_node, self._last, checks=self._collect_lint_results(), fits=self._collect_fits(), sources={} if stock is None else stock.sources,
-            pattern=filter_pattern.parse_filter(self._typed), found=self._filter_entries(), now=panel.displayed_time(), further=self._scroll_offset,
-            ascii_only=panel.ascii_only, order=self._order,
-        )  # fmt: skip
+            None if stock is None else stock.entries,
+            self._selected_key,
+            () if room is None else room.list_node_views(names),
+            names,
+            panel.selected_node,
+            self._last,
+            checks=self._collect_lint_results(),
+            fits=self._collect_fits(),
+            sources={} if stock is None else stock.sources,
+            pattern=filter_pattern.parse_filter(self._typed),
+            found=self._filter_entries(),
+            now=panel.displayed_time(),
+            further=self._scroll_offset,
+            ascii_only=panel.ascii_only,
+            order=self._order,
+        )
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
             return shelf

@@ -132,7 +132,7 @@ async def test_another_answer_is_trouble_with_words(
 async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_taken_for_another(
     session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard_client, "_ANSWER", 0.05)
+    monkeypatch.setattr(guard_client, "_ANSWER_TIMEOUT_SECONDS", 0.05)
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -299,7 +299,7 @@ def test_two_processes_take_it_over_together_once(history: OperationHistory) -> 
     (history.directory / "starts.jsonl").write_text(OLD)
     program = (
         "import sys; from pathlib import Path; from sparkctl.history.operation_history import OperationHistory\n"
-        "OperationHistory(Path(sys.argv[1])).last_starts()"
+        "OperationHistory(Path(sys.argv[1])).get_last_starts()"
     )
     both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
     assert [ran.wait(60) for ran in both] == [0, 0]
@@ -408,7 +408,7 @@ def test_a_start_is_expected_to_take_the_median_of_the_last_five(
 
 
 def test_only_so_many_are_kept(history: OperationHistory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkctl.history.tables._KEPT", 5)
+    monkeypatch.setattr("sparkctl.history.tables._MAX_OPERATIONS", 5)
     for number in range(12):
         done(history, seconds=float(number))
     assert [one.id for one in history.list_operations(most=-1)] == [12, 11, 10, 9, 8]
@@ -431,7 +431,7 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
     done(history)
     newer = (*SCHEMA, "ALTER TABLE operations ADD COLUMN colour TEXT; CREATE INDEX colours ON operations (colour)")
     monkeypatch.setattr("sparkctl.history.database.SCHEMA", newer)
-    monkeypatch.setattr("sparkctl.history.database.VERSION", len(newer))
+    monkeypatch.setattr("sparkctl.history.database.SCHEMA_VERSION", len(newer))
     done(history)
     assert [one.outcome for one in history.list_operations()] == ["ready", "ready"]
     with closing(sqlite3.connect(history.directory / "history.db")) as file:
@@ -445,7 +445,7 @@ def test_a_step_up_that_fails_leaves_the_file_as_it_was(
     done(history)
     with monkeypatch.context() as patched:
         patched.setattr("sparkctl.history.database.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
-        patched.setattr("sparkctl.history.database.VERSION", SCHEMA_VERSION + 1)
+        patched.setattr("sparkctl.history.database.SCHEMA_VERSION", SCHEMA_VERSION + 1)
         done(history)
         assert history.take_warning() is not None
     assert [one.outcome for one in history.list_operations()] == ["ready"]

@@ -266,9 +266,9 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
     place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(place / "fifo")  # as if it were swapped in between the look and the opening
-    monkeypatch.setattr(node_lock, "PLACE", str(place / "fifo"))
-    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(node_lock, "_ANSWER", 0.5)
+    monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "fifo"))
+    monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "_ANSWER_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(NodeStarved, match="here did not say within"):
         await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
 
@@ -276,11 +276,11 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
 async def test_no_lock_is_never_taken_for_one(
     place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(node_lock, "PLACE", str(place / "none"))
+    monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "none"))
     with pytest.raises(NodeError, match="did not say whether somebody else changes something"):
         await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
-    monkeypatch.setattr(node_lock, "PLACE", str(place / "run"))
+    monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "run"))
     (place / "bin").mkdir()
     for name in ("sh", "stat"):
         (place / "bin" / name).symlink_to(shutil.which(name) or name)
@@ -293,8 +293,8 @@ async def test_what_lies_where_an_older_one_looks_is_told_once(
     place: Path, session: NodeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "tmp/lock").mkdir()
-    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(node_lock, "PLACE", str(place / "run"))
+    monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "run"))
     told: list[str] = []
     one = node_lock.HeldNodeLock(session, context(place), "testing", told.append)
     await one.acquire()

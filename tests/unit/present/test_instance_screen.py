@@ -270,7 +270,7 @@ def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_th
         holds, memory = (
             next(line for line in words.splitlines() if f"│ {name} " in line) for name in ("holds", "memory")
         )
-        begin, wide = memory.index("█"), DrawArea(76).bar
+        begin, wide = memory.index("█"), DrawArea(76).bar_columns
         assert holds.index("▐") == begin + round(expected * wide / 122) - 1, "on the scale of the memory bar"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import collect_decoder
+from sparkctl.node import bootstrap, collect_decoder
 from sparkctl.node.collect_decoder import CollectedReading, ReadingCollector
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, pythons
 
@@ -20,7 +20,7 @@ SOURCE = Path(collect_decoder.__file__).with_name("collect.py").read_text()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 
 
-def collected(start: collect_decoder.RemoteProgram, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
+def collected(start: bootstrap.RemoteProgram, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
     ran = subprocess.run(
         start.argv, input=start.stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}, check=True
     )
@@ -72,7 +72,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
     start = collect_decoder.build_collect_program(nvml=b"")
     quick = start.stdin.replace(b"PATIENCE = 10.0", b"PATIENCE = 01.0")
     began = time.monotonic()
-    found = collected(collect_decoder.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    found = collected(bootstrap.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert time.monotonic() - began < 40
     assert found["commands/uname"].text.startswith("Linux")
     smi = found["commands/nvidia-smi"]
