@@ -13,7 +13,7 @@ from typing import Any
 from sparkctl import paths
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, read_yaml, resolve_scalar
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.history.model import NodeResult
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.transport.session import NodeSession
+    from sparkctl.transport.node_session import NodeSession
 
 T = TypeVar("T")
 
@@ -98,6 +98,6 @@ class CommandContext:
 
     def create_session(self, node: Node) -> NodeSession:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""
-        from sparkctl.transport.session import NodeSession
+        from sparkctl.transport.node_session import NodeSession
 
         return NodeSession(node, self.asker, self.clock) if self.lend is None else self.lend(node)

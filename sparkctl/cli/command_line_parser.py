@@ -14,7 +14,7 @@ from sparkctl.cli.verb_runner import capture_verbs
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.tui.panel_options import PreparedCommand
 from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
 

@@ -14,7 +14,7 @@ from sparkctl.clock import Clock
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase, PhaseDuration
-from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.panel_options import DemoStep
 
 TIME_FACTOR = 8.0  # seconds of the demo in one of ours, while something starts or stops

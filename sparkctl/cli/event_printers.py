@@ -28,9 +28,9 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.json_codec import encode_event
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.model.units import GIB, format_duration
+from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,

@@ -89,7 +89,7 @@ class LazyVerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such verb."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from sparkctl.model.suggest import format_did_you_mean
+            from sparkctl.model.text.suggestions import format_did_you_mean
 
             habit = VERB_SUGGESTIONS.get(args[0].casefold())
             meant = f"; here it is `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
@@ -179,7 +179,7 @@ def invoke_command_line(arguments: list[str]) -> int:
                 raise
             import tempfile
 
-            from sparkctl.model.sanitize import sanitize_line
+            from sparkctl.model.text.sanitize import sanitize_line
 
             place = f" ({sanitize_line(str(error.filename))})" if error.filename else ""
             hint = f"make room (df -h); temporary files go to {tempfile.gettempdir()}, TMPDIR names another directory"

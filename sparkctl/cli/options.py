@@ -147,14 +147,14 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete profile names."""
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     return [name for name in ProfileLibrary().list_names() if name.startswith(incomplete)]
 
 
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Read a duration option such as ``20m``."""
-    from sparkctl.model.units import parse_duration
+    from sparkctl.model.text.units import parse_duration
 
     try:
         found = None if value is None else parse_duration(value)

@@ -171,7 +171,7 @@ class _LazyCommandParser:
 
 
 def _load_recording(path: Path) -> Sequence[Event]:
-    from sparkctl.monitor.event_recording import read_recording
+    from sparkctl.monitor.recording.recording_file import read_recording
 
     return tuple(read_recording(path))
 

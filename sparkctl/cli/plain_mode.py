@@ -14,8 +14,8 @@ from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_phase_name
 
@@ -105,8 +105,8 @@ def run_plain_mode(replay: Path | None = None) -> int:
     """Tell what changes until Ctrl-C, or the end of a recording."""
     if replay is not None:
         from sparkctl.clock import SystemClock
-        from sparkctl.monitor import replay as playing
-        from sparkctl.monitor.event_recording import read_recording
+        from sparkctl.monitor.recording import recording_replay as playing
+        from sparkctl.monitor.recording.recording_file import read_recording
 
         looks = playing.replay_recording(SystemClock(), read_recording(replay))
     else:

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
     from sparkctl.model.events import Event
-    from sparkctl.monitor.event_recording import EventRecorder
+    from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
 RECORDING_FAILED_EXIT_CODE = 74  # what sysexits.h has for trouble with a file
@@ -48,7 +48,7 @@ def open_recorder(
             raise click.UsageError("--overwrite belongs to --record", ctx)
         return nullcontext()
     from sparkctl.cli import stderr
-    from sparkctl.monitor.event_recording import EventRecorder
+    from sparkctl.monitor.recording.recording_file import EventRecorder
 
     return EventRecorder(path, lambda why: stderr.print_warning(None, why, None), force=overwrite)
 

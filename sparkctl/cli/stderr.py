@@ -11,7 +11,7 @@ import click
 
 from sparkctl.cli.stdout import discard_buffer
 from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_colour, terminal_columns
-from sparkctl.model.sanitize import sanitize_lines
+from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.views.text.line_wrap import truncate_line, wrap_line
 
 _HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable

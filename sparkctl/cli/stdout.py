@@ -12,7 +12,7 @@ from typing import TextIO
 
 from sparkctl.cli.terminal_style import terminal_columns, terminal_rows
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 
 class StdoutClosed(Exception):

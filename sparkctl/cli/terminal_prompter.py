@@ -17,7 +17,7 @@ from sparkctl.model.questions import (
     RetryStartQuestion,
     SudoPasswordQuestion,
 )
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 _MAX_ANSWER_BYTES = 4096
 

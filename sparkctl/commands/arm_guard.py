@@ -23,12 +23,12 @@ from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, GuardRole, GuardRunState, GuardState, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_size
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_size
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_connection import node_state_for_error
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,11 @@ from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import LineMasker, redact
+from sparkctl.model.text.secrets import LineMasker, redact
 from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _SIGKILL_EXIT_CODE = 137
 _COMMAND_HEAD_WORDS = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE

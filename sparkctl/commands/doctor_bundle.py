@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl import __version__
-from sparkctl.commands.bundle import SupportBundle, safe_file_name
 from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.support_bundle import SupportBundle, safe_file_name
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
@@ -19,13 +19,13 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import Redactor, collect_known_secrets, find_secret_values
+from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values
 from sparkctl.monitor import sampler
 from sparkctl.node import collect_decoder
 from sparkctl.node.collect_decoder import ReadingCollector
 from sparkctl.transport.docker import docker_responses
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
 _MAX_CONTAINERS = 20  # of ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
-from sparkctl.commands.drop_caches import format_sudoers_command
+from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -14,19 +14,19 @@ from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingRe
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
-from sparkctl.model.units import GIB, format_duration, format_gib
+from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.monitor import sampler
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.base import NodeSnapshot
-from sparkctl.monitor.findings.detectors import detect_once
-from sparkctl.monitor.findings.fabric import detect_missing_cable, detect_missing_network
-from sparkctl.monitor.findings.machine import rate_free_disk
+from sparkctl.monitor.findings.fabric_detectors import detect_missing_cable, detect_missing_network
+from sparkctl.monitor.findings.host_detectors import rate_free_disk
+from sparkctl.monitor.findings.node_detectors import detect_once
 from sparkctl.monitor.node_monitor import read_container_list
 from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _NODE_SECTIONS = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _MAX_CLOCK_SKEW_SECONDS = 5.0

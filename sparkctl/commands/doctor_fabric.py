@@ -9,20 +9,20 @@ from contextlib import AsyncExitStack
 from itertools import combinations, pairwise
 
 from sparkctl.commands.event_stream import Emit, stream_events
-from sparkctl.commands.fabric.linkspeed import LANE_MBIT_S, LaneMeasurement, parse_ib_write_bw, rate_lane_speed
-from sparkctl.commands.fabric.route import find_fabric_route
+from sparkctl.commands.fabric.fabric_route import find_fabric_route
+from sparkctl.commands.fabric.link_speed import LANE_MBIT_S, LaneMeasurement, parse_ib_write_bw, rate_lane_speed
 from sparkctl.commands.start import connectivity_check
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
-from sparkctl.model.fabric import FabricLane, FabricRoute, NodeLanes, RouteEnd
+from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes, RouteEnd
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _STREAMS_PER_LANE = 4  # each lane
 _MEASURE_SECONDS = 2.0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sparkctl.commands.drop_caches import format_sudoers_command
+from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.event_stream import Emit
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
@@ -31,11 +31,11 @@ from sparkctl.model.guard_state import (
 from sparkctl.model.launch_plan import GuardRule, LaunchPlan
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_gib
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _LEASE_SECONDS = 1.5  # seconds between two words about weights; the guard believes one for four
 _PULSE_SECONDS = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights

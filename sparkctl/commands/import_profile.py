@@ -15,18 +15,18 @@ from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
 from sparkctl.files import open_user_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import is_variable_name
 from sparkctl.profiles.file_issues import InvalidFile
-from sparkctl.profiles.importers.import_source import ImportOptions, import_container, import_text
 from sparkctl.profiles.importers.profile_draft import ImportResult
-from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.profiles.overlays import find_token_issues
+from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings
+from sparkctl.profiles.profile_overlays import find_token_issues
 from sparkctl.profiles.validation import validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _MAX_FILE_BYTES = 512 * 1024
 

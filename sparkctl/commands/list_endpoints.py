@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.endpoint import ServedEndpoint, ServedModel
+from sparkctl.commands.served_endpoints import ServedEndpoint, ServedModel
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_port_label
-from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
-from sparkctl.model.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
 from sparkctl.profiles.launch_planning import API_KEY_VARIABLES
 from sparkctl.transport import http_client
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: what is ready answers this at once
 _DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000}

@@ -24,11 +24,11 @@ from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.node import NodeState
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration
-from sparkctl.monitor import switch_journal
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
+from sparkctl.monitor import switch_journal_io
 from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 LOCK_DIRECTORY = "/run"
 OLD_LOCK_FILE = "/tmp/sparkctl.lock"  # noqa: S108  see above
@@ -275,14 +275,14 @@ async def acquire_node_lock(
         await lock.acquire()
         is_taken = True
     except LockConflict as taken:
-        await switch_journal.refuse_during_switch(session, is_held=True)
+        await switch_journal_io.refuse_during_switch(session, is_held=True)
         if not beside_ourselves or taken.holder.operator != ctx.operator:
             raise
         if taken.holder.token not in ctx.locks:
             warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
     try:
         if is_taken and not for_switch:
-            await switch_journal.refuse_during_switch(session, is_held=False)
+            await switch_journal_io.refuse_during_switch(session, is_held=False)
         # Whoever changes a node finishes first what an earlier stop had to leave there; a switch once it has all its locks.
         if not for_switch and PendingStopFiles(ctx.history.directory).list_for_node(
             session.node.name, ctx.clock.unix_time()

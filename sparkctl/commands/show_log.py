@@ -43,10 +43,10 @@ from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import LineMasker
+from sparkctl.model.text.secrets import LineMasker
 from sparkctl.monitor import guard_receipts
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _BATCH_LINES = 500
 _DOCKER_RETRY_SECONDS = 2.0  # between questions to a Docker that is down

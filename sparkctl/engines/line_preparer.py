@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 # SGLang tells how it drafts 9,000 characters into the line of its settings; nothing recognised stands further in. What
 # is shown and saved is the whole line; only the reading stops here.

@@ -11,7 +11,7 @@ from sparkctl.engines.base import Failure, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sanitize import truncate_text
+from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 # The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised

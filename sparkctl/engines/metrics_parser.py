@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import Histogram
-from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 PROCESS_START_SERIES = "process_start_time_seconds"
 _RANK_LABELS = ("pp_rank", "tp_rank", "moe_ep_rank")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
 from sparkctl.history.model import NodeResult, OperationRecord
 from sparkctl.model.json_codec import from_json_data, to_json_data
-from sparkctl.model.secrets import Redactor
+from sparkctl.model.text.secrets import Redactor
 from sparkctl.model.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineK
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.verdict import FailureCause, Verdict
 
 _MAX_PARTS = 64  # parts

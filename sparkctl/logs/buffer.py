@@ -14,7 +14,7 @@ from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.logs.disk_buffer import DiskLineBuffer
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LineMarks, LogLevel
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 LineKey = tuple[int, int]  # (moment in ms, number): where a line stands, whatever is shown around it
 _PRUNE_WINDOW_LINES = 4096

@@ -25,7 +25,7 @@ from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import ESCAPE_SEQUENCE, sanitize_line
+from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # reads what every program may say

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from sparkctl.model.units import MIB
+from sparkctl.model.text.units import MIB
 
 MAX_LINES = 1_000_000
 MAX_BYTES = 1024 * MIB

@@ -24,7 +24,7 @@ from sparkctl.history.expected_durations import is_byte_count
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryBeforeStart
-from sparkctl.model.secrets import redact
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 
 _MAX_LOGS = 20  # per instance and node

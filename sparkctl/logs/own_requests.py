@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sparkctl.engines.line_preparer import strip_log_prefix
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 REQUEST_MARK = "by=sparkctl"
 _REQUEST_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"

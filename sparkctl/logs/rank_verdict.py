@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from sparkctl.errors import NodeError
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 # How a rank ends because another one has: no reason of its own.
 CONSEQUENCE_CAUSES = frozenset({FailureCause.WORKER_LOST, FailureCause.NCCL, FailureCause.RAY})

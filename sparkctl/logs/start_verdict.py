@@ -17,9 +17,9 @@ from sparkctl.model.container import Container
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES, GuardMemoryReading, GuardReceipt
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line, truncate_text
-from sparkctl.model.secrets import redact
-from sparkctl.model.units import GIB, format_duration, format_size
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact
+from sparkctl.model.text.units import GIB, format_duration, format_size
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 
 _MAX_EVIDENCE_CHARS = verdict_builder.MAX_EVIDENCE_CHARS

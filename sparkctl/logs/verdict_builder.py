@@ -10,9 +10,9 @@ from sparkctl.logs.flag_paths import find_flag_with_path
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.sanitize import sanitize_line, truncate_text
-from sparkctl.model.secrets import redact_word
-from sparkctl.model.units import parse_size
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact_word
+from sparkctl.model.text.units import parse_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 
 # What a share of memory may become by a guess. On memory that the desktop and the page cache share, more than the upper

@@ -8,7 +8,7 @@ import re
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json
 
 _MAX_STOP_GRACE_SECONDS = 3600.0
 _MAX_RANKS = 64
@@ -102,7 +102,7 @@ def _find_engine_ready_line(container: Container) -> str | None:
 def _find_profile_ready_line(container: Container) -> str | None:
     """Return the ready line of the profile of that name here, None where there is none that can be read."""
     from sparkctl.errors import SparkctlError
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     name, library = container.get_label(ContainerLabel.PROFILE) or "", ProfileLibrary()
     try:

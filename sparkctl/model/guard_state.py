@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.units import MIB
+from sparkctl.model.text.units import MIB
 
 DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
 

@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 from sparkctl.model import events
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.secrets import MASK, is_secret_name, redact, redact_word, redact_words
+from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 
 EVENT_SCHEMA_VERSION = 1
 T = typing.TypeVar("T")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.node import NodeName
-from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
+from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
 
 
 class ContainerLabel:

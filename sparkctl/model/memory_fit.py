@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_gib
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_gib
 from sparkctl.model.verdict import FieldChange
 
 

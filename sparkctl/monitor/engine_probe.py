@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from sparkctl.errors import ConnectionLost, DockerError, ForwardingForbidden
 from sparkctl.logs.own_requests import mark_request_path
 from sparkctl.model.launch_plan import ReadinessTarget
-from sparkctl.model.sanitize import load_json, sanitize_line, truncate_text
-from sparkctl.model.secrets import redact
+from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact
 from sparkctl.transport import http_client
 from sparkctl.transport.node_connection import NodeConnection
 

@@ -17,11 +17,11 @@ from sparkctl.model.guard_state import (
     UnwatchReason,
 )
 from sparkctl.model.launch_plan import GuardRule
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.node import bootstrap
 from sparkctl.node.guard_decoder import MAX_LINE_BYTES, decode_guard_line, decode_guard_start
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _START_TIMEOUT_SECONDS = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
 _ANSWER_TIMEOUT_SECONDS = 10.0

@@ -13,7 +13,7 @@ from sparkctl.model.guard_state import GuardReceipt, GuardRole
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node.guard_decoder import decode_guard_line
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _GUARD_DIRECTORY_SCRIPT = r"""for c in /proc/[0-9]*/comm; do
   if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ]; then

@@ -17,10 +17,10 @@ from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severi
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_meters import MeterReading, has_meter
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.monitor.meters.engine_meters import MeterReading, has_meter
 from sparkctl.monitor.node_status import ContainerInspections
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 PROBE_INTERVAL = 300.0  # seconds without a token, at least, before one is asked for
 PROBE_JITTER = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import decode_step_estimate, load_engine
+from sparkctl.engines import decode_step_label, load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container
@@ -36,18 +36,18 @@ from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.model.switch_plan import SwitchJournalStatus
-from sparkctl.monitor import guard_receipts, switch_journal
-from sparkctl.monitor.engine_averages import EngineAverages
-from sparkctl.monitor.engine_meters import EngineMeters, MeterReading, has_meter
+from sparkctl.monitor import guard_receipts, switch_journal_io
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.liveness_probe import LivenessProbe
+from sparkctl.monitor.meters.engine_averages import EngineAverages
+from sparkctl.monitor.meters.engine_meters import EngineMeters, MeterReading, has_meter
 from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_connection import ConnectionStatus, node_state_for_error
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _MAX_FACT_LINES = 20_000  # of a log: a start that says more than that before it is ready tells nothing more of this
 _LOG_TIMEOUT_SECONDS = 20.0  # seconds for one log
@@ -327,7 +327,7 @@ class NodeMonitor:
 
     async def _read_switch_journal(self, session: NodeSession) -> None:
         with suppress(NodeError):  # the sampler meets it, too, and says so
-            view = await switch_journal.read_journal(session)
+            view = await switch_journal_io.read_journal(session)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
                 self.emit(SwitchJournalReported(self.ctx.clock.unix_time(), self.node.name, view))
@@ -373,7 +373,7 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
     if view is None or not view.ours:
         return view
     return replace(
-        view, per_step=decode_step_estimate.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+        view, per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
     )
 
 

@@ -21,20 +21,20 @@ from sparkctl.model.container_labels import (
     parse_ready_rule_label,
     parse_start_id_label,
 )
-from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.secrets import redact
 from sparkctl.model.switch_plan import JournalPresence
+from sparkctl.model.text.secrets import redact
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
-from sparkctl.monitor.switch_journal import build_journal_view
+from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.transport.node_connection import node_state_for_error
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogAnalyzer

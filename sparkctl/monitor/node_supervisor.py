@@ -16,9 +16,9 @@ from sparkctl.errors import SparkctlError
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.node_monitor import NodeMonitor
-from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.recording.recording_player import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
-from sparkctl.transport.session import NodeSession, SharedSession
+from sparkctl.transport.node_session import NodeSession, SharedSession
 
 if TYPE_CHECKING:
     from sparkctl.tui.controller import PanelController

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.text.styled_text import TextStyle
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.engines import decode_step_estimate
+from sparkctl.engines import decode_step_label
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
@@ -167,7 +167,7 @@ def _group_key(one: RankContainer) -> tuple[str, ...]:
     run = container.get_label(ContainerLabel.RUN)
     if run and one.rank_position is not None:
         return ("run", one.name, run)
-    divided = decode_step_estimate.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+    divided = decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
     if divided is not None and divided.ranks > 1 and run is None:
         return ("unlabelled", one.name, container.get_label(ContainerLabel.HASH) or "")
     return alone
@@ -182,7 +182,7 @@ def _build_instance_containers(parts: Sequence[RankContainer]) -> InstanceContai
     head = parts[0]
     count = head.rank_position[1] if head.rank_position else 1
     if head.rank_position is None and _group_key(head)[0] == "unlabelled":
-        divided = decode_step_estimate.parse_decode_step_label(head.container.get_label(ContainerLabel.PER_STEP))
+        divided = decode_step_label.parse_decode_step_label(head.container.get_label(ContainerLabel.PER_STEP))
         count = divided.ranks if divided is not None else 1
     missing = max(0, count - len(parts))
     named = [name for name in (head.container.get_label(ContainerLabel.NODES) or "").split(",") if name]

@@ -16,7 +16,7 @@ from sparkctl.model.sample import Sample
 from sparkctl.node import bootstrap
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
 from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 INTERACTIVE_INTERVAL = 2.0
 LOADING_INTERVAL = 1.0

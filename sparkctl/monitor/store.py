@@ -39,9 +39,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Sample
 from sparkctl.model.switch_plan import SwitchJournalStatus
 from sparkctl.monitor.findings.base import NodeSnapshot
-from sparkctl.monitor.findings.detectors import NodeDetectors, detect_across_nodes
+from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes
 from sparkctl.monitor.findings.slow_path import detect_slow_path
-from sparkctl.monitor.meter_series import MeterSeries
+from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.sample_series import SampleSeries

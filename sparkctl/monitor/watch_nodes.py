@@ -12,15 +12,15 @@ from sparkctl.errors import InvalidInput, NodeError, NodeStarved
 from sparkctl.model.events import ContainersListed, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.monitor.engine_meters import EngineMeters, has_meter
 from sparkctl.monitor.findings import node_settings
+from sparkctl.monitor.meters.engine_meters import EngineMeters, has_meter
 from sparkctl.monitor.node_monitor import NodeMonitor, build_failure_state, emit_meter_readings, read_container_list
 from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
 from sparkctl.monitor.store import Store
 from sparkctl.node.agent_decoder import AgentHello
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single look: shares and rates take two
 _ALIVE_TIMEOUT_SECONDS = 5.0

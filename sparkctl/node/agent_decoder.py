@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.json_lenient import decode_lenient
 from sparkctl.model.sample import Sample
-from sparkctl.model.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json
 from sparkctl.node.agent import AGENT_PROTOCOL
 
 

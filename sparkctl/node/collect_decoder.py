@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.model.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json
 from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, WORD_PATTERN, RemoteProgram, trim_module_source
 
 END_NAME = "end"

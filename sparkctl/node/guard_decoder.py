@@ -18,7 +18,7 @@ from sparkctl.model.guard_state import (
     GuardState,
 )
 from sparkctl.model.json_lenient import decode_lenient
-from sparkctl.model.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json
 from sparkctl.node.agent import AGENT_PROTOCOL
 
 GUARD_PROTOCOL = 1

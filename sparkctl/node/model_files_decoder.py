@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkctl.model.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, RemoteProgram
 from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name
 

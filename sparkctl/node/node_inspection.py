@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.fabric import FabricLane
+from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.memory_reading import MemoryReading
-from sparkctl.model.units import KIB, MIB
-from sparkctl.node import leftovers
-from sparkctl.node.leftovers import ProcessInfo, SharedMemoryFile
+from sparkctl.model.text.units import KIB, MIB
+from sparkctl.node import process_info
+from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 
 _MAX_NUMBER = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
 _SECTION_HEADER = "@@ "
@@ -171,8 +171,8 @@ def decode_inspection(answer: bytes) -> NodeInspection:
         models=tuple(models),
         lanes=_parse_lanes(sections.get("fabric")),
         everybody=_sum_process_memory(sections.get("resident"), sections.get("gpu")),
-        procs=leftovers.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
-        shm=leftovers.parse_shared_memory(sections.get("shm")),
+        procs=process_info.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
+        shm=process_info.parse_shared_memory(sections.get("shm")),
         journal=_parse_journal_file(sections.get("journal")),
     )
 
@@ -265,7 +265,7 @@ def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
     on_gpu = _parse_gpu_memory(gpu)
     if resident is None or on_gpu is None:
         return None
-    return sum(leftovers.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
+    return sum(process_info.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
 
 
 def _parse_gpu_memory(body: str | None) -> dict[int, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 PING_TIMEOUT_SECONDS = 8.0  # seconds; the script itself ends within 5
 _SECTION_HEADER = "@@ "

@@ -9,9 +9,9 @@ import csv
 import re
 
 from sparkctl.logs.bounded_pattern import compile_bounded
-from sparkctl.model.node_paths import find_misleading_part
-from sparkctl.model.suggest import format_did_you_mean
-from sparkctl.model.units import MIB, parse_duration, parse_size
+from sparkctl.model.text.node_paths import find_misleading_part
+from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.model.text.units import MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, FIELDS_INSTEAD_OF_OPTIONS, VALUE_PATTERNS, DockerOptionKind
 from sparkctl.profiles.file_issues import quote_source
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
-from sparkctl.model.sanitize import sanitize_line, truncate_text
-from sparkctl.model.secrets import is_secret_name, redact
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import is_secret_name, redact
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are read for showing a line of it
 _NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import decode_step_estimate
+from sparkctl.engines import decode_step_label
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
+from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
 
 API_KEY_VARIABLES = (
@@ -62,8 +62,8 @@ def build_launch_plan(
     ready = build_readiness_rule(profile, engine)
     network = box.network or choose_default_network(port, box.options)
     command = engine.build_command(profile)
-    step = decode_step_estimate.format_decode_step_label(
-        decode_step_estimate.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
+    step = decode_step_label.format_decode_step_label(
+        decode_step_label.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
     )
     made = LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,

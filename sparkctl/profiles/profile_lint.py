@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
-from sparkctl.engines import flag_catalogue, flag_check
-from sparkctl.engines.flag_catalogue import CatalogueChoice, CatalogueMatch
+from sparkctl.engines.flags import flag_catalogue
+from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
+from sparkctl.engines.lint import flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
-from sparkctl.profiles.environment import find_engine_secrets
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
+from sparkctl.profiles.engine_environment import find_engine_secrets
 from sparkctl.profiles.file_issues import FileIssue, FilePosition
 
 if TYPE_CHECKING:
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.yaml_reader import YamlValue
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
-from sparkctl.model.secrets import (
+from sparkctl.model.text.secrets import (
     MASK,
     Redactor,
     find_secret_arguments,
@@ -17,7 +17,7 @@ from sparkctl.model.secrets import (
     redact_word,
     redact_words,
 )
-from sparkctl.profiles.environment import find_engine_secrets
+from sparkctl.profiles.engine_environment import find_engine_secrets
 from sparkctl.profiles.field_types import VARIABLE_PATTERN
 
 

@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.model.profile import ArgValue, JsonValue
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles import field_types as kinds
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.file_issues import quote_source

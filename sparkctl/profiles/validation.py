@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
-from sparkctl.model.suggest import find_closest_match, format_did_you_mean
+from sparkctl.model.text.suggestions import find_closest_match, format_did_you_mean
 from sparkctl.profiles import field_types as kinds
 from sparkctl.profiles.docker_options import BARE_FLAG_VALUE, DockerOptionKind
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source

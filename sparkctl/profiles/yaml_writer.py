@@ -10,8 +10,8 @@ from typing import Any
 
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB, MIB
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, MIB
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.yaml_reader import resolve_scalar
 

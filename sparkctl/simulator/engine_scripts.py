@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl.engines.sglang import simulated_script as sglang_scenes
-from sparkctl.engines.simulation import small_scripts
+from sparkctl.engines.simulation import small_engine_scripts
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
 from sparkctl.engines.simulation.rank_network import RankLoss
 from sparkctl.engines.simulation.script_steps import (
@@ -64,13 +64,13 @@ SCRIPTS_BY_ENGINE = {
         vllm_scenes.apart,
     ),
     SimEngineKind.LLAMA: EngineScripts(
-        small_scripts.LLAMA_TIME_FORMAT,
-        small_scripts.script_llama_start,
-        small_scripts.script_llama_out_of_memory,
-        small_scripts.script_llama_bad_flag,
-        small_scripts.script_llama_shut_down,
-        small_scripts.script_llama_peers_missing,
-        small_scripts.script_llama_peer_lost,
+        small_engine_scripts.LLAMA_TIME_FORMAT,
+        small_engine_scripts.script_llama_start,
+        small_engine_scripts.script_llama_out_of_memory,
+        small_engine_scripts.script_llama_bad_flag,
+        small_engine_scripts.script_llama_shut_down,
+        small_engine_scripts.script_llama_peers_missing,
+        small_engine_scripts.script_llama_peer_lost,
     ),
     SimEngineKind.RAY: EngineScripts(
         simulated_ray.TIME_FORMAT,
@@ -83,41 +83,41 @@ SCRIPTS_BY_ENGINE = {
         simulated_ray.follow,
     ),
     SimEngineKind.RPC: EngineScripts(
-        small_scripts.TIME_FORMAT,
-        small_scripts.script_rpc_start,
-        small_scripts.script_llama_out_of_memory,
-        small_scripts.script_rpc_bad_flag,
-        small_scripts.script_uvicorn_shut_down,
+        small_engine_scripts.TIME_FORMAT,
+        small_engine_scripts.script_rpc_start,
+        small_engine_scripts.script_llama_out_of_memory,
+        small_engine_scripts.script_rpc_bad_flag,
+        small_engine_scripts.script_uvicorn_shut_down,
         None,
-        small_scripts.script_rpc_peer_lost,
-        small_scripts.script_rpc_load,
+        small_engine_scripts.script_rpc_peer_lost,
+        small_engine_scripts.script_rpc_load,
         hears_sigterm=False,
     ),
     SimEngineKind.TRTLLM: EngineScripts(
-        small_scripts.TRTLLM_TIME_FORMAT,
-        small_scripts.script_trtllm_start,
-        small_scripts.script_trtllm_out_of_memory,
-        small_scripts.script_trtllm_bad_flag,
-        small_scripts.script_uvicorn_shut_down,
-        small_scripts.script_trtllm_peers_missing,
-        small_scripts.script_trtllm_peer_lost,
+        small_engine_scripts.TRTLLM_TIME_FORMAT,
+        small_engine_scripts.script_trtllm_start,
+        small_engine_scripts.script_trtllm_out_of_memory,
+        small_engine_scripts.script_trtllm_bad_flag,
+        small_engine_scripts.script_uvicorn_shut_down,
+        small_engine_scripts.script_trtllm_peers_missing,
+        small_engine_scripts.script_trtllm_peer_lost,
     ),
     SimEngineKind.MPI: EngineScripts(
-        small_scripts.TRTLLM_TIME_FORMAT,
-        small_scripts.script_mpi_start,
-        small_scripts.script_trtllm_out_of_memory,
-        small_scripts.script_mpi_bad_flag,
-        small_scripts.script_uvicorn_shut_down,
+        small_engine_scripts.TRTLLM_TIME_FORMAT,
+        small_engine_scripts.script_mpi_start,
+        small_engine_scripts.script_trtllm_out_of_memory,
+        small_engine_scripts.script_mpi_bad_flag,
+        small_engine_scripts.script_uvicorn_shut_down,
         None,
-        small_scripts.script_mpi_peer_lost,
-        small_scripts.script_mpi_load,
+        small_engine_scripts.script_mpi_peer_lost,
+        small_engine_scripts.script_mpi_load,
     ),
     SimEngineKind.TTS: EngineScripts(
-        small_scripts.TIME_FORMAT,
-        small_scripts.script_uvicorn_start,
+        small_engine_scripts.TIME_FORMAT,
+        small_engine_scripts.script_uvicorn_start,
         sglang_scenes.script_out_of_memory,
-        small_scripts.script_uvicorn_bad_flag,
-        small_scripts.script_uvicorn_shut_down,
+        small_engine_scripts.script_uvicorn_bad_flag,
+        small_engine_scripts.script_uvicorn_shut_down,
     ),
 }
 

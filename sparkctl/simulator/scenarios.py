@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from sparkctl import engines
-from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
+from sparkctl.commands.fabric.fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.engines.base import EngineRank
 from sparkctl.engines.simulation.unified_memory import GIB
-from sparkctl.model.fabric import NodeLanes
+from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.node.node_inspection import decode_inspection
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
-from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.node_programs.look_output import format_inspection
+from sparkctl.simulator.node_programs.inspection_output import format_inspection
 from sparkctl.simulator.sim_node import HOME, NodeFault
 from sparkctl.transport.docker.create_request import build_create_request
 

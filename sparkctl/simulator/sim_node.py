@@ -14,7 +14,7 @@ from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
 from sparkctl.simulator.http_server import ReadStream, RequestHandler
-from sparkctl.simulator.sim_node_remains import ORPHAN_TITLE, ProcessLeftovers
+from sparkctl.simulator.process_leftovers import ORPHAN_TITLE, ProcessLeftovers
 
 IMAGE_BYTES = 21_474_836_480  # bytes, of any
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.action_context import is_state_unknown
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS, Action, ActionId, retarget_context
-from sparkctl.commands.stop.impact import parse_names_and_nodes
+from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.screens import registry
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.profiles.library import ProfileOffer
+    from sparkctl.profiles.profile_library import ProfileOffer
     from sparkctl.tui.app import PanelApp
 
 _VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
@@ -174,7 +174,7 @@ class CommandDispatcher:
 
     def _add_node_options(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Return a line with the selected Spark, and for a profile of several the next ones, where it names none."""
-        from sparkctl.profiles.library import ProfileLibrary
+        from sparkctl.profiles.profile_library import ProfileLibrary
 
         names, nodes = parse_names_and_nodes(words[1:])
         if nodes or len(names) != 1 or len(self._panel.node_names) < 2 or any("nodes=" in word for word in words):

@@ -43,11 +43,11 @@ from sparkctl.monitor.doctor_runs import DoctorRuns
 from sparkctl.monitor.node_supervisor import HomeDirectoryCache, NodeSupervisor
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.notices import NoticeBoard
-from sparkctl.monitor.operation_trackers import SwitchJournalTracker, SwitchTracker
-from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.recording.recording_player import RecordingPlayer
 from sparkctl.monitor.store import Store, Topic, TopicKind
-from sparkctl.monitor.switch_journal import format_step_number
-from sparkctl.profiles.library import ProfileOffer, list_startable_profiles
+from sparkctl.monitor.switch_journal_io import format_step_number
+from sparkctl.monitor.switch_trackers import SwitchJournalTracker, SwitchTracker
+from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.dialogs.prompts import DialogPrompter
 from sparkctl.tui.estimate_cache import MemoryEstimateCache
 from sparkctl.tui.job_runner import Job, JobRunner, report_job_end

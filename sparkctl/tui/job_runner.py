@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import DOCTOR, SWITCH
-from sparkctl.commands.stop.impact import parse_targets
+from sparkctl.commands.stop.stop_impact import parse_targets
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.model.events import (
     CachesDropped,
@@ -25,8 +25,8 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
 from sparkctl.tui.panel_options import PreparedCommand
 from sparkctl.views.command_result_view import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_row, to_ascii_row
 
 _KEY_SYMBOLS = {

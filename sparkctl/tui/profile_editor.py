@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular_file
-from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:

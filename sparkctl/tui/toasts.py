@@ -31,7 +31,7 @@ class ToastApp(App[tuple[str, ...]]):
 
         It is data, never markup.
         """
-        from sparkctl.model.sanitize import sanitize_lines
+        from sparkctl.model.text.sanitize import sanitize_lines
 
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
@@ -61,7 +61,7 @@ class ToastApp(App[tuple[str, ...]]):
 
     def copy_text(self, text: str, what: str) -> None:
         """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""
-        from sparkctl.model.sanitize import sanitize_lines
+        from sparkctl.model.text.sanitize import sanitize_lines
 
         self.copy_to_clipboard("\n".join(sanitize_lines(text)))
         self.show_toast(f"{what} is copied, if your terminal takes copies (OSC 52)")

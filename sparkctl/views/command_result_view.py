@@ -11,9 +11,9 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_lines
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event

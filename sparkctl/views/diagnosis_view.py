@@ -9,8 +9,8 @@ from dataclasses import replace
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 

@@ -13,8 +13,8 @@ from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkctl.commands.endpoint import ServedEndpoint
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.commands.served_endpoints import ServedEndpoint
+from sparkctl.model.text.sanitize import sanitize_line
 
 _KEY_PLACEHOLDER = "none"  # clients want one where the server asks for none
 # what clients of services elsewhere look for, and what keys to them are called

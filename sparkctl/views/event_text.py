@@ -8,8 +8,8 @@ from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, Nod
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB, format_clock, format_size
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
 from sparkctl.views.text.state_symbols import format_progress_bar
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from sparkctl.model.fabric import find_idle_lanes
+from sparkctl.model.fabric_route import find_idle_lanes
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.meter_view import UNKNOWN
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span

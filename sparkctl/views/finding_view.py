@@ -12,8 +12,8 @@ from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.finding import FindingKind as Kind
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_verdict
 from sparkctl.views.overview.event_log_view import EventLogEntry

@@ -21,8 +21,8 @@ from sparkctl.model.guard_state import (
 )
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration, format_gib, format_size
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_guard_event
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.state_symbols import get_state_symbol

@@ -11,9 +11,9 @@ from sparkctl.history.start_diff import StartDiff, StartDifference
 from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.model.units import format_clock, format_duration, format_gib
+from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.text.units import format_clock, format_duration, format_gib
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen

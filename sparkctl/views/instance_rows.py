@@ -14,11 +14,11 @@ from sparkctl.model.events import CommandEnded
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange, Verdict
-from sparkctl.monitor.meter_series import LastValue, MeterSeries
-from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.monitor.meters.meter_series import LastValue, MeterSeries
+from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import format_age
 from sparkctl.views.overview.tile_rows import DrawArea, RowBlock, make_label, render_labelled_text

@@ -11,8 +11,8 @@ from sparkctl.model.events import CommandEnded, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.ranks import is_head
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.views.instance_rows import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
-from sparkctl.monitor.bandwidth import GB, Bandwidth, BandwidthSource
+from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
 UNKNOWN = "—"
 IDLE = "idle"

@@ -18,7 +18,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, MemoryBar, MemoryPressure
-from sparkctl.monitor.bandwidth import BandwidthSource, estimate_instance_bandwidth, get_node_bandwidth
+from sparkctl.monitor.meters.bandwidth import BandwidthSource, estimate_instance_bandwidth, get_node_bandwidth
 from sparkctl.monitor.node_views import NodeTelemetryView
 
 _HERTZ_PER_MHZ = 1e6

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.units import GIB, format_clock
+from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.startup_timeline import (
     PhaseSpan,
     StartupTimeline,

@@ -10,8 +10,8 @@ from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import build_memory_bar
-from sparkctl.model.sanitize import sanitize_line, truncate_text
-from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.event_text import format_phase_name, format_step
 from sparkctl.views.text.line_wrap import wrap_line
@@ -54,7 +54,7 @@ def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | N
     """Return what is said of a switch that goes on there, or was left."""
     if view.switch is None:
         return []
-    from sparkctl.monitor.switch_journal import build_switch_refusal
+    from sparkctl.monitor.switch_journal_io import build_switch_refusal
 
     told = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
     said = told.message.removeprefix(f"{view.name}: ")

@@ -14,7 +14,7 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
     distinguish_names,
 )
-from sparkctl.model.units import GIB, format_duration, format_gib
+from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.views.text.charts import list_memory_bar_symbols, render_memory_bar_line
 from sparkctl.views.text.frame_layout import draw_frame
 from sparkctl.views.text.styled_text import (

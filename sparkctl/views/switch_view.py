@@ -13,7 +13,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
-from sparkctl.model.units import format_clock, format_duration, format_size
+from sparkctl.model.text.units import format_clock, format_duration, format_size
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result

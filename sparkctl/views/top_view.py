@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter
-from sparkctl.model.fabric import find_idle_lanes
+from sparkctl.model.fabric_route import find_idle_lanes
 from sparkctl.model.finding import FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, DiskSpace, Gpu, MemoryBar, RdmaLane, Sample, Temperature
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB, format_duration, format_gib
-from sparkctl.monitor.bandwidth import (
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_duration, format_gib
+from sparkctl.monitor.meters.bandwidth import (
     Bandwidth,
     estimate_instance_bandwidth,
     explain_missing_estimate,

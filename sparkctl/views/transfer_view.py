@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.events import TransferProgressed
-from sparkctl.model.units import format_clock, format_size
+from sparkctl.model.text.units import format_clock, format_size
 
 
 def format_transfer(event: TransferProgressed) -> str:

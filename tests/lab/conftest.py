@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.lab.bed.faults import Faults
-from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
+from tests.lab.bed.lab import BY_HAND, Lab, hold_lab, why_not
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError
-from tests.lab.clearing import clear_nodes
-from tests.lab.command import Sparkctl
-from tests.lab.outcomes import CI
+from tests.lab.support.clear_nodes import clear_nodes
+from tests.lab.support.command_outcomes import CI
+from tests.lab.support.sparkctl_process import Sparkctl
 
 HERE = Path(__file__).parent
 
@@ -38,7 +38,7 @@ def lab() -> Iterator[Lab]:
     """Both nodes, up. What was brought up by hand, or with SPARKCTL_LAB_KEEP=1, is used and left up."""
     if reason := why_not():
         pytest.fail(f"CI is set and the lab cannot run: {reason}", pytrace=False)
-    with alone():
+    with hold_lab():
         keep = bool(os.environ.get("SPARKCTL_LAB_KEEP")) or BY_HAND.exists()
         bed = Lab()
         try:

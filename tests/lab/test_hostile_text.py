@@ -10,8 +10,14 @@ import pytest
 
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
-from tests.lab.command import Sparkctl
-from tests.lab.outcomes import assert_ended, containers, inspect, numbers, ours
+from tests.lab.support.command_outcomes import (
+    assert_ended,
+    inspect_container,
+    list_containers,
+    list_own_containers,
+    parse_numbers,
+)
+from tests.lab.support.sparkctl_process import Sparkctl
 
 NASTY = "$(touch /tmp/pwned) `touch /tmp/pwned`; \"double\" 'single' \\ & | > < * ? ~ # ! é"
 LEADING = "-rf --help"
@@ -31,7 +37,7 @@ def test_shell_metacharacters_in_every_field_arrive_as_they_are(spark1: LabNode,
     line = sparkctl("up", profile, "--node", "spark1", "--dry-run", "--format", "docker")
     assert line.code == 0, line
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
-    made = inspect(spark1, ours(spark1)[0])
+    made = inspect_container(spark1, list_own_containers(spark1)[0])
     command = made["Config"]["Cmd"]
     assert command.count(NASTY) >= 3, command
     assert f"/models/{NASTY}" in command
@@ -58,7 +64,7 @@ def test_a_field_that_cannot_hold_them_is_refused_as_a_file_fault(
     ran = sparkctl("up", "tiny", "--node", "spark1")
     assert ran.code in (2, 6), ran
     assert "Traceback" not in ran.err
-    assert containers(spark1) == []
+    assert list_containers(spark1) == []
     assert not Path("/tmp/pwned").exists()
 
 
@@ -67,7 +73,7 @@ def test_a_line_of_a_megabyte(spark1: LabNode, sparkctl: Sparkctl) -> None:
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
     logs = sparkctl("logs", profile, "--node", "spark1")
-    assert numbers(logs.out) == list(range(1, 11))
+    assert parse_numbers(logs.out) == list(range(1, 11))
     big = [line for line in logs.out.splitlines() if "xxxx" in line]
     assert len(big) == 1, [len(line) for line in big]  # one line, however Docker has split it
     assert "big x" in big[0]
@@ -81,11 +87,11 @@ def test_invalid_utf8_costs_neither_the_connection_nor_a_line(spark1: LabNode, s
         b"lone surrogate \xed\xa0\x80",
         b"overlong \xc0\xaf",
     ]
-    profile = sparkctl.profile(env={"LAB_SAY": escaped(bad), "LAB_LINES": "10"})
+    profile = sparkctl.profile(env={"LAB_SAY": escape_lines(bad), "LAB_LINES": "10"})
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
     logs = sparkctl("logs", profile, "--node", "spark1")
-    assert numbers(logs.out) == list(range(1, 11)), logs
+    assert parse_numbers(logs.out) == list(range(1, 11)), logs
     assert "begin \N{REPLACEMENT CHARACTER}" in logs.out
     assert "half of an emoji" in logs.out
     logs.stdout.decode()  # strictly
@@ -108,14 +114,14 @@ OWN = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[[0-9]*[KAG]|\x1b\[\?25[lh]|\r")  # colo
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b-\u200f]")
 
 
-def escaped(lines: list[bytes]) -> str:
+def escape_lines(lines: list[bytes]) -> str:
     """Return lines as LAB_SAY takes them."""
     return "\\n".join(line.decode("latin-1").encode("unicode_escape").decode() for line in lines)
 
 
 def test_not_one_control_byte_from_a_log_reaches_anything(spark1: LabNode, sparkctl: Sparkctl) -> None:
     lines = [b"probe %d %s tail" % (number, probe) for number, probe in enumerate(PROBES.values())]
-    say = escaped([*lines, *(b"RuntimeError: error " + probe for probe in PROBES.values())])
+    say = escape_lines([*lines, *(b"RuntimeError: error " + probe for probe in PROBES.values())])
     failing = sparkctl.profile("failing", env={"LAB_SAY": say, "LAB_END": "exit:3"})
     good = sparkctl.profile("good", env={"LAB_SAY": say}, port=8103)
     commands = [
@@ -140,7 +146,7 @@ def test_not_one_control_byte_from_a_log_reaches_anything(spark1: LabNode, spark
 
 def test_not_one_control_byte_reaches_a_terminal(spark1: LabNode, sparkctl: Sparkctl) -> None:
     lines = [b"probe %d %s tail" % (number, probe) for number, probe in enumerate(PROBES.values())]
-    say = escaped([*lines, *(b"RuntimeError: error " + probe for probe in PROBES.values())])
+    say = escape_lines([*lines, *(b"RuntimeError: error " + probe for probe in PROBES.values())])
     failing = sparkctl.profile("failing", env={"LAB_SAY": say, "LAB_END": "exit:3"})
     commands = [
         ("up", failing, "--node", "spark1"),
@@ -181,7 +187,7 @@ def test_a_secret_appears_nowhere(spark1: LabNode, sparkctl: Sparkctl, end: str)
         for canary in CANARIES.values():
             assert canary.encode() not in ran.stdout + ran.stderr, (command, ran)
         if index == 3:
-            got = inspect(spark1, ours(spark1)[0])["Config"]["Env"]
+            got = inspect_container(spark1, list_own_containers(spark1)[0])["Config"]["Env"]
             assert f"HF_TOKEN={CANARIES['HF_TOKEN']}" in got  # the engine did get it
     files = sparkctl.saved()
     assert files

@@ -15,8 +15,8 @@ from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
 from tests.lab.bed.names import USER
 from tests.lab.bed.node import LabNode
-from tests.lab.command import Sparkctl
-from tests.lab.outcomes import ALL, CI, LOADING, assert_ended, containers
+from tests.lab.support.command_outcomes import ALL, CI, LOADING, assert_ended, list_containers
+from tests.lab.support.sparkctl_process import Sparkctl
 
 SHELLS = ("tcsh", "fish", "rbash")
 OTHERS = ("dash", "bash", "zsh", "bsd-csh", "nu", "mksh", "ksh", "yash", "xonsh")
@@ -71,9 +71,9 @@ def test_every_verb_and_the_lock_and_the_guard(shell: str, spark1: LabNode, spar
     sparkctl.profile("next")
     assert_ended(sparkctl("switch", "next", "--node", "spark1", "--json"), 0, "ready")
     assert_ended(sparkctl("drop-caches", "--node", "spark1", "--json"), 0, "done")
-    assert containers(spark1) == ["sglang-next"]
+    assert list_containers(spark1) == ["sglang-next"]
     assert_ended(sparkctl("down", "next", "--node", "spark1", "--json"), 0, "done")
-    assert containers(spark1) == []
+    assert list_containers(spark1) == []
 
 
 FORCED = ("echo This account is for backups only.; exit 1", "cat", "/usr/sbin/nologin")
@@ -100,7 +100,7 @@ def test_a_login_that_runs_something_else_is_named_and_nothing_starts_or_stops(
         assert re.search(f"the login shell of {USER} on spark1 {wanted} our command", said), ran
         assert "Python" not in said, ran
         assert "very busy" not in said or "did not get to" in said, ran
-    assert containers(spark1) == ["sglang-tiny"]
+    assert list_containers(spark1) == ["sglang-tiny"]
 
 
 @pytest.mark.parametrize("kind", ["mkfifo", "ln -s /home/milo/.ssh/authorized_keys", "mkdir", "touch"])

@@ -7,11 +7,11 @@ import pytest
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
-from tests.lab.command import Ran, Sparkctl
-from tests.lab.outcomes import assert_ended, containers, inspect
+from tests.lab.support.command_outcomes import assert_ended, inspect_container, list_containers
+from tests.lab.support.sparkctl_process import Ran, Sparkctl
 
 
-def refused(ran: Ran, *words: str) -> None:
+def assert_refused(ran: Ran, *words: str) -> None:
     """It was refused, and says these words."""
     assert_ended(ran, 6, "refused")
     for word in words:
@@ -21,13 +21,13 @@ def refused(ran: Ran, *words: str) -> None:
 
 def test_name_taken_by_a_foreign_container(spark1: LabNode, sparkctl: Sparkctl) -> None:
     spark1.docker("run", "-d", "--name", "mine", "--network", "host", "-e", "LAB_END=hang", IMAGE)
-    before = inspect(spark1, "mine")
+    before = inspect_container(spark1, "mine")
     profile = sparkctl.profile(container={"gpus": "none", "network": "host", "name": "mine"})
-    refused(sparkctl("up", profile, "--node", "spark1", "--json"), "mine")
-    after = inspect(spark1, "mine")
+    assert_refused(sparkctl("up", profile, "--node", "spark1", "--json"), "mine")
+    after = inspect_container(spark1, "mine")
     assert (before["Id"], before["State"]["Pid"]) == (after["Id"], after["State"]["Pid"])
-    refused(sparkctl("up", profile, "--node", "spark1", "--replace", "--json"), "mine")
-    assert containers(spark1) == ["mine"]
+    assert_refused(sparkctl("up", profile, "--node", "spark1", "--replace", "--json"), "mine")
+    assert list_containers(spark1) == ["mine"]
 
 
 def test_port_busy(spark1: LabNode, sparkctl: Sparkctl) -> None:
@@ -35,21 +35,21 @@ def test_port_busy(spark1: LabNode, sparkctl: Sparkctl) -> None:
     spark1.docker("run", "-d", "--name", "squatter", "--network", "host", IMAGE, *command)
     listening = "import socket,time\nwhile socket.socket().connect_ex(('127.0.0.1', 8101)): time.sleep(0.05)"
     spark1.sh("/usr/bin/python3", "-c", listening)
-    refused(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), "8101", "--set port=")
-    assert containers(spark1) == ["squatter"]
+    assert_refused(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), "8101", "--set port=")
+    assert list_containers(spark1) == ["squatter"]
     assert_ended(sparkctl("up", "tiny", "--node", "spark1", "--set", "port=8102", "--json"), 0, "ready")
 
 
 def test_image_missing(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile(image="nobody/has-this:1")
-    refused(sparkctl("up", profile, "--node", "spark1", "--json"), "docker pull nobody/has-this:1")
-    assert containers(spark1) == []
+    assert_refused(sparkctl("up", profile, "--node", "spark1", "--json"), "docker pull nobody/has-this:1")
+    assert list_containers(spark1) == []
 
 
 def test_disk_full(spark2: LabNode, sparkctl: Sparkctl, faults: Faults) -> None:
     faults.fill_disk(spark2)
-    refused(sparkctl("up", sparkctl.profile(), "--node", "spark2", "--json"), "full", "docker system df")
-    assert containers(spark2) == []
+    assert_refused(sparkctl("up", sparkctl.profile(), "--node", "spark2", "--json"), "full", "docker system df")
+    assert list_containers(spark2) == []
 
 
 GPU = {"gpus": "all", "network": "host"}
@@ -60,8 +60,10 @@ def test_no_gpu_on_spark2(spark2: LabNode, sparkctl: Sparkctl, faults: Faults, t
     """With a trace of the toolkit only Docker's own refusal tells, and that leaves a body behind: ours to remove."""
     if trace:
         faults.claims_a_gpu(spark2)
-    refused(sparkctl("up", sparkctl.profile(container=GPU), "--node", "spark2", "--json"), "NVIDIA", "nvidia-ctk")
-    assert containers(spark2) == []
+    assert_refused(
+        sparkctl("up", sparkctl.profile(container=GPU), "--node", "spark2", "--json"), "NVIDIA", "nvidia-ctk"
+    )
+    assert list_containers(spark2) == []
 
 
 def test_the_gpu_is_given_on_spark1(spark1: LabNode, sparkctl: Sparkctl) -> None:

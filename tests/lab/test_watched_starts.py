@@ -12,8 +12,15 @@ from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
 from tests.lab.bed.names import JOURNAL
 from tests.lab.bed.node import LabNode
-from tests.lab.command import Ran, Sparkctl
-from tests.lab.outcomes import LOADING, assert_ended, containers, inspect, ours, verdict
+from tests.lab.support.command_outcomes import (
+    LOADING,
+    assert_ended,
+    get_verdict,
+    inspect_container,
+    list_containers,
+    list_own_containers,
+)
+from tests.lab.support.sparkctl_process import Ran, Sparkctl
 
 GUARD = "sparkctl-guard"
 OTHER = {"path": "/models/other", "served_name": "other"}
@@ -27,7 +34,7 @@ def _no_guard_left(clean_nodes: Lab) -> Iterator[None]:
         node.sh("sh", "-c", "rm -rf /tmp/sparkctl-guard-*")
 
 
-def warnings(ran: Ran) -> str:
+def join_warnings(ran: Ran) -> str:
     return "\n".join(event["message"] for event in ran.events if event["event"] == "warning")
 
 
@@ -37,13 +44,13 @@ def test_without_a_way_to_the_port_nothing_is_made_and_what_serves_goes_on(
 ) -> None:
     sparkctl.profile("other", model=OTHER)
     assert_ended(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), 0, "ready")
-    before = inspect(spark1, ours(spark1)[0])
+    before = inspect_container(spark1, list_own_containers(spark1)[0])
     faults.sshd_option(spark1, name, value)
     ran = sparkctl("switch", "other", "--node", "spark1", "--json")
     assert_ended(ran, 6, "refused")
     assert "does not forward TCP connections to 127.0.0.1:8101" in ran.result["message"]
     assert "AllowTcpForwarding yes" in ran.result["hint"]
-    after = inspect(spark1, ours(spark1)[0])
+    after = inspect_container(spark1, list_own_containers(spark1)[0])
     assert (after["Id"], after["State"]["StartedAt"]) == (before["Id"], before["State"]["StartedAt"])
     assert spark1.sh("ls", JOURNAL, check=False) == ""
     ran = sparkctl("up", "tiny", "--node", "spark1", "--json")
@@ -52,7 +59,7 @@ def test_without_a_way_to_the_port_nothing_is_made_and_what_serves_goes_on(
     assert '"phase":"ready"' in sparkctl("status", "--node", "spark1", "--json").out
     assert_ended(sparkctl("down", "tiny", "--node", "spark1", "--json"), 0, "done")
     assert_ended(sparkctl("up", "tiny", "--node", "spark1", "--json"), 6, "refused")
-    assert containers(spark1) == []
+    assert list_containers(spark1) == []
 
 
 def test_abort_brings_back_what_serves_though_its_port_cannot_be_forwarded(
@@ -66,7 +73,7 @@ def test_abort_brings_back_what_serves_though_its_port_cannot_be_forwarded(
     faults.sshd_option(spark1, "AllowTcpForwarding", "no")
     faults.kill_sessions(spark1)
     assert_ended(sparkctl("abort", "--node", "spark1", "--json"), 0, "done")
-    assert containers(spark1) == ["sglang-tiny"]
+    assert list_containers(spark1) == ["sglang-tiny"]
     assert spark1.sh("ls", JOURNAL, check=False) == ""
 
 
@@ -81,13 +88,13 @@ def test_a_stop_that_waited_does_not_stop_what_was_asked_for_later(
     finally:
         spark1.signal(signal.SIGCONT, "dockerd")
     assert_ended(ran, 3, "unreachable")
-    assert "is stopped at the next contact" in warnings(ran)
+    assert "is stopped at the next contact" in join_warnings(ran)
     ran = sparkctl("up", "tiny", "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
-    assert "a new start was asked for" in warnings(ran)
+    assert "a new start was asked for" in join_warnings(ran)
     assert_ended(sparkctl("up", "other", "--node", "spark1", "--json"), 0, "ready")
-    assert ours(spark1) == ["sglang-other", "sglang-tiny"]
-    assert inspect(spark1, "sglang-tiny")["State"]["Status"] == "running"
+    assert list_own_containers(spark1) == ["sglang-other", "sglang-tiny"]
+    assert inspect_container(spark1, "sglang-tiny")["State"]["Status"] == "running"
 
 
 def test_a_paused_container_is_named_everywhere_and_can_be_stopped(spark1: LabNode, sparkctl: Sparkctl) -> None:
@@ -104,13 +111,13 @@ def test_a_paused_container_is_named_everywhere_and_can_be_stopped(spark1: LabNo
     assert again.code == 6
     ran = running.end()
     assert_ended(ran, 4, "timed-out")
-    assert "tiny is paused on spark1" in verdict(ran)["summary"]
-    assert "docker unpause sglang-tiny" in verdict(ran)["remedy"]
+    assert "tiny is paused on spark1" in get_verdict(ran)["summary"]
+    assert "docker unpause sglang-tiny" in get_verdict(ran)["remedy"]
     ran = sparkctl("up", "tiny", "--node", "spark1", "--json")
     assert_ended(ran, 6, "refused")
     assert "docker unpause sglang-tiny" in ran.result["hint"]
     assert_ended(sparkctl("down", "tiny", "--node", "spark1", "--grace=1s", "--json"), 0, "done")
-    assert containers(spark1) == []
+    assert list_containers(spark1) == []
 
 
 def test_a_switch_takes_a_paused_model_away(spark1: LabNode, sparkctl: Sparkctl) -> None:
@@ -118,7 +125,7 @@ def test_a_switch_takes_a_paused_model_away(spark1: LabNode, sparkctl: Sparkctl)
     assert_ended(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), 0, "ready")
     spark1.docker("pause", "sglang-tiny")
     assert_ended(sparkctl("switch", "other", "--node", "spark1", "--json"), 0, "ready")
-    assert containers(spark1) == ["sglang-other"]
+    assert list_containers(spark1) == ["sglang-other"]
 
 
 NO_LOG = {"gpus": "none", "network": "host", "options": {"log-driver": "none"}}
@@ -127,7 +134,7 @@ NO_LOG = {"gpus": "none", "network": "host", "options": {"log-driver": "none"}}
 def test_a_start_without_a_log_is_judged_by_its_answers(spark1: LabNode, sparkctl: Sparkctl) -> None:
     ran = sparkctl("up", sparkctl.profile(container=NO_LOG), "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
-    assert "cannot read the log" in warnings(ran)
+    assert "cannot read the log" in join_warnings(ran)
     ran = sparkctl("logs", "tiny", "--node", "spark1")
     assert ran.code == 1
     assert "does not support reading" in ran.err
@@ -139,8 +146,8 @@ def test_a_start_without_a_log_is_judged_by_its_answers(spark1: LabNode, sparkct
 def test_one_that_fails_without_a_log_is_judged_by_its_exit_code(spark1: LabNode, sparkctl: Sparkctl) -> None:
     ran = sparkctl("up", sparkctl.profile(container=NO_LOG, env={"LAB_END": "exit:3"}), "--node", "spark1", "--json")
     assert_ended(ran, 1, "failed")
-    assert "exit code 3" in verdict(ran)["summary"]
-    assert "log-driver" in verdict(ran)["remedy"]
+    assert "exit code 3" in get_verdict(ran)["summary"]
+    assert "log-driver" in get_verdict(ran)["remedy"]
     ran = sparkctl("diagnose", "tiny", "--node", "spark1")
     assert "exit code 3" in ran.out + ran.err, ran
 
@@ -192,4 +199,4 @@ def test_a_container_that_does_not_end_is_called_so(spark1: LabNode, sparkctl: S
     assert "state D" in ran.result["hint"]
     faults.undo()
     assert_ended(sparkctl("down", "tiny", "--node", "spark1", "--grace=1s", "--json"), 0, "done")
-    assert containers(spark1) == []
+    assert list_containers(spark1) == []

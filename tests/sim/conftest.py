@@ -10,25 +10,25 @@ import docker
 import pytest
 
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import clients
+from tests.sim import sim_clients
 
 
 @pytest.fixture
 async def sparks() -> AsyncIterator[SimulatedSparks]:
     """Two empty nodes, fast."""
-    async with SimulatedSparks(**clients.FAST) as opened:
+    async with SimulatedSparks(**sim_clients.FAST) as opened:
         yield opened
 
 
 @pytest.fixture
 async def connection(sparks: SimulatedSparks) -> AsyncIterator[asyncssh.SSHClientConnection]:
     """A login on spark1."""
-    async with clients.ssh(sparks) as opened:
+    async with sim_clients.open_ssh(sparks) as opened:
         yield opened
 
 
 @pytest.fixture
 async def client(connection: asyncssh.SSHClientConnection, tmp_path: Path) -> AsyncIterator[docker.DockerClient]:
     """spark1's Docker."""
-    async with clients.sdk(connection, tmp_path) as opened:
+    async with sim_clients.open_docker_sdk(connection, tmp_path) as opened:
         yield opened

@@ -30,8 +30,8 @@ from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttp
 from sparkctl.simulator.node_programs.shell_commands import CommandStreams, run_command
 from sparkctl.simulator.sim_node import SimNode
 from sparkctl.tui.app import PanelApp
-from tests.tui.driving import Driver as Pilot
-from tests.tui.driving import holds, setup
+from tests.tui.panel_driver import Driver as Pilot
+from tests.tui.panel_driver import build_panel_options, wait_until_true
 
 # What Textual writes of its own: rows one below the other, colours, where the cursor is, modes and questions about them, keyboard
 # protocols, the pointer's shape.
@@ -48,7 +48,7 @@ SCREENS = {"Overview", "Instance", "Logs", "Profiles", "Doctor", "Reader", "Type
 
 
 @dataclass(slots=True)
-class Liar:
+class HostileBytes:
     """Spoils what a node says: the same words always in the same way, so that there is something to be seen."""
 
     blobs: Sequence[bytes]
@@ -91,7 +91,7 @@ class Liar:
 class Spoilt:
     """A stream of a command, with whole lines of rubbish in between."""
 
-    liar: Liar
+    liar: HostileBytes
     to: Any
 
     def write(self, data: bytes) -> None:
@@ -101,7 +101,7 @@ class Spoilt:
 
 
 @contextmanager
-def lying(liar: Liar) -> Iterator[None]:
+def serve_hostile_bytes(liar: HostileBytes) -> Iterator[None]:
     """Every simulated Spark lies, in all that leaves it."""
     attendant = ssh_server._build_forward_handler
 
@@ -155,25 +155,27 @@ WALK = (
 )
 
 
-async def walked(liar: Liar, size: tuple[int, int]) -> tuple[bytes, set[str]]:
+async def open_and_walk_panel(liar: HostileBytes, size: tuple[int, int]) -> tuple[bytes, set[str]]:
     """Walk through the panel of a Spark that lies; return what was written, and which screens were seen."""
-    with lying(liar), tempfile.TemporaryDirectory() as state:
+    with serve_hostile_bytes(liar), tempfile.TemporaryDirectory() as state:
         async with SimulatedSparks("two-stacks", speed=50, decode_speed=200, nodes=("spark1",)) as sparks:
             with pytest.MonkeyPatch.context() as patched:
                 patched.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
                 for one in sparks.docker["spark1"].containers.values():
                     for blob in liar.blobs:
                         one.journal.write(blob + b"\n", liar.dice.choice(("stdout", "stderr")))
-                panel = Watched(setup(load_config(sparks.config_path).nodes, Path(state), commands=Grammar()))
+                panel = Watched(
+                    build_panel_options(load_config(sparks.config_path).nodes, Path(state), commands=Grammar())
+                )
                 async with panel.run_test(size=size, notifications=True) as pilot:
-                    seen = await _walk(pilot, panel)
+                    seen = await _walk_panel(pilot, panel)
                 assert isinstance(panel._driver, Collected)
                 return b"".join(panel._driver.written), seen
 
 
-async def _walk(pilot: Pilot, panel: PanelApp) -> set[str]:
-    await holds(pilot, lambda: panel.build_action_context().instance is not None)
-    await holds(
+async def _walk_panel(pilot: Pilot, panel: PanelApp) -> set[str]:
+    await wait_until_true(pilot, lambda: panel.build_action_context().instance is not None)
+    await wait_until_true(
         pilot,
         lambda: (
             panel.controller is not None
@@ -188,7 +190,7 @@ async def _walk(pilot: Pilot, panel: PanelApp) -> set[str]:
     return seen
 
 
-def foreign(written: bytes) -> list[str]:
+def find_foreign_bytes(written: bytes) -> list[str]:
     """Return what is neither text nor Textual's own, with a little of what stands around it."""
     text = OWN.sub("", written.decode())
     return [text[max(0, at - 9) : at + 9] for at, char in enumerate(text) if not char.isprintable()]
@@ -198,8 +200,8 @@ def foreign(written: bytes) -> list[str]:
     "sent", ["\x1b]52;c;aGk=\x07", "\x1b[2J", "\x1b]0;x\x07", "\x9b6n", "\u202e", "\u200b", "\x00", "\n"]
 )
 def test_what_is_looked_for_would_be_found(sent: str) -> None:
-    assert foreign(f"\x1b[?2026h\x1b[3;4H\x1b[1;31mtext{sent}\x1b[0m".encode())
-    assert not foreign(b"\x1b[?2026h\x1b[3;4H\x1b[1;31mtext\x1b[0m")
+    assert find_foreign_bytes(f"\x1b[?2026h\x1b[3;4H\x1b[1;31mtext{sent}\x1b[0m".encode())
+    assert not find_foreign_bytes(b"\x1b[?2026h\x1b[3;4H\x1b[1;31mtext\x1b[0m")
 
 
 @settings(
@@ -215,7 +217,7 @@ def test_what_is_looked_for_would_be_found(sent: str) -> None:
 def test_no_byte_of_a_node_gets_to_the_terminal_but_as_text(
     blobs: list[bytes], seed: int, size: tuple[int, int]
 ) -> None:
-    written, seen = asyncio.run(walked(Liar((*NASTY, *blobs), random.Random(seed)), size))
+    written, seen = asyncio.run(open_and_walk_panel(HostileBytes((*NASTY, *blobs), random.Random(seed)), size))
     assert "\N{REPLACEMENT CHARACTER}".encode() in written, "no lie was shown"
     assert seen >= SCREENS
-    assert foreign(written) == []
+    assert find_foreign_bytes(written) == []

@@ -20,7 +20,7 @@ SERVES = InstanceView(
 WELL = NodeTelemetryView(ONE, NodeState.OK, 1.0, instances=(SERVES,))
 
 
-class Known:
+class KnownViews:
     """A node, as it is said to be."""
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Known:
         return [words for words, _ in self.notices.current_notices]
 
 
-def test_one_that_says_that_something_serves_goes_with_it() -> None:
+def test_a_serving_notice_goes_with_its_instance() -> None:
     for gone in ((), (replace(SERVES, phase=Phase.STOPPING),), (replace(SERVES, phase=Phase.FAILED),)):
-        known = Known()
+        known = KnownViews()
         assert known.says() == [WORDS]
         known.view = replace(WELL, instances=gone)
         assert known.says() == []
@@ -44,7 +44,7 @@ def test_one_that_says_that_something_serves_goes_with_it() -> None:
 
 
 def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> None:
-    known = Known()
+    known = KnownViews()
     known.view = NodeTelemetryView(ONE, NodeState.UNREACHABLE, 2.0)
     assert known.says() == [WORDS]
     known.view = replace(WELL, docker_known=False, instances=())
@@ -61,7 +61,7 @@ def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> N
 
 
 def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:
-    known = Known()
+    known = KnownViews()
     known.notices.add_notice(
         "● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.shots.stage import SCENES, Driver, enact, panel, there_are
+from tests.tools.pictures.panel_scenes import SCENES, Driver, build_panel, enact_scene, when_there_are
 
 SIZES = [(80, 24), (120, 40), (200, 50), (60, 15)]
 PICTURES = Path(__file__).parents[2] / "screenshots"
@@ -35,7 +35,7 @@ def _noon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
-@pytest.mark.parametrize("name", list(there_are()))
+@pytest.mark.parametrize("name", list(when_there_are()))
 def test_a_screen_looks_as_it_did(name: str, size: tuple[int, int], tmp_path: Path, snap_compare: Compare) -> None:
     assert looks_right(name, size, tmp_path, snap_compare)
 
@@ -50,16 +50,16 @@ def test_without_colour_the_state_is_still_told(
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)
 def test_a_picture_of_the_readme_is_what_the_panel_shows(picture: Path) -> None:
     taken = SNAPSHOTS / f"test_a_screen_looks_as_it_did[{picture.stem}].svg"
-    again = "the panel looks otherwise now: python -m tests.shots makes the pictures anew"
-    assert words(picture) == words(taken), again
+    again = "the panel looks otherwise now: python -m tests.tools.pictures makes the pictures anew"
+    assert read_svg_words(picture) == read_svg_words(taken), again
     assert picture.with_suffix(".png").exists()
 
 
 def test_there_is_a_picture_of_every_scene() -> None:
-    assert {path.stem.rpartition("-")[0] for path in PICTURES.glob("*.svg")} == set(there_are())
+    assert {path.stem.rpartition("-")[0] for path in PICTURES.glob("*.svg")} == set(when_there_are())
 
 
-def words(svg: Path) -> list[str]:
+def read_svg_words(svg: Path) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text(encoding="utf-8"))
 
 
@@ -67,7 +67,7 @@ def looks_right(name: str, size: tuple[int, int], state: Path, compare: Compare)
     scene = SCENES[name]
 
     async def run(pilot: Driver) -> None:
-        await enact(pilot, scene)
+        await enact_scene(pilot, scene)
 
     more: dict[str, Any] = {"terminal_size": size, "run_before": run}
-    return compare(panel(scene, state), **more)
+    return compare(build_panel(scene, state), **more)

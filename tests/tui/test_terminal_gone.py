@@ -10,7 +10,7 @@ from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 from sparkctl.tui.terminal_driver import SafeStdout, StdoutDriver
 
 
-class Gone(io.StringIO):
+class ClosedTerminal(io.StringIO):
     """As the kernel answers for a terminal whose window was closed."""
 
     def write(self, text: str) -> int:
@@ -21,7 +21,7 @@ class Gone(io.StringIO):
 
 
 def test_whoever_paints_waits_for_no_terminal_that_is_gone() -> None:
-    writer = WriterThread(SafeStdout(Gone()))  # type: ignore[arg-type]
+    writer = WriterThread(SafeStdout(ClosedTerminal()))  # type: ignore[arg-type]
     writer.start()
     for _ in range(3 * MAX_QUEUED_WRITES):
         assert writer.is_alive(), "else what is written next waits for ever once the queue is full"

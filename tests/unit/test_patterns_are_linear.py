@@ -25,7 +25,7 @@ import pytest
 import sparkctl
 from sparkctl.engines import engine_names
 from sparkctl.engines.log_rules import LogRules
-from tests.unit.hostile import hostile_pieces
+from tests.unit.slow_pattern_texts import hostile_pieces
 
 ROOT = Path(sparkctl.__file__).parent
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
@@ -57,7 +57,7 @@ LIMIT = 4.0  # seconds of CPU for one text, where nothing ends by itself
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPattern:
     """A pattern, the place of it, and how it is used."""
 
     place: str
@@ -66,13 +66,13 @@ class Found:
 
 
 @cache
-def _module(path: Path) -> tuple[ModuleType | None, ast.Module]:
+def _load_module(path: Path) -> tuple[ModuleType | None, ast.Module]:
     name = ".".join(("sparkctl", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
     tree = ast.parse(path.read_text("utf-8"))
     return (None if name.endswith("__main__") else importlib.import_module(name)), tree
 
 
-def _files() -> list[Path]:
+def _list_files() -> list[Path]:
     return [
         path
         for path in sorted(ROOT.rglob("*.py"))
@@ -83,7 +83,7 @@ def _files() -> list[Path]:
 
 
 @cache
-def _uses(path: Path) -> dict[str, frozenset[str]]:
+def _list_pattern_uses(path: Path) -> dict[str, frozenset[str]]:
     """Return by which methods a compiled pattern of each name is used, in its own file and where its name is imported."""
     found: dict[str, set[str]] = {}
     for other in sorted(ROOT.rglob("*.py")):
@@ -99,7 +99,7 @@ def _uses(path: Path) -> dict[str, frozenset[str]]:
     return {name: frozenset(methods) for name, methods in found.items()}
 
 
-def _flags(call: ast.Call) -> ast.expr | None:
+def _find_flags_argument(call: ast.Call) -> ast.expr | None:
     at = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(
         call.func.attr if isinstance(call.func, ast.Attribute) else "", 2
     )
@@ -108,12 +108,12 @@ def _flags(call: ast.Call) -> ast.expr | None:
     )
 
 
-def _evaluated(node: ast.expr, module: ModuleType) -> object:
+def _evaluate_node(node: ast.expr, module: ModuleType) -> object:
     return eval(compile(ast.Expression(node), "<pattern>", "eval"), dict(vars(module)))
 
 
-def _in_file(path: Path) -> Iterator[Found]:
-    module, tree = _module(path)
+def _find_in_file(path: Path) -> Iterator[FoundPattern]:
+    module, tree = _load_module(path)
     names = {
         id(node.value): target.id
         for node in ast.walk(tree)
@@ -145,29 +145,31 @@ def _in_file(path: Path) -> Iterator[Found]:
         where = f"{place}:{node.lineno}"
         try:
             assert module is not None
-            pattern, flags = _evaluated(node.args[0], module), _flags(node)
-            compiled = re.compile(pattern, 0 if flags is None else _evaluated(flags, module))  # type: ignore[call-overload]
+            pattern, flags = _evaluate_node(node.args[0], module), _find_flags_argument(node)
+            compiled = re.compile(pattern, 0 if flags is None else _evaluate_node(flags, module))  # type: ignore[call-overload]
         except (NameError, AttributeError, TypeError):
-            yield Found(where, re.compile(""), frozenset())
+            yield FoundPattern(where, re.compile(""), frozenset())
             continue
         methods = frozenset([node.func.attr])
         if node.func.attr == "compile":
-            of_file = _uses(path)
+            of_file = _list_pattern_uses(path)
             methods = (of_file.get(names.get(id(node), "")) or USED_AS.get(place, frozenset())) - {"compile"}
-        yield Found(where, compiled, methods or frozenset(["search"]))
+        yield FoundPattern(where, compiled, methods or frozenset(["search"]))
 
 
 @cache
-def _all() -> tuple[Found, ...]:
-    return tuple(one for path in _files() for one in _in_file(path))
+def _find_all_patterns() -> tuple[FoundPattern, ...]:
+    return tuple(one for path in _list_files() for one in _find_in_file(path))
 
 
 def test_every_pattern_is_found_or_named_here() -> None:
-    unknown = [one.place for one in _all() if not one.methods and not one.place.startswith(tuple(MADE_ELSEWHERE))]
+    unknown = [
+        one.place for one in _find_all_patterns() if not one.methods and not one.place.startswith(tuple(MADE_ELSEWHERE))
+    ]
     assert not unknown, (
         "a test cannot know these patterns: make each of constants, or say in MADE_ELSEWHERE what makes it"
     )
-    assert len(_all()) > 250
+    assert len(_find_all_patterns()) > 250
 
 
 def test_the_test_knows_what_is_not_linear() -> None:
@@ -175,14 +177,18 @@ def test_the_test_knows_what_is_not_linear() -> None:
     if WHOLE:  # so quick that their square shows at 64 KiB only
         slow += [r"(\w+\s?)+:", r".*foo", r"[\[(]\s?[\"'][^\])\n]+[\])]"]
     for pattern in slow:
-        assert _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
+        assert _describe_slowness(FoundPattern("", re.compile(pattern), frozenset(["search"]))), pattern
     for pattern in (r"(?<![\w])(\w++)\s*+=", r"^(?:ab|c)*+$", r"^a.*b"):
-        assert not _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
+        assert not _describe_slowness(FoundPattern("", re.compile(pattern), frozenset(["search"]))), pattern
 
 
-@pytest.mark.parametrize("file", sorted({one.place.split(":")[0] for one in _all() if one.methods}))
+@pytest.mark.parametrize("file", sorted({one.place.split(":")[0] for one in _find_all_patterns() if one.methods}))
 def test_time_grows_with_the_text(file: str) -> None:
-    slow = [words for one in _all() if one.methods and one.place.startswith(f"{file}:") and (words := _slow(one))]
+    slow = [
+        words
+        for one in _find_all_patterns()
+        if one.methods and one.place.startswith(f"{file}:") and (words := _describe_slowness(one))
+    ]
     assert not slow
 
 
@@ -193,8 +199,8 @@ def test_the_rules_of_the_engines_are_no_slower() -> None:
     patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
     patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
     assert len(patterns) > 200
-    every = [Found("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
-    slow = [words for one in every if (words := _slow(one, most=SIZES[0]))]
+    every = [FoundPattern("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
+    slow = [words for one in every if (words := _describe_slowness(one, most=SIZES[0]))]
     assert not slow
 
 
@@ -202,26 +208,28 @@ class _TooLong(Exception):
     pass
 
 
-def _stop(*_: object) -> None:
+def _stop_on_alarm(*_: object) -> None:
     raise _TooLong
 
 
-def _slow(one: Found, most: int = LARGE) -> str:
+def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
     """Return where its time grows faster than the text, empty where it does not."""
     costs: list[tuple[float, str, str, str]] = []
-    before = signal.signal(signal.SIGVTALRM, _stop)  # CPU time: the signal that pytest's own limit uses is another
+    before = signal.signal(
+        signal.SIGVTALRM, _stop_on_alarm
+    )  # CPU time: the signal that pytest's own limit uses is another
     try:
         for begin, repeated in hostile_pieces(one.pattern.pattern, one.pattern.flags):
             for method in sorted(one.methods):
                 for size in (size for size in SIZES if size <= most):
-                    took = _cost(one, method, begin, repeated, size)
-                    if took > TOO_SHORT and _grows(one, method, begin, repeated, size):
-                        return _words(one, method, begin, repeated, size, took)
+                    took = _measure_seconds(one, method, begin, repeated, size)
+                    if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, size):
+                        return _describe_growth(one, method, begin, repeated, size, took)
                 costs.append((took, begin, repeated, method))
         for _, begin, repeated, method in sorted(costs, reverse=True)[:1] if WHOLE and most >= LARGE else ():
-            took = _cost(one, method, begin, repeated, LARGE)
-            if took > TOO_SHORT and _grows(one, method, begin, repeated, LARGE):
-                return _words(one, method, begin, repeated, LARGE, took)
+            took = _measure_seconds(one, method, begin, repeated, LARGE)
+            if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, LARGE):
+                return _describe_growth(one, method, begin, repeated, LARGE, took)
     except _TooLong:
         return f"{one.place} {one.pattern.pattern!r} does not end on some text"
     finally:
@@ -230,27 +238,27 @@ def _slow(one: Found, most: int = LARGE) -> str:
     return ""
 
 
-def _grows(one: Found, method: str, begin: str, repeated: str, size: int) -> bool:
+def _grows_too_fast(one: FoundPattern, method: str, begin: str, repeated: str, size: int) -> bool:
     """Tell whether a text 16 times as long takes much more than 16 times as long, the best of a few of each."""
-    long = min(_cost(one, method, begin, repeated, size) for _ in range(2))
-    short = min(_cost(one, method, begin, repeated, size // 16) for _ in range(3))
+    long = min(_measure_seconds(one, method, begin, repeated, size) for _ in range(2))
+    short = min(_measure_seconds(one, method, begin, repeated, size // 16) for _ in range(3))
     if long <= GROWTH * max(short, TICK):
         return False
     # What is bounded may grow fast until it is at its bound.
-    return size * 16 > SIZES[-1] or _cost(one, method, begin, repeated, size * 16) > GROWTH * long
+    return size * 16 > SIZES[-1] or _measure_seconds(one, method, begin, repeated, size * 16) > GROWTH * long
 
 
-def _words(one: Found, method: str, begin: str, repeated: str, size: int, took: float) -> str:
+def _describe_growth(one: FoundPattern, method: str, begin: str, repeated: str, size: int, took: float) -> str:
     return f"{one.place} {one.pattern.pattern!r}.{method}: {took:.3f} s for {size} of {begin!r} and {repeated!r}..."
 
 
-def _text(begin: str, repeated: str, size: int, binary: bool) -> str | bytes:
+def _build_text(begin: str, repeated: str, size: int, binary: bool) -> str | bytes:
     text = (begin + repeated * (size // len(repeated) + 1))[:size] + "\0"
     return text.encode("utf-8") if binary else text
 
 
-def _cost(one: Found, method: str, begin: str, repeated: str, size: int) -> float:
-    text = _text(begin, repeated, size, isinstance(one.pattern.pattern, bytes))
+def _measure_seconds(one: FoundPattern, method: str, begin: str, repeated: str, size: int) -> float:
+    text = _build_text(begin, repeated, size, isinstance(one.pattern.pattern, bytes))
     is_single = method in ("search", "match", "fullmatch")
     run: Callable[[str | bytes], object]
     run = getattr(one.pattern, method) if is_single else partial(one.pattern.sub, text[:0])  # type: ignore[arg-type]

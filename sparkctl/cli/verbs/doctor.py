@@ -88,8 +88,8 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.bundle import SupportBundle
     from sparkctl.commands.doctor_bundle import collect_support_bundle
+    from sparkctl.commands.support_bundle import SupportBundle
     from sparkctl.files import read_regular_file
     from sparkctl.model.events import CommandEnded, Event
     from sparkctl.paths import config_file

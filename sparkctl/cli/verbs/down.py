@@ -52,7 +52,7 @@ def command(
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     if everything and instance is not None:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)

@@ -23,7 +23,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.drop_caches import drop_caches
+    from sparkctl.commands.drop_page_cache import drop_caches
 
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)

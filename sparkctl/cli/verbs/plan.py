@@ -113,7 +113,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     """
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.start.check_fit import CheckFit, check_fit
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)

@@ -12,7 +12,7 @@ from sparkctl.cli.verbs import profiles_export, profiles_import
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.profile_lint import LintDiagnostic
 
 
@@ -27,7 +27,7 @@ def list_command(as_json: bool) -> int:
     """List all profiles and where each comes from."""
     from sparkctl.cli import stderr, stdout
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import format_profile_list
 
     library = ProfileLibrary()
@@ -50,7 +50,7 @@ def list_command(as_json: bool) -> int:
 def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show a profile with everything that `extends` brings in."""
     from sparkctl.cli import stdout
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
 
     profile = ProfileLibrary().load_profile(name, overrides=overrides)
@@ -78,8 +78,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.profiles import profile_lint
     from sparkctl.profiles.field_types import normalize_version
-    from sparkctl.profiles.library import ProfileLibrary
     from sparkctl.profiles.profile_edit import apply_lint_fixes
+    from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
@@ -141,7 +141,7 @@ def schema_command() -> int:
     import json
 
     from sparkctl.cli import stdout
-    from sparkctl.profiles.library import profile_json_schema
+    from sparkctl.profiles.profile_library import profile_json_schema
 
     stdout.print_line(json.dumps(profile_json_schema(), indent=2))
     return 0

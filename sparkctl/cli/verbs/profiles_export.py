@@ -23,14 +23,18 @@ def command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
     from sparkctl.profiles.exporters.portable_launch import build_portable_launch
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     profile = ProfileLibrary().load_profile(name, overrides=overrides)
     one = build_portable_launch(profile, load_engine(profile.engine))
     if form in ("docker", "systemd"):
-        from sparkctl.profiles.exporters import line_exporter
+        from sparkctl.profiles.exporters import docker_run_exporter
 
-        lines = line_exporter.export_docker_run(one) if form == "docker" else line_exporter.export_systemd_unit(one)
+        lines = (
+            docker_run_exporter.export_docker_run(one)
+            if form == "docker"
+            else docker_run_exporter.export_systemd_unit(one)
+        )
     else:
         from sparkctl.profiles.exporters import yaml_exporter
 

@@ -95,7 +95,7 @@ def command(
     from sparkctl.commands import import_profile
     from sparkctl.profiles import field_types
     from sparkctl.profiles.importers.import_policy import parse_allow_names
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     library = ProfileLibrary()
     directory = library.user if save else Path(output).expanduser().parent if output is not None else None

@@ -80,7 +80,7 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
     import time
 
     from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS
-    from sparkctl.model.sanitize import sanitize_line
+    from sparkctl.model.text.sanitize import sanitize_line
 
     return [
         f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "

@@ -47,7 +47,7 @@ def command(
     from sparkctl.commands.switch.switch_instance import switch_instance
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen)

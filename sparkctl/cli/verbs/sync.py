@@ -58,7 +58,7 @@ def command(
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)

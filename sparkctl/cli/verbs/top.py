@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
-    from sparkctl.monitor.event_recording import EventRecorder
     from sparkctl.monitor.node_views import NodeTelemetryView
+    from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def _play_recording(
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
     from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
-    from sparkctl.monitor.event_recording import read_recording
-    from sparkctl.monitor.replay import load_final_views, replay_recording
+    from sparkctl.monitor.recording.recording_file import read_recording
+    from sparkctl.monitor.recording.recording_replay import load_final_views, replay_recording
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:

@@ -27,7 +27,7 @@ from sparkctl.cli.record_options import (
 )
 from sparkctl.model.events import Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data
-from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def command(
     from sparkctl.commands.start.start_instance import start_instance
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.engines import load_engine
-    from sparkctl.profiles.environment import check_env_file_permissions
-    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.engine_environment import check_env_file_permissions
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = StartInstance(

@@ -21,7 +21,7 @@ from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.transport.session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)

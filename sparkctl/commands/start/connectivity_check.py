@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import NodeStarved, OperationRefused
-from sparkctl.model.fabric import FabricRoute, RouteEnd
+from sparkctl.model.fabric_route import FabricRoute, RouteEnd
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.node import peer_checks
 from sparkctl.node.peer_checks import PingReply, PingReport, PingTarget
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _JUMBO_MTU = 9000
 _NO_REPLY = PingReply(None)

@@ -31,12 +31,12 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
-from sparkctl.model.secrets import LineMasker, redact
+from sparkctl.model.text.secrets import LineMasker, redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
 _PAUSE_CHECK_SECONDS = 5.0  # seconds between two looks whether somebody has paused it

@@ -9,7 +9,7 @@ from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, Node
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _UNDO_TIMEOUT_SECONDS = 15.0
 

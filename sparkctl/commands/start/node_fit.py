@@ -9,8 +9,8 @@ from dataclasses import replace
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines.command_flags import CommandFlags
-from sparkctl.engines.memory_estimate import DraftWorkspace, find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, find_invalid_memory_flag, find_unresolved_flag
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
@@ -19,8 +19,8 @@ from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarg
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact
-from sparkctl.model.units import GIB
+from sparkctl.model.text.secrets import redact
+from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
@@ -31,8 +31,8 @@ from sparkctl.profiles.memory_fit.estimate_input import (
     find_missing_checkpoint,
     list_checkpoint_paths,
 )
-from sparkctl.profiles.memory_fit.evaluation import evaluate_memory_fit, find_memory_rule
-from sparkctl.transport.session import NodeSession
+from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
+from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)

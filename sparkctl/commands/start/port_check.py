@@ -6,7 +6,7 @@ import asyncio
 
 from sparkctl.errors import OperationRefused
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _LOOPBACK = "127.0.0.1"
 _CONNECT_TIMEOUT_SECONDS = 5.0  # seconds; on its own loopback a node answers at once

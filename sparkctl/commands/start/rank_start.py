@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
+from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.history_writer import build_node_result
@@ -32,11 +32,11 @@ from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
-from sparkctl.monitor import engine_probe, guard_receipts, switch_journal
+from sparkctl.monitor import engine_probe, guard_receipts, switch_journal_io
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _FAILURE_WINDOW_SECONDS = 3600.0  # seconds
 _FAILURES_BEFORE_QUESTION = 2  # failed starts within them
@@ -136,7 +136,7 @@ class RankStart(RankWatch):
         look = await session.read_node(
             *_NODE_SECTIONS, "journal", *disk, *paths, *node_fit.list_model_sections(self.request.profile, plan)
         )
-        switch_journal.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
+        switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, look.memory))
         kept = self.request.kept

@@ -17,7 +17,7 @@ from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
-from sparkctl.logs.saved_log import save_log
+from sparkctl.logs.save_container_log import save_log
 from sparkctl.model.events import Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan
@@ -25,7 +25,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor import guard_receipts
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _SIGKILL_EXIT_CODE = 137
 

@@ -30,16 +30,16 @@ from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.history.model import OperationKind
 from sparkctl.logs import start_verdict
-from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.events import CommandEnded, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
-from sparkctl.model.fabric import FabricRoute
+from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
 from sparkctl.transport.docker import docker_client
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _STARTED_OUTCOMES = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
@@ -328,7 +328,7 @@ class _StartRun:
 
     def _warn_about_flags(self) -> None:
         """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
-        from sparkctl.profiles.library import ProfileLibrary
+        from sparkctl.profiles.profile_library import ProfileLibrary
         from sparkctl.profiles.profile_lint import list_start_warnings
 
         for one in list_start_warnings(self.request.profile, ProfileLibrary()):

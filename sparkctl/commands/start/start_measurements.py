@@ -20,11 +20,11 @@ from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.profile import Profile
-from sparkctl.model.units import GIB
+from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FieldChange
 from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _SAMPLE_SECONDS = 10.0  # seconds between looks at the memory of a node where something starts
 

@@ -23,8 +23,8 @@ from sparkctl.model.container_labels import parse_rank_nodes_label, parse_start_
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact_words
-from sparkctl.model.units import GIB, MIB, format_gib
+from sparkctl.model.text.secrets import redact_words
+from sparkctl.model.text.units import GIB, MIB, format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact_words
+from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.verdict import FieldChange
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.commands.event_stream import Emit
-from sparkctl.commands.stop.release import (
+from sparkctl.commands.stop.container_footprint import (
     ContainerFootprint,
     Leftover,
     capture_footprint,
@@ -25,10 +25,10 @@ from sparkctl.model.container_labels import parse_expected_memory_label
 from sparkctl.model.events import MemorySampled, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_reading import MemoryBeforeStart
-from sparkctl.model.units import GIB, MIB, format_gib
-from sparkctl.node import leftovers
+from sparkctl.model.text.units import GIB, MIB, format_gib
+from sparkctl.node import process_info
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 MIN_REPORTED_BYTES = GIB
 MIN_AWAITED_BYTES = 256 * MIB
@@ -136,7 +136,7 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, look)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(leftovers.__file__).parent / "remove_shared_memory.sh").read_bytes()
+            script = (Path(process_info.__file__).parent / "remove_shared_memory.sh").read_bytes()
             await self._session.run(["sh", "-s", "--", *argv], stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():

@@ -17,7 +17,7 @@ from sparkctl.model.container_labels import parse_stop_grace_label
 from sparkctl.model.events import Event, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.node import NodeName
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _DEFAULT_GRACE_SECONDS = 30.0
 

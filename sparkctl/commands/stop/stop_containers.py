@@ -14,7 +14,7 @@ from sparkctl.concurrency import cancel_and_wait
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
-from sparkctl.logs.saved_log import save_log
+from sparkctl.logs.save_container_log import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_rank_label, parse_start_id_label, parse_stop_grace_label
 from sparkctl.model.events import MemoryReleased, PhaseChanged, WarningEmitted
@@ -22,10 +22,10 @@ from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_gib
-from sparkctl.monitor import engine_averages
-from sparkctl.transport.session import NodeSession
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_gib
+from sparkctl.monitor.meters import engine_averages
+from sparkctl.transport.node_session import NodeSession
 
 
 @dataclass(frozen=True, slots=True)

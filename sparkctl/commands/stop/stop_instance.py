@@ -13,7 +13,7 @@ from functools import partial
 from sparkctl.commands.event_stream import Emit, build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
-from sparkctl.commands.stop.last_known import OpenStart, find_open_starts
+from sparkctl.commands.stop.open_starts import OpenStart, find_open_starts
 from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
 from sparkctl.concurrency import gather_or_cancel
@@ -36,14 +36,14 @@ from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.events import CommandEnded, ContainersListed, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.model.switch_plan import JournalPresence
-from sparkctl.model.units import format_gib
-from sparkctl.monitor import switch_journal as journals
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.model.text.units import format_gib
+from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.node_status import build_instance_view
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 
 async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[NodeSession], emit: Emit) -> list[str]:

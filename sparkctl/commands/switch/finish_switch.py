@@ -22,10 +22,10 @@ from sparkctl.model.events import CommandEnded, Event, Outcome
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
-from sparkctl.monitor import switch_journal as journals
+from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.profiles.launch_planning import build_launch_plan
-from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.transport.session import NodeSession
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.transport.node_session import NodeSession
 
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _STEP_ORDER = tuple(SwitchStep)

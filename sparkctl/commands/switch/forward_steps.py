@@ -20,9 +20,9 @@ from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.model.units import format_duration, format_gib
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
 
 _KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")

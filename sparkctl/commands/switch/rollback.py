@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
+from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.commands.start.rank_watch import InstanceWatchResult, RankWatch, measure_clock_offsets, watch_ranks
@@ -26,16 +26,16 @@ from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, PhaseTimeouts
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.switch_plan import SwitchStep, distinguish_names
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
 from sparkctl.profiles.launch_planning import build_guard_rule
-from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.transport.session import NodeSession
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.transport.node_session import NodeSession
 
 _PHASE_TIMEOUTS = PhaseTimeouts()
 _GUARD_LIMIT_SECONDS = _PHASE_TIMEOUTS.starting + _PHASE_TIMEOUTS.loading + _PHASE_TIMEOUTS.warming

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from sparkctl.commands.drop_caches import format_sudoers_command
-from sparkctl.commands.fabric.route import find_fabric_route
+from sparkctl.commands.drop_page_cache import format_sudoers_command
+from sparkctl.commands.fabric.fabric_route import find_fabric_route
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.port_check import verify_port_access
 from sparkctl.commands.start.start_preflight import (
@@ -18,7 +18,7 @@ from sparkctl.commands.start.start_preflight import (
     format_transfer_command,
     refuse_without_docker,
 )
-from sparkctl.commands.switch.planner import IncomingRank, NodeInventory
+from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -27,20 +27,20 @@ from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_port_label
-from sparkctl.model.fabric import NodeLanes
+from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, MemoryFit
-from sparkctl.model.units import format_gib
-from sparkctl.monitor import switch_journal
+from sparkctl.model.text.units import format_gib
+from sparkctl.monitor import switch_journal_io
 from sparkctl.monitor.ranks import RankContainer
 from sparkctl.node import model_files_decoder
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
-from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 
 async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
@@ -251,7 +251,7 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     if launch is None or alone is None:
         return SwitchInspection(look, await session.docker.list_containers(), None, None, frozenset(), True)
-    switch_journal.refuse_if_journal_found(session.node.name, ctx, look.journal)
+    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
     containers, image, models = await gather_or_cancel(
         session.docker.list_containers(),
         session.docker.inspect_image(launch.image),

@@ -11,10 +11,10 @@ from sparkctl.commands.event_stream import Emit, deduplicate_warnings, forward_e
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_measurements import StartTimer
-from sparkctl.commands.switch import planner
-from sparkctl.commands.switch.planner import NodeInventory
+from sparkctl.commands.switch import switch_planner
 from sparkctl.commands.switch.rollback import order_restarts
 from sparkctl.commands.switch.switch_checks import check_flags, inspect_switch_nodes, run_switch_checks
+from sparkctl.commands.switch.switch_planner import NodeInventory
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -25,10 +25,10 @@ from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
+from sparkctl.model.text.secrets import redact_words
 from sparkctl.transport.docker import docker_client
-from sparkctl.transport.session import NodeSession, SharedSession
+from sparkctl.transport.node_session import NodeSession, SharedSession
 
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 
@@ -101,7 +101,7 @@ class _SwitchRun:
         timing = StartTimer(self.ctx, request.profile)
         if launch is not None:
             timing.load_expected(launch)
-        return planner.plan_switch(
+        return switch_planner.plan_switch(
             request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
             rolls_back=request.rolls_back,
             seconds=request.profile.start.expected if launch is None else timing.expected.seconds,

@@ -15,7 +15,7 @@ from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
-from sparkctl.monitor.switch_journal import format_abandon_command, format_step_number
+from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number
 from sparkctl.profiles.launch_planning import choose_container_name
 
 _UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)

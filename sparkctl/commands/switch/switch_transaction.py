@@ -16,9 +16,9 @@ from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
 from sparkctl.model.events import SwitchStepReported, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
-from sparkctl.monitor import switch_journal as journals
-from sparkctl.node.switch_journal import NO_JOURNAL, encode_switch_journal
-from sparkctl.transport.session import NodeSession, SharedSession
+from sparkctl.monitor import switch_journal_io as journals
+from sparkctl.node.switch_journal_codec import NO_JOURNAL, encode_switch_journal
+from sparkctl.transport.node_session import NodeSession, SharedSession
 
 _FINAL_CHECK_SECONDS = 5.0  # seconds for a lost node to answer before the result is told without it
 _RECONNECT_TIMEOUT_SECONDS = 60.0  # seconds for a node to be back before the next step is given up

@@ -27,7 +27,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.errors import NodeUnreachable
 from sparkctl.model.events import TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _MAX_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
 _CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a word; an end says every few seconds that it goes on

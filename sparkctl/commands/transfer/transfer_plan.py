@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sparkctl.model.units import GIB, MIB
+from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
 
 RESERVED_BYTES = 64 * MIB  # what stays free on a disk that something is written to

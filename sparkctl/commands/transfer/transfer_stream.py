@@ -24,11 +24,11 @@ from sparkctl.errors import (
     TransferTampered,
     UnreadableAnswer,
 )
-from sparkctl.model.fabric import FabricLane
-from sparkctl.model.sanitize import load_json, sanitize_line
+from sparkctl.model.fabric_route import FabricLane
+from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess
-from sparkctl.transport.session import NodeSession
+from sparkctl.transport.node_session import NodeSession
 
 _LOOPBACK = "127.0.0.1"
 _START_TIMEOUT_SECONDS = 20.0  # seconds until an end has said where it listens

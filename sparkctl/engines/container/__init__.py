@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparkctl.engines import command_builder
-from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.errors import InvalidInput
 from sparkctl.model.engine_metrics import EngineMetrics, StatsLine

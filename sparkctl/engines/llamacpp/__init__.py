@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines._failures import COMMON_FAILURES
 from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.failures.common_failures import COMMON_FAILURES
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
     CUDA_FAILURES,

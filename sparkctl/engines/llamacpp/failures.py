@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._failures_memory import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
-from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext
+from sparkctl.engines.lint.profile_flags import FlagAdvice, FlagSettings, LintContext
 from sparkctl.model.profile import Profile
 
 _LOAD_MODE_ADVICE = (

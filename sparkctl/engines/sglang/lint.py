@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines import flag_combinations
-from sparkctl.engines.flag_combinations import find_draft_mismatch
+from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
-from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.lint.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
 _GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"

@@ -3,7 +3,7 @@ the KV cache gets ``left after the weights - available × (1 - share)``. Read in
 
 from __future__ import annotations
 
-from sparkctl.engines.memory_estimate import (
+from sparkctl.engines.memory.memory_estimate import (
     AvailableMemory,
     DraftWorkspace,
     EstimateInput,
@@ -12,9 +12,9 @@ from sparkctl.engines.memory_estimate import (
     estimate_cuda_context,
     estimate_kv_remainder,
 )
-from sparkctl.engines.model_weights import build_weights_part
+from sparkctl.engines.memory.model_weights import build_weights_part
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
-from sparkctl.model.units import GIB, MIB, format_gib
+from sparkctl.model.text.units import GIB, MIB, format_gib
 
 FRACTION_FIELD = "args.mem-fraction-static"
 _DEFAULT_CHUNK_TOKENS, _DEFAULT_GRAPH_BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB

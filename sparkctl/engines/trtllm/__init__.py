@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.base import (
     DecodingSettings,
     EngineDefaults,
@@ -21,6 +20,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
+from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS

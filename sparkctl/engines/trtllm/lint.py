@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines import flag_combinations
-from sparkctl.engines.flag_combinations import MAX_MEMORY_SHARE
+from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint.flag_combinations import MAX_MEMORY_SHARE
 from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
-from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.lint.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
 _CONFIG_FILE_ADVICE = "it is set in the YAML file that --config names"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sparkctl.engines import flag_combinations
-from sparkctl.engines.flag_combinations import find_draft_mismatch
+from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
 from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
-from sparkctl.engines.profile_flags import (
+from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagSetting,
     FlagSettings,

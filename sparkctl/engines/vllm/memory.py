@@ -3,7 +3,7 @@ is available, and everything lies in it but, before 0.21, CUDA graphs. Read in 0
 
 from __future__ import annotations
 
-from sparkctl.engines.memory_estimate import (
+from sparkctl.engines.memory.memory_estimate import (
     AvailableMemory,
     EstimateInput,
     MemoryEstimate,
@@ -11,9 +11,9 @@ from sparkctl.engines.memory_estimate import (
     estimate_cuda_context,
     estimate_kv_remainder,
 )
-from sparkctl.engines.model_weights import build_weights_part
+from sparkctl.engines.memory.model_weights import build_weights_part
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
-from sparkctl.model.units import GIB, format_gib, parse_size
+from sparkctl.model.text.units import GIB, format_gib, parse_size
 
 SHARE_FIELD = "args.gpu-memory-utilization"
 _CUDA_GRAPH_BYTES = int(0.7 * GIB)

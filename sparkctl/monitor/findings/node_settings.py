@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
-from sparkctl.model.units import GIB, KIB, format_duration, format_gib
-from sparkctl.monitor.findings.earlyoom import EarlyoomRule, parse_earlyoom_args
+from sparkctl.model.text.units import GIB, KIB, format_duration, format_gib
+from sparkctl.monitor.findings.earlyoom_rule import EarlyoomRule, parse_earlyoom_args
 from sparkctl.node.agent_decoder import AgentHello
 
 _AFTER_RESTART_NOTE = "it counts from the next restart"

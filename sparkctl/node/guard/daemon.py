@@ -45,7 +45,7 @@ from sparkctl.node.guard.nonblocking_http import is_socket_open
 from sparkctl.node.guard.page_cache import PageCacheDropper
 from sparkctl.node.guard.receipt_store import ReceiptStore
 from sparkctl.node.guard.socket_server import GuardSocketServer, GuardStartError, acquire_lock, create_private_directory
-from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry, parse_command, read_field
+from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry, parse_command, read_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sparkctl.node.guard.decision import GuardDecision
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watches import ContainerWatch
+    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ import time
 
 from sparkctl.node.guard.container_polling import parse_docker_message
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate, compute_lowered_floor
-from sparkctl.node.guard.watches import DOCKER_ANSWER_SECONDS
+from sparkctl.node.guard.watch_registry import DOCKER_ANSWER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
     from sparkctl.node.guard.receipt_store import ReceiptStore
-    from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry
+    from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry
 
     Json = dict[str, Any]
 

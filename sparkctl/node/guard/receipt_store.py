@@ -11,7 +11,7 @@ import os
 import re
 import time
 
-from sparkctl.node.guard.watches import IDENTITY_FIELDS
+from sparkctl.node.guard.watch_registry import IDENTITY_FIELDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkctl.node.guard.decision import MeminfoReading
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watches import ContainerWatch
+    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 

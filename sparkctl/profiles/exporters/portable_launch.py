@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from sparkctl.engines.base import Engine
 from sparkctl.model.profile import ArgValue, JsonValue, Profile
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.secrets import Redactor, redact_word
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import Redactor, redact_word
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import secret_references
 from sparkctl.profiles.importers.export_metadata import format_metadata_json

@@ -7,7 +7,7 @@ import shlex
 from itertools import pairwise
 from typing import Any
 
-from sparkctl.engines.command_flags import find_shell_script
+from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, has_references, resolve_defaults

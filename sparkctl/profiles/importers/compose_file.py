@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import convert_shell_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.import_report import ImportReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sparkctl.model.units import parse_duration, parse_size
+from sparkctl.model.text.units import parse_duration, parse_size
 from sparkctl.profiles.docker_options import (
     BARE_FLAG_VALUE,
     DOCKER_OPTIONS,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from sparkctl.model.launch_plan import GuardRule
-from sparkctl.model.node_paths import find_misleading_part
 from sparkctl.model.profile import ArgValue, FlagValues, Profile
-from sparkctl.model.secrets import is_secret_name
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.node_paths import find_misleading_part
+from sparkctl.model.text.secrets import is_secret_name
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_references, has_references, list_referenced_names
 from sparkctl.profiles.importers.import_report import ImportReport

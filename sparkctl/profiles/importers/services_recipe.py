@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
-from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import foreign_yaml, recipe_reader
 from sparkctl.profiles.importers.import_report import ImportReport

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.flags.model import parse_version
-from sparkctl.engines.kv_cache import parse_kv_layout
-from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput
-from sparkctl.engines.model_weights import WeightsSize, map_path_to_node, measure_weights
+from sparkctl.engines.memory.kv_cache import parse_kv_layout
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.memory.model_weights import WeightsSize, map_path_to_node, measure_weights
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.profile import Profile

@@ -10,14 +10,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.node import collect, peer_checks, switch_journal
+from sparkctl.node import collect, peer_checks, switch_journal_codec
 from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
 from sparkctl.simulator.http_server import ReadStream, serve_connection
-from sparkctl.simulator.node_programs.look_output import INSPECTION_SCRIPT_MARKER, encode_file_check, format_inspection
+from sparkctl.simulator.node_programs.inspection_output import (
+    INSPECTION_SCRIPT_MARKER,
+    encode_file_check,
+    format_inspection,
+)
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
+from sparkctl.simulator.process_leftovers import UNLINK_SCRIPT_MARKER, remove_shared_files
 from sparkctl.simulator.sim_node import SUDO_PASSWORD, USER, ByteSink, SimNode, SudoRule
-from sparkctl.simulator.sim_node_remains import UNLINK_SCRIPT_MARKER, remove_shared_files
 from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 
@@ -125,7 +129,7 @@ async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> i
 
 def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
-    if over and (node.journal or switch_journal.NO_JOURNAL) not in over:
+    if over and (node.journal or switch_journal_codec.NO_JOURNAL) not in over:
         return "@@ other\n"
     node.journal = text
     return "@@ removed\n" if text is None else "@@ written\n"
@@ -286,7 +290,7 @@ _SCRIPT_HANDLERS = {
     INSPECTION_SCRIPT_MARKER: format_inspection,
     PING_SCRIPT_MARKER: answer_pings,
     UNLINK_SCRIPT_MARKER: remove_shared_files,
-    switch_journal.SCRIPT_MARKER: _write_journal,
+    switch_journal_codec.SCRIPT_MARKER: _write_journal,
     peer_checks.LOGIN_SCRIPT_MARKER: _format_login,
 }
 _COMMAND_HANDLERS: dict[str, CommandHandler] = {

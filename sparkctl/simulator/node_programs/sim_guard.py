@@ -25,7 +25,7 @@ from sparkctl.node.guard.decision import (
     is_starved_by_page_cache,
 )
 from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
-from sparkctl.node.guard.watches import ContainerWatch, read_field
+from sparkctl.node.guard.watch_registry import ContainerWatch, read_field
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping
 
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
-from sparkctl.model.units import GIB, MIB, parse_size
+from sparkctl.model.text.units import GIB, MIB, parse_size
 
 Body = dict[str, object]
 

@@ -18,8 +18,8 @@ from sparkctl.errors import (
     LogUnreadable,
     PortInUse,
 )
-from sparkctl.model.sanitize import load_json, sanitize_line, truncate_text
-from sparkctl.model.secrets import redact
+from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact
 from sparkctl.transport.node_connection import NodeConnection
 
 _MAX_MESSAGE_CHARS = 4096  # characters of what Docker says

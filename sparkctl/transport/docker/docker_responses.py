@@ -11,8 +11,8 @@ from datetime import datetime
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.sanitize import load_json, truncate_text
-from sparkctl.model.secrets import find_secret_arguments, find_secret_values
+from sparkctl.model.text.sanitize import load_json, truncate_text
+from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values
 
 Json = Mapping[str, object]
 _ZERO_TIME = "0001-01-01"  # Go's zero time

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import asyncssh
 
 from sparkctl.errors import NodeError, NodeStarved
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 
 _SCRIPT_HEAD = "#sparkctl\n"
 BEGIN_MARK = b"@@ sparkctl runs\n"

@@ -34,8 +34,8 @@ from sparkctl.transport.ssh.channel_streams import (
     SshProcess,
 )
 from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
-from sparkctl.transport.ssh.login import JumpChain, LoginTimeouts, connect_through_jumps
 from sparkctl.transport.ssh.login_shell import RemoteCommand, build_remote_command
+from sparkctl.transport.ssh.ssh_login import JumpChain, LoginTimeouts, connect_through_jumps
 
 StreamOpener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
 _CHUNK_BYTES = 1 << 16

@@ -18,7 +18,7 @@ from sparkctl.errors import (
     NodeUnreachable,
     UnknownHostKey,
 )
-from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.transport.ssh import host_keys
 from sparkctl.transport.ssh.ssh_config import SshTarget
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from sparkctl.errors import SparkctlError
 from sparkctl.model.node import NodeName
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.paths import user_profiles_dir
-from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.views.instance_rows import render_change
 from sparkctl.views.profiles.launch_plan_view import list_start_obstacles, render_budget_before_start

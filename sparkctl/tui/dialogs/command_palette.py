@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from sparkctl.commands.actions import ActionId, list_available_actions
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.dialogs.base import Dialog
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.widgets.text_surface import TextSurface

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from sparkctl.commands.actions import Action, ActionContext, ActionId
-from sparkctl.commands.stop.impact import (
+from sparkctl.commands.stop.stop_impact import (
     find_interrupted_instances,
     find_stopped_instances,
     find_target_instances,
@@ -21,7 +21,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.ranks import count_ranks, list_nodes_of_instance
-from sparkctl.monitor.switch_journal import format_step_number
+from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
 from sparkctl.views.command_result_view import describe_stopped_models

@@ -11,9 +11,9 @@ from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
-from sparkctl.model.units import format_gib
+from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.profiles.library import ProfileOffer
+from sparkctl.profiles.profile_library import ProfileOffer
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
 from sparkctl.views.profiles.launch_plan_view import (
     describe_rank_nodes,

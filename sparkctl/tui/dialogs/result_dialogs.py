@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import INSTANCE, retarget_context
-from sparkctl.commands.stop.impact import parse_names_and_nodes
+from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
 from sparkctl.model.finding import Severity

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from sparkctl.logs.buffer import BufferedLine
 from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
-from sparkctl.model.sanitize import truncate_text
+from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
 
 SOURCE_STYLES = ("source-1", "source-2", "source-3")  # their colours take turns

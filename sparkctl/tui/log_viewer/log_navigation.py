@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from sparkctl.logs import search
 from sparkctl.logs.buffer import LineKey, LineOrder
 from sparkctl.logs.search import LogFilter, find_next_line
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.units import format_duration
 from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogLayout, LogRow, RowPosition
 
 

@@ -22,7 +22,7 @@ from textual.selection import Selection
 from textual.timer import Timer
 
 from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.log_viewer.line_layout import LogLayout
 from sparkctl.tui.log_viewer.line_renderer import LogLineRenderer
 from sparkctl.tui.log_viewer.log_navigation import LogNavigator

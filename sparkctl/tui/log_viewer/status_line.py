@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
-from sparkctl.model.sanitize import truncate_text
+from sparkctl.model.text.sanitize import truncate_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from sparkctl.logs.log_subscription import LogConsumer, LogSubscription
 from sparkctl.model.finding import Severity
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.model.units import format_duration
+from sparkctl.model.text.units import format_duration
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen, build_bindings

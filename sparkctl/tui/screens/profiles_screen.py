@@ -18,10 +18,10 @@ from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import filter_pattern
 from sparkctl.model.events import CommandEnded, Event, TransferProgressed
 from sparkctl.model.node import NodeName
-from sparkctl.profiles.environment import check_env_file_permissions
-from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.engine_environment import check_env_file_permissions
+from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
-from sparkctl.profiles.library import ProfileEntry, ProfileLibrary, ProfileOffer
+from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
 from sparkctl.tui.screens.base import build_bindings
@@ -377,7 +377,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def do_import(self, _: Action) -> None:
         """Let a profile be made of what is pasted, and select it."""
-        from sparkctl.tui.dialogs.import_profile import ImportProfileDialog
+        from sparkctl.tui.dialogs.import_profile_dialog import ImportProfileDialog
 
         def select_imported(name: str | None) -> None:
             if name is not None:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from sparkctl.commands.action_context import reason_node_silent
 from sparkctl.commands.actions import SWITCH, Action, ActionContext, ActionId
-from sparkctl.commands.stop.impact import is_instance_serving, parse_names_and_nodes
+from sparkctl.commands.stop.stop_impact import is_instance_serving, parse_names_and_nodes
 from sparkctl.errors import SparkctlError
 from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.instance import InstanceView

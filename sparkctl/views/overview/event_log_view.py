@@ -18,7 +18,7 @@ from sparkctl.model.events import (
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.units import GIB, format_clock
+from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 

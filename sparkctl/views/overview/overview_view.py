@@ -8,7 +8,7 @@ from itertools import groupby
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.fabric_view import render_fabric
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.event_log_view import EventLogEntry, render_event_log_entry

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.units import GIB
+from sparkctl.model.text.units import GIB
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import NodeTileModel

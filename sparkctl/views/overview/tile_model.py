@@ -9,9 +9,9 @@ from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged,
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration
-from sparkctl.monitor.meter_series import MeterSeries
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
+from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start
 from sparkctl.monitor.sample_series import SampleSeries

@@ -11,8 +11,8 @@ from sparkctl.model.engine_metrics import EngineActivity, EngineFactName, Engine
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu
-from sparkctl.model.units import GIB
-from sparkctl.monitor.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
+from sparkctl.model.text.units import GIB
+from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age

@@ -13,10 +13,10 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration, format_gib, format_size
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.event_text import format_phase_name
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES
 from sparkctl.views.text.charts import render_memory_bar_line

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.flag_catalogue import CatalogueChoice
+from sparkctl.engines.flags.flag_catalogue import CatalogueChoice
 from sparkctl.engines.lint.model import LintFixKind, LintRule, LintSeverity
 from sparkctl.model.finding import Severity
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.secrets import redact
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import redact
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.file_issues import FileIssue, FilePosition
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span

@@ -10,8 +10,8 @@ from sparkctl.commands.import_profile import ImportedProfile
 from sparkctl.errors import SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.profile import Profile
-from sparkctl.model.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.secrets import redact_word
+from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.text.secrets import redact_word
 from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome, KeyRecord
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.profile_lint import StartWarning

@@ -10,16 +10,10 @@ from typing import Any
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.secrets import (
-    MASK,
-    is_secret_name,
-    redact,
-    redact_word,
-    redact_words,
-)
-from sparkctl.model.units import format_duration, format_gib
-from sparkctl.profiles.library import ProfileSummary
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
+from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
 
 

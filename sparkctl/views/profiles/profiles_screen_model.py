@@ -13,10 +13,10 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.file_issues import FilePosition
-from sparkctl.profiles.library import ProfileEntry
+from sparkctl.profiles.profile_library import ProfileEntry
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintResult

@@ -10,9 +10,9 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
-from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.units import format_duration, format_gib
-from sparkctl.profiles.library import ProfileEntry
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.profiles.profile_library import ProfileEntry
 from sparkctl.views.profiles.launch_plan_view import describe_rank_nodes, render_budget_before_start
 from sparkctl.views.profiles.lint_view import render_diagnostics, render_faults, render_lint_badge, render_lint_summary
 from sparkctl.views.profiles.memory_estimate_view import (

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.units import GIB
+from sparkctl.model.text.units import GIB
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
 _MEMORY_TEXTURES = (

@@ -9,7 +9,7 @@ import time
 
 from tests.lab.bed import cgroups
 from tests.lab.bed.files import SUDO_RULES, NodeOptions
-from tests.lab.bed.lab import BY_HAND, KEYS, Lab, alone, known_hosts, why_not
+from tests.lab.bed.lab import BY_HAND, KEYS, Lab, format_known_hosts, hold_lab, why_not
 from tests.lab.bed.names import CLEAN_ENV, DATA_SIZE, SCRATCH, USER
 
 
@@ -35,12 +35,12 @@ def main() -> None:
     if options.verb == "up":
         gpus = options.gpu.split(",")
         made = {n: NodeOptions(n in gpus, options.sudo, options.shell, options.data) for n in lab.nodes}
-        with alone():
+        with hold_lab():
             lab.up(made, talk=True)
-            (SCRATCH / "known_hosts").write_text(known_hosts())
+            (SCRATCH / "known_hosts").write_text(format_known_hosts())
             BY_HAND.touch()
     elif options.verb == "down":
-        with alone():
+        with hold_lab():
             begun = time.monotonic()
             lab.down()
         print(f"down in {time.monotonic() - begun:.2f} s; left: {', '.join(lab.remains()) or 'nothing'}")
@@ -55,7 +55,7 @@ def _status(lab: Lab) -> None:
         runs = node.pid1 is not None
         ssh, docker = (runs and node.ssh_answers(), runs and node.docker_answers())
         print(f"{node.name} {node.address} pid1={node.pid1} ssh={ssh} docker={docker}", end=" ")
-        print(f"processes={len(cgroups.processes(node.name))}")
+        print(f"processes={len(cgroups.list_processes(node.name))}")
 
 
 def _enter(lab: Lab, options: argparse.Namespace) -> None:
@@ -63,7 +63,7 @@ def _enter(lab: Lab, options: argparse.Namespace) -> None:
     if node.pid1 is None:
         sys.exit(f"{node.name} is not up")
     if options.verb == "sh":
-        cgroups.join(node.name)
+        cgroups.join_cgroups(node.name)
         command = node.enter(*(options.command or ["bash"]))
     else:
         known = f"UserKnownHostsFile={SCRATCH / 'known_hosts'}"

@@ -15,7 +15,7 @@ ROOT = Path("/sys/fs/cgroup")
 DAEMONS = "daemons"  # a leaf of its own: cgroup v2 allows processes in leaves only
 
 
-def hierarchies() -> list[Path]:
+def list_hierarchies() -> list[Path]:
     """Return the root of every mounted hierarchy: one for cgroup v2, one per controller for v1."""
     if (ROOT / "cgroup.procs").exists():
         return [ROOT]
@@ -23,9 +23,9 @@ def hierarchies() -> list[Path]:
     return sorted(set(found))
 
 
-def create(node: str) -> None:
+def create_cgroups(node: str) -> None:
     """Make the node's cgroups in every hierarchy."""
-    for root in hierarchies():
+    for root in list_hierarchies():
         for path in (root / CGROUP, root / CGROUP / node, root / CGROUP / node / DAEMONS):
             path.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves these empty, and an empty set takes no process
@@ -33,23 +33,23 @@ def create(node: str) -> None:
                     (path / name).write_text((path.parent / name).read_text())
 
 
-def join(node: str) -> None:
+def join_cgroups(node: str) -> None:
     """Move the calling process into the node's cgroups (nsenter does not)."""
-    for root in hierarchies():
+    for root in list_hierarchies():
         with contextlib.suppress(OSError):
             (root / CGROUP / node / DAEMONS / "cgroup.procs").write_text("0")
 
 
-def processes(node: str) -> set[int]:
+def list_processes(node: str) -> set[int]:
     """Return the host pids of everything that runs in the node, its containers included."""
     while True:
         with contextlib.suppress(FileNotFoundError):  # a container's cgroup went while we looked: look again
-            return _processes(node)
+            return _read_processes(node)
 
 
-def _processes(node: str) -> set[int]:
+def _read_processes(node: str) -> set[int]:
     pids: set[int] = set()
-    for root in hierarchies():
+    for root in list_hierarchies():
         for path in (root / CGROUP / node).rglob("cgroup.procs"):
             with contextlib.suppress(OSError):
                 pids.update(int(line) for line in path.read_text().split())
@@ -60,7 +60,7 @@ def kill_all(node: str) -> None:
     """End every process of the node and return when the last is gone."""
 
     def gone() -> bool:
-        left = processes(node)
+        left = list_processes(node)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -69,9 +69,9 @@ def kill_all(node: str) -> None:
     await_true(f"the processes of {node} to end", gone)
 
 
-def remove() -> None:
+def remove_cgroups() -> None:
     """Remove the lab's cgroups, deepest first."""
-    for root in hierarchies():
+    for root in list_hierarchies():
         top = root / CGROUP
         inside = sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts))
         for path in (*inside, top):

@@ -14,7 +14,7 @@ from tests.lab.bed import netns
 from tests.lab.bed.files import SSHD, SUDO_RULES, UID
 from tests.lab.bed.lab import KEYS
 from tests.lab.bed.names import CLEAN_ENV, DATA_SIZE, FABRIC, LAN, USER
-from tests.lab.bed.netns import namespace
+from tests.lab.bed.netns import get_namespace_name
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError, await_true, ip, run
 
@@ -80,11 +80,11 @@ class Faults:
     def unplug(self, node: LabNode) -> None:
         """Take the LAN link down."""
         self._mend.append(lambda: self.plug(node))
-        ip(f"link set {LAN} down", netns=namespace(node.name))
+        ip(f"link set {LAN} down", netns=get_namespace_name(node.name))
 
     def plug(self, node: LabNode) -> None:
         """Bring the LAN link up."""
-        ip(f"link set {LAN} up", netns=namespace(node.name))
+        ip(f"link set {LAN} up", netns=get_namespace_name(node.name))
 
     def slow_link(self, node: LabNode, delay: float, loss: float) -> None:
         """Delay every packet that leaves the node on the LAN by ``delay`` seconds, and drop a share ``loss`` of them."""
@@ -110,7 +110,7 @@ class Faults:
     @staticmethod
     def _beside(node: LabNode, *argv: str) -> list[str]:
         """Return the command that runs in the node's network, and else on the host."""
-        return ["nsenter", f"--net={netns.path(node.name)}", *argv]
+        return ["nsenter", f"--net={netns.get_namespace_path(node.name)}", *argv]
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
@@ -163,11 +163,11 @@ class Faults:
     def cut_fabric(self, node: LabNode) -> None:
         """Take the cable between the two nodes away at this node's end; the other end loses its carrier."""
         self._mend.append(lambda: self.mend_fabric(node))
-        ip(f"link set {FABRIC} down", netns=namespace(node.name))
+        ip(f"link set {FABRIC} down", netns=get_namespace_name(node.name))
 
     def mend_fabric(self, node: LabNode) -> None:
         """Put the cable back."""
-        ip(f"link set {FABRIC} up", netns=namespace(node.name))
+        ip(f"link set {FABRIC} up", netns=get_namespace_name(node.name))
 
     def another_image(self, node: LabNode, tag: str) -> None:
         """Let a name stand for other bytes on this node, as a build of another day does."""

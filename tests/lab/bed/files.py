@@ -60,53 +60,53 @@ class NodeOptions:
     data: str = "2g"
 
 
-def write(files: Path, node: str, keys: Path, options: NodeOptions) -> None:
+def write_node_files(files: Path, node: str, keys: Path, options: NodeOptions) -> None:
     """Fill ``files``, a directory that is copied over the node's root as it is."""
     shutil.rmtree(files, ignore_errors=True)
-    _text(files / "etc/hostname", f"{node}\n")
+    _write_text(files / "etc/hostname", f"{node}\n")
     others = "".join(f"{lan} {name}\n" for name, (lan, _) in ADDRESSES.items() if name != node)
-    _text(files / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {node}\n{others}")
-    _accounts(files / "etc", shutil.which(options.shell) or "/bin/bash")
-    _text(files / "etc/sudoers.d/sparkctl", SUDO_RULES[options.sudo], 0o440)
-    _text(files / "etc/ssh/sshd_config", SSHD)
+    _write_text(files / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {node}\n{others}")
+    _write_accounts(files / "etc", shutil.which(options.shell) or "/bin/bash")
+    _write_text(files / "etc/sudoers.d/sparkctl", SUDO_RULES[options.sudo], 0o440)
+    _write_text(files / "etc/ssh/sshd_config", SSHD)
     shutil.copy(keys / f"host-{node}.pub", files / "etc/ssh/ssh_host_ed25519_key.pub")
-    _text(files / "etc/ssh/ssh_host_ed25519_key", (keys / f"host-{node}").read_text(), 0o600)
-    _text(files / "etc/docker/daemon.json", "{}\n")
+    _write_text(files / "etc/ssh/ssh_host_ed25519_key", (keys / f"host-{node}").read_text(), 0o600)
+    _write_text(files / "etc/docker/daemon.json", "{}\n")
     sbin = files / "usr/local/sbin"
-    _text(sbin / "start-sshd", START_SSHD, 0o755)
-    _text(sbin / "start-dockerd", START_DOCKERD, 0o755)
+    _write_text(sbin / "start-sshd", START_SSHD, 0o755)
+    _write_text(sbin / "start-dockerd", START_DOCKERD, 0o755)
     shutil.copy(HERE / "runc-clamp", sbin / "runc")
     if options.gpu:
         binaries = files / "usr/bin"
         binaries.mkdir(parents=True)
         shutil.copy(HERE / "gpu-hook", binaries / "nvidia-container-runtime-hook")
         shutil.copy(HERE / "nvidia-smi", binaries / "nvidia-smi")
-    _home(files / "home" / USER, keys)
+    _write_home(files / "home" / USER, keys)
 
 
-def _accounts(etc: Path, shell: str) -> None:
+def _write_accounts(etc: Path, shell: str) -> None:
     """The host's accounts, without whoever holds our uid or gid, plus milo in group docker."""
 
     def host(name: str, taken: str) -> str:
         lines = (Path("/etc") / name).read_text().splitlines()
         return "".join(f"{line}\n" for line in lines if line.split(":")[2] != taken and not line.startswith("docker:"))
 
-    _text(etc / "passwd", host("passwd", str(UID)) + f"{USER}:x:{UID}:{UID}:Milo:/home/{USER}:{shell}\n")
+    _write_text(etc / "passwd", host("passwd", str(UID)) + f"{USER}:x:{UID}:{UID}:Milo:/home/{USER}:{shell}\n")
     groups = "".join(line for line in host("group", str(UID)).splitlines(True) if f":{DOCKER_GID}:" not in line)
-    _text(etc / "group", groups + f"{USER}:x:{UID}:\ndocker:x:{DOCKER_GID}:{USER}\n")
+    _write_text(etc / "group", groups + f"{USER}:x:{UID}:\ndocker:x:{DOCKER_GID}:{USER}\n")
     secret = run("openssl", "passwd", "-6", PASSWORD).strip()
-    _text(etc / "shadow", Path("/etc/shadow").read_text() + f"{USER}:{secret}:19700:0:99999:7:::\n", 0o640)
+    _write_text(etc / "shadow", Path("/etc/shadow").read_text() + f"{USER}:{secret}:19700:0:99999:7:::\n", 0o640)
 
 
-def _home(home: Path, keys: Path) -> None:
-    _text(home / ".ssh/authorized_keys", (keys / "client.pub").read_text(), 0o600)
+def _write_home(home: Path, keys: Path) -> None:
+    _write_text(home / ".ssh/authorized_keys", (keys / "client.pub").read_text(), 0o600)
     (home / "models").mkdir()
     (home / ".ssh").chmod(0o700)
     for path in (home, *home.rglob("*")):
         os.chown(path, UID, UID)
 
 
-def _text(path: Path, text: str, mode: int = 0o644) -> None:
+def _write_text(path: Path, text: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)

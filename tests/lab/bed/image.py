@@ -33,7 +33,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Docker calls them
 MADE = "2026-01-01T00:00:00Z"  # part of what the id is made of
 
 
-def build(target: Path) -> None:
+def build_image(target: Path) -> None:
     """Write the image as an archive (some 45 MB, about a second)."""
     layer = target.with_suffix(".layer")
     _write_root(layer)
@@ -46,9 +46,9 @@ def build(target: Path) -> None:
     name = f"{hashlib.sha256(described).hexdigest()}.json"
     contents = [{"Config": name, "RepoTags": list(TAGS), "Layers": ["layer.tar"]}]
     with tarfile.open(target.with_suffix(".part"), "w") as tar:
-        _file(tar, name, described)
+        _add_file(tar, name, described)
         tar.add(layer, "layer.tar")
-        _file(tar, "manifest.json", json.dumps(contents).encode())
+        _add_file(tar, "manifest.json", json.dumps(contents).encode())
     layer.unlink()
     target.with_suffix(".part").rename(target)
 
@@ -58,49 +58,49 @@ def _write_root(target: Path) -> None:
     library = Path("/usr/lib") / python.name
     with tarfile.open(target, "w") as tar:
         for name in ("tmp", "proc", "sys", "dev", "models", "root", "usr/bin", "usr/lib", "usr/lib64", "usr/local/bin"):
-            _directory(tar, name)
+            _add_directory(tar, name)
         for name in ("bin", "lib", "lib64"):
-            _link(tar, name, f"usr/{name}")
+            _add_link(tar, name, f"usr/{name}")
         tar.add(python, f"usr/bin/{python.name}")
         for name in ("python", "python3"):
-            _link(tar, f"usr/bin/{name}", python.name)
-        tar.add(library, str(library).lstrip("/"), filter=_wanted)
-        for path in _linked(python, *(library / "lib-dynload").glob("*.so")):
+            _add_link(tar, f"usr/bin/{name}", python.name)
+        tar.add(library, str(library).lstrip("/"), filter=_filter_entry)
+        for path in _list_linked_files(python, *(library / "lib-dynload").glob("*.so")):
             tar.add(path.resolve(), str(path).lstrip("/"))
         tar.add("/bin/busybox", "usr/bin/busybox")
         for name in APPLETS.split():
-            _link(tar, f"usr/bin/{name}", "busybox")
-        tar.add(STANDIN, ENGINE_DIR, filter=_wanted)
-        _file(tar, "usr/local/bin/vllm", b'#!/bin/sh\nshift\nexec python -m vllm --model "$@"\n', 0o755)
-        _file(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
-        _file(tar, "etc/group", b"root:x:0:\n")
+            _add_link(tar, f"usr/bin/{name}", "busybox")
+        tar.add(STANDIN, ENGINE_DIR, filter=_filter_entry)
+        _add_file(tar, "usr/local/bin/vllm", b'#!/bin/sh\nshift\nexec python -m vllm --model "$@"\n', 0o755)
+        _add_file(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        _add_file(tar, "etc/group", b"root:x:0:\n")
 
 
-def _linked(*binaries: Path) -> set[Path]:
+def _list_linked_files(*binaries: Path) -> set[Path]:
     listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=True).stdout
     return {Path(word) for word in listed.split() if word.startswith("/") and not word.endswith(":")}
 
 
-def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _filter_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = Path(entry.name).parts
     if LEFT_OUT.intersection(parts) or parts[-1].startswith("config-3") or ".opt-" in parts[-1]:
         return None
     return entry
 
 
-def _directory(tar: tarfile.TarFile, name: str) -> None:
+def _add_directory(tar: tarfile.TarFile, name: str) -> None:
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
     tar.addfile(entry)
 
 
-def _link(tar: tarfile.TarFile, name: str, target: str) -> None:
+def _add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
     entry = tarfile.TarInfo(name)
     entry.type, entry.linkname = tarfile.SYMTYPE, target
     tar.addfile(entry)
 
 
-def _file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def _add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     tar.addfile(entry, io.BytesIO(content))

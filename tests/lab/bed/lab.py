@@ -37,13 +37,13 @@ def why_not() -> str | None:
         return f"the lab needs {', '.join(missing)}: apt-get install -y --no-install-recommends {PACKAGES}"
     if "overlay" not in Path("/proc/filesystems").read_text():
         return "the lab needs overlayfs in the kernel"
-    if not cgroups.hierarchies() or not all(os.access(root, os.W_OK) for root in cgroups.hierarchies()):
+    if not cgroups.list_hierarchies() or not all(os.access(root, os.W_OK) for root in cgroups.list_hierarchies()):
         return "the lab needs a writable /sys/fs/cgroup"
     return None
 
 
 @contextlib.contextmanager
-def alone(patience: float = 90.0) -> Iterator[None]:
+def hold_lab(patience: float = 90.0) -> Iterator[None]:
     """Hold the lab for ourselves: its names and addresses exist once on a machine."""
     with LOCK.open("a+") as lock:
 
@@ -75,13 +75,13 @@ class Lab:
 
         SCRATCH.mkdir(mode=0o700, exist_ok=True)
         make_keys()
-        netns.up()
+        netns.create_network()
         for node in self.nodes.values():
             if node.pid1 is None:
                 node.boot(KEYS, wanted[node.name])
         say("network up, nodes booting")
         if not IMAGE_TAR.exists():
-            image.build(IMAGE_TAR)
+            image.build_image(IMAGE_TAR)
             say("engine image built")
         for node in self.nodes.values():
             self._await(node)
@@ -115,15 +115,19 @@ class Lab:
         """Remove everything: processes, mounts (with their namespace), links, cgroups, files."""
         for node in self.nodes.values():
             cgroups.kill_all(node.name)
-        netns.down()
-        cgroups.remove()
+        netns.remove_network()
+        cgroups.remove_cgroups()
         shutil.rmtree(SCRATCH, ignore_errors=True)
 
     def remains(self) -> list[str]:
         """Return what is left of a lab on this machine, in words; empty after `down`."""
-        left = [f"process {pid} of {name}" for name in ADDRESSES for pid in cgroups.processes(name)]
-        left += [f"cgroup {root / CGROUP}" for root in cgroups.hierarchies() if (root / CGROUP).exists()]
-        left += [f"namespace {netns.path(name)}" for name in ADDRESSES if netns.path(name).exists()]
+        left = [f"process {pid} of {name}" for name in ADDRESSES for pid in cgroups.list_processes(name)]
+        left += [f"cgroup {root / CGROUP}" for root in cgroups.list_hierarchies() if (root / CGROUP).exists()]
+        left += [
+            f"namespace {netns.get_namespace_path(name)}"
+            for name in ADDRESSES
+            if netns.get_namespace_path(name).exists()
+        ]
         left += [f"link {line.split()[1]}" for line in run("ip", "-o", "link").splitlines() if "sctl" in line]
         left += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(SCRATCH) in line]
         return left + ([str(SCRATCH)] if SCRATCH.exists() else [])
@@ -137,7 +141,7 @@ def make_keys() -> None:
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"sparkctl-lab-{name}", "-f", str(KEYS / name))
 
 
-def known_hosts(kind: str = "host") -> str:
+def format_known_hosts(kind: str = "host") -> str:
     """Return known_hosts lines for both nodes; kind ``other-host`` gives keys that they do not have."""
     parts = ((ADDRESSES[name][0], (KEYS / f"{kind}-{name}.pub").read_text().split()[:2]) for name in ADDRESSES)
     return "".join(f"{address} {' '.join(key)}\n" for address, key in parts)

@@ -15,46 +15,46 @@ from tests.lab.bed.shell import ip, run
 MOUNTED = Path("/run/netns")
 
 
-def namespace(node: str) -> str:
+def get_namespace_name(node: str) -> str:
     """Return the name of the node's network namespace."""
     return f"sctl-{node}"
 
 
-def path(node: str) -> Path:
+def get_namespace_path(node: str) -> Path:
     """Return the file that holds the namespace."""
-    return MOUNTED / namespace(node)
+    return MOUNTED / get_namespace_name(node)
 
 
-def up() -> None:
+def create_network() -> None:
     """Make namespaces, bridge and links; what is already there stays."""
-    if BRIDGE not in _links():
+    if BRIDGE not in _list_links():
         ip(f"link add {BRIDGE} type bridge forward_delay 0", f"addr add {GATEWAY}/24 dev {BRIDGE}")
     ip(f"link set {BRIDGE} up")
     for node, (address, _) in ADDRESSES.items():
-        netns = namespace(node)
-        if not path(node).exists():
+        netns = get_namespace_name(node)
+        if not get_namespace_path(node).exists():
             ip(f"netns add {netns}")
-        if LAN not in _links(netns):
+        if LAN not in _list_links(netns):
             ip(f"link add v-{netns} type veth peer name {LAN} netns {netns}", f"link set v-{netns} master {BRIDGE} up")
         ip("link set lo up", f"addr replace {address}/24 dev {LAN}", f"link set {LAN} up", netns=netns)
-    _fabric()
+    _create_fabric()
 
 
-def _fabric() -> None:
-    one, two = (namespace(node) for node in ADDRESSES)
-    if FABRIC not in _links(one):
+def _create_fabric() -> None:
+    one, two = (get_namespace_name(node) for node in ADDRESSES)
+    if FABRIC not in _list_links(one):
         peer = f"type veth peer name {FABRIC} netns {two} mtu 9000"
         ip(f"link add {FABRIC} netns {one} mtu 9000 {peer}")
     for node, (_, address) in ADDRESSES.items():
-        ip(f"addr replace {address}/24 dev {FABRIC}", f"link set {FABRIC} up", netns=namespace(node))
+        ip(f"addr replace {address}/24 dev {FABRIC}", f"link set {FABRIC} up", netns=get_namespace_name(node))
 
 
-def down() -> None:
+def remove_network() -> None:
     """Remove everything `up` made; nothing there is no error."""
     for node in ADDRESSES:
-        run("ip", "link", "del", f"v-{namespace(node)}", check=False)
-        if path(node).exists():
-            run("ip", "netns", "del", namespace(node))
+        run("ip", "link", "del", f"v-{get_namespace_name(node)}", check=False)
+        if get_namespace_path(node).exists():
+            run("ip", "netns", "del", get_namespace_name(node))
     run("ip", "link", "del", BRIDGE, check=False)
     if MOUNTED.is_dir() and not any(MOUNTED.iterdir()):  # ip netns leaves its own mount point behind
         run("umount", str(MOUNTED), check=False)
@@ -62,6 +62,6 @@ def down() -> None:
             MOUNTED.rmdir()
 
 
-def _links(netns: str | None = None) -> set[str]:
+def _list_links(netns: str | None = None) -> set[str]:
     listed = run("ip", *(("-n", netns) if netns else ()), "-j", "link", "show")
     return {link["ifname"] for link in json.loads(listed or "[]")}

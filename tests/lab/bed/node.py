@@ -42,7 +42,7 @@ class LabNode:
             pid = int((self.shared / "pid1").read_text())
         except (OSError, ValueError):
             return None
-        return pid if pid in cgroups.processes(self.name) else None
+        return pid if pid in cgroups.list_processes(self.name) else None
 
     @property
     def docker_socket(self) -> Path:
@@ -55,9 +55,9 @@ class LabNode:
         for directory in (self.shared, self.dir / "mnt"):
             directory.mkdir(parents=True, exist_ok=True)
         (self.shared / "pid1").unlink(missing_ok=True)
-        files.write(self.dir / "files", self.name, keys, options)
-        cgroups.create(self.name)
-        command = ["nsenter", f"--net={netns.path(self.name)}"]
+        files.write_node_files(self.dir / "files", self.name, keys, options)
+        cgroups.create_cgroups(self.name)
+        command = ["nsenter", f"--net={netns.get_namespace_path(self.name)}"]
         command += ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork"]
         command += [str(Path(__file__).with_name("boot.sh")), str(self.dir), self.name, options.data]
         with (self.shared / "boot.log").open("wb") as log:
@@ -69,7 +69,7 @@ class LabNode:
                 env=CLEAN_ENV,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=lambda: cgroups.join(self.name),
+                preexec_fn=lambda: cgroups.join_cgroups(self.name),
             )
 
     def answers(self) -> bool:
@@ -101,7 +101,7 @@ class LabNode:
 
     def sh(self, *argv: str, check: bool = True, stdin: str = "") -> str:
         """Run a command as root inside the node and return its stdout."""
-        return run(*self.enter(*argv), check=check, stdin=stdin, enter=lambda: cgroups.join(self.name))
+        return run(*self.enter(*argv), check=check, stdin=stdin, enter=lambda: cgroups.join_cgroups(self.name))
 
     def docker(self, *argv: str, check: bool = True) -> str:
         """Run the node's docker command."""
@@ -114,7 +114,7 @@ class LabNode:
     def pids(self, command: str) -> list[int]:
         """Return the host pids of the node's processes of this name, or whose title begins with it ("sshd: milo")."""
         found = []
-        for pid in cgroups.processes(self.name):
+        for pid in cgroups.list_processes(self.name):
             try:
                 name = Path(f"/proc/{pid}/comm").read_text().strip()
                 title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.lab.bed.lab import why_not
 from tests.lab.faults import page
 from tests.lab.faults.rows import ROWS
-from tests.lab.faults.trial import Result, judge
-from tests.nightly.on_lab import on_lab
+from tests.lab.faults.trial import Result, judge_row
+from tests.tools.nightly.lab_job import on_lab
 
 
 def main() -> int:
@@ -44,13 +44,13 @@ def main() -> int:
     with on_lab() as (lab, _):
         for row in wanted:
             print(f"{time.strftime('%H:%M:%S')}  {row.name}: {row.fault}", flush=True)
-            results.append(judge(row, lab, options.rounds))
+            results.append(judge_row(row, lab, options.rounds))
             if options.verbose and not results[-1].is_good:
                 print(results[-1].details, flush=True)
-    print("\n".join(("", *page.table(results))), flush=True)
+    print("\n".join(("", *page.format_table(results))), flush=True)
     if options.markdown is not None:
         before = options.markdown.read_text("utf-8") if options.markdown.exists() else ""
-        options.markdown.write_text(page.markdown(ROWS, results, before), "utf-8")
+        options.markdown.write_text(page.format_page(ROWS, results, before), "utf-8")
     return int(any(not result.is_good for result in results))
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tests.lab.bed.names import FABRIC
 from tests.lab.bed.shell import await_true
-from tests.lab.clearing import GUARD
-from tests.lab.faults.network import phases
-from tests.lab.faults.trial import Trial, row, skip
-from tests.lab.outcomes import LOADING, inspect, ours, verdict
-from tests.lab.test_guard import GIB, ROOM, TAKES, floor, meminfo, status_of
+from tests.lab.faults.network import read_phases
+from tests.lab.faults.trial import Trial, add_row, skip_row
+from tests.lab.support.clear_nodes import GUARD
+from tests.lab.support.command_outcomes import LOADING, get_verdict, inspect_container, list_own_containers
+from tests.lab.test_lab_guard import GIB, ROOM, TAKES, build_floor_flags, read_container_status, read_meminfo
 
 CLOCK, PYTHON, MEMORY, USERS = "clock of a node", "Python of a node", "memory", "users"
 LIMITED = {"gpus": "none", "network": "host"}
@@ -53,14 +53,14 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
     )
     trial.check_truth(ends in ([], ["ready"]), f"the guard's watch ended as {ends}", guard)
     status = trial.check_end(command("status", "--json"), 0)
-    trial.check_truth(phases(status) == {"tiny": "ready"}, f"status has {phases(status)}", status)
+    trial.check_truth(read_phases(status) == {"tiny": "ready"}, f"status has {read_phases(status)}", status)
     trial.check_end(command("top", "--once", "--node", "spark1"), 0, words="tiny")
     trial.check_intact(
         "numbered 0000100" in trial.check_end(command("logs", profile, "--since", "5m"), 0).out,
         "logs --since shows nothing",
     )
     trial.check_end(command("down", profile, "--node", "spark1", "--json"), 0)
-    trial.check_intact(ours(trial.spark1) == [], "a container is left")
+    trial.check_intact(list_own_containers(trial.spark1) == [], "a container is left")
     shown = trial.check_end(command("history", "--json"), 0)
     lasted = [float(one) for one in re.findall(r'"seconds": ?(-?[0-9.e+]+)', shown.out)]
     trial.check_truth(
@@ -72,7 +72,7 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
     )
 
 
-@row(
+@add_row(
     "node-clock-ahead", CLOCK,
     "the clock of a node's programs is an hour ahead when `up` begins, and is set to the right time while it loads",
     "`up` ends ready (0), no duration of an hour anywhere, the guard ends its watch as *ready*, `status`, `top`, "
@@ -83,7 +83,7 @@ def clock_ahead(trial: Trial) -> None:
     play_clock(trial, 3600, 0)
 
 
-@row(
+@add_row(
     "node-clock-back", CLOCK,
     "the clock of a node's programs goes back by two hours while `up` loads",
     "as above",
@@ -93,7 +93,7 @@ def clock_back(trial: Trial) -> None:
     play_clock(trial, 0, -7200)
 
 
-def interpreter(version: str) -> Path | None:
+def find_python(version: str) -> Path | None:
     """Return a Python of this version on this machine, None where there is none."""
     wanted = f"python{version}"
     found = [Path(one) for one in (shutil.which(wanted), sys.executable) if one]
@@ -101,14 +101,14 @@ def interpreter(version: str) -> Path | None:
     return next((one for one in found if one.name == wanted and ".pyenv/shims" not in str(one) and one.exists()), None)
 
 
-def lacks(version: str) -> Callable[[], str | None]:
+def make_lack_check(version: str) -> Callable[[], str | None]:
     """Return what tells why a node cannot have this Python."""
-    return lambda: None if interpreter(version) else f"there is no Python {version} on this machine"
+    return lambda: None if find_python(version) else f"there is no Python {version} on this machine"
 
 
 def play_python(trial: Trial, version: str) -> None:
     """Run everything that runs a program of ours on the nodes with this Python."""
-    program = interpreter(version)
+    program = find_python(version)
     assert program is not None
     for node in (trial.spark1, trial.spark2):
         trial.faults.use_python(node, program)
@@ -145,21 +145,21 @@ def play_python(trial: Trial, version: str) -> None:
     trial.note(f"{shown}: guard, probe, collect, sync, up and down as with any other")
 
 
-@row(
+@add_row(
     "python-3.8", PYTHON, "python3 of both nodes is 3.8",
     "`up` with its guard, `top`, `doctor --collect`, `sync`, `guard status`, `down` work; the guard's process is that Python's",
-    lacks("3.8"),
+    make_lack_check("3.8"),
 )  # fmt: skip
 def python_38(trial: Trial) -> None:
     play_python(trial, "3.8")
 
 
-@row("python-3.13", PYTHON, "python3 of both nodes is 3.13", "as above", lacks("3.13"))
+@add_row("python-3.13", PYTHON, "python3 of both nodes is 3.13", "as above", make_lack_check("3.13"))
 def python_313(trial: Trial) -> None:
     play_python(trial, "3.13")
 
 
-@row(
+@add_row(
     "oom-while-loading", MEMORY, "a container with `memory: 96m` takes 400 MB while it loads under `up`",
     "exit 1, cause *host-oom-kill* with the limit, the container and its log are kept; with more memory `up` ends with 0",
 )  # fmt: skip
@@ -169,17 +169,19 @@ def oom_loading(trial: Trial) -> None:
         container={**LIMITED, "options": {"memory": "96m"}}, env={"LAB_ALLOC_MB": "400", "LAB_LOAD_S": "2"}
     )
     ran = trial.check_end(command("up", profile, "--node", "spark1", "--json"), 1)
-    found = verdict(ran)
+    found = get_verdict(ran)
     trial.check_truth(
         found["cause"] == "host-oom-kill" and "96m" in found["summary"], f"the cause is {found['cause']}", ran
     )
-    trial.check_intact(inspect(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept")
+    trial.check_intact(
+        inspect_container(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept"
+    )
     trial.note(found["summary"][:110])
     command.profile(container={**LIMITED, "options": {"memory": "2g"}}, env={"LAB_ALLOC_MB": "100"})
     trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
 
 
-@row(
+@add_row(
     "oom-while-serving", MEMORY, "a container with `memory: 160m` serves, then takes 400 MB; `logs -f` follows it",
     "`logs -f` ends by itself and says how it ended; `status` does not call it ready and names the kill; `up` starts it anew (0)",
 )  # fmt: skip
@@ -191,7 +193,7 @@ def oom_serving(trial: Trial) -> None:
     follow.await_text("fired up")
     with suppress(OSError):
         urllib.request.urlopen(f"http://{trial.spark1.address}:8101/_lab/allocate?megabytes=400", timeout=10).close()
-    await_true("the kernel's kill", lambda: status_of(trial.spark1, "sglang-tiny") == "exited", 20.0)
+    await_true("the kernel's kill", lambda: read_container_status(trial.spark1, "sglang-tiny") == "exited", 20.0)
     followed = follow.end(20)
     said = (followed.err or followed.out).strip().splitlines()[-1]
     trial.note(f"logs -f {followed.code}: {said[:80]}")
@@ -203,17 +205,19 @@ def oom_serving(trial: Trial) -> None:
     )
     trial.note(f"status {status.code}: {' '.join(shown.split())[:90]}")
     again = trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
-    trial.check_intact(ours(trial.spark1) == ["sglang-tiny"], f"there are {ours(trial.spark1)}", again)
+    trial.check_intact(
+        list_own_containers(trial.spark1) == ["sglang-tiny"], f"there are {list_own_containers(trial.spark1)}", again
+    )
     trial.note("up again 0")
 
 
-@row(
+@add_row(
     "swap-in-use", MEMORY, "an engine of 1.4 GB has 200 MB of memory, the rest is in swap (zram)",
     "`up` ends ready (0); `status` and `top` show swap, `doctor` names it with the command that empties it; `down` frees it",
 )  # fmt: skip
 def swap(trial: Trial) -> None:
     if not Path("/sys/block/zram0/disksize").exists():
-        skip("the kernel has no zram")
+        skip_row("the kernel has no zram")
     trial.faults.swap(4 << 30)
     command = trial.operator()
     options = {"memory": "200m", "memory-swap": "3g"}
@@ -234,7 +238,7 @@ def swap(trial: Trial) -> None:
     del status, top
 
 
-@row(
+@add_row(
     "two-guards", USERS,
     "two users of one node, each with a guard, start a model each; memory falls under the floor of both",
     "the second `up` says that another user's guard runs there; each guard ends what its own user loads, tells it as "
@@ -242,23 +246,25 @@ def swap(trial: Trial) -> None:
 )  # fmt: skip
 def two_guards(trial: Trial) -> None:
     node = trial.spark1
-    if meminfo("MemAvailable") < ROOM + 6 * GIB:
-        skip("the machine has too little memory free to take some of it")
+    if read_meminfo("MemAvailable") < ROOM + 6 * GIB:
+        skip_row("the machine has too little memory free to take some of it")
     trial.faults.add_user(node, "anna")
     milo, anna = trial.operator("milo"), trial.operator("anna")
     anna.configure(user="anna")
     anna.profile("other", port=8102, env={"LAB_LOAD_S": "12"})
     milo.profile("tiny", env={"LAB_LOAD_S": "5", **TAKES})
-    low = floor()
+    low = build_floor_flags()
     trial.check_end(anna("up", "other", "--node", "spark1", "--detach", "--json", *low), 0)
     await_true("anna's guard", lambda: bool(node.pids(GUARD)), 15.0)
     ran = milo("up", "tiny", "--node", "spark1", "--json", *low)
     trial.check_truth("another user's guard runs on spark1" in ran.out, "the other guard is not named", ran)
     trial.check_end(ran, 1)
     trial.check_truth(
-        verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ran)['cause']}", ran
+        get_verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {get_verdict(ran)['cause']}", ran
     )
-    trial.note(f"the one that grew: {verdict(ran)['cause']}; the other one: {status_of(node, 'sglang-other')}")
+    trial.note(
+        f"the one that grew: {get_verdict(ran)['cause']}; the other one: {read_container_status(node, 'sglang-other')}"
+    )
     for command, name in ((milo, "tiny"), (anna, "other")):
         shown = trial.check_end(command("guard", "status", "--node", "spark1", "--json"), 0)
         receipts = [each["instance"] for each in json.loads(shown.out)["nodes"][0]["receipts"]]

@@ -8,19 +8,19 @@ import shlex
 import time
 from pathlib import Path
 
-from tests.lab.bed.lab import KEYS, known_hosts
+from tests.lab.bed.lab import KEYS, format_known_hosts
 from tests.lab.bed.names import ADDRESSES, USER
 from tests.lab.bed.shell import await_true
-from tests.lab.command import Ran, Running, Sparkctl
-from tests.lab.faults.trial import Trial, row
-from tests.lab.outcomes import AWAY, LOADING, numbers, ours, saved_log
-from tests.lab.ranks import over_two
+from tests.lab.faults.trial import Trial, add_row
+from tests.lab.support.command_outcomes import AWAY, LOADING, list_own_containers, parse_numbers, read_saved_log
+from tests.lab.support.rank_containers import write_two_node_profile
+from tests.lab.support.sparkctl_process import Ran, Running, Sparkctl
 
 GROUP = "network"
 STEP = '"event":"switch",[^\n]*"step":"{}"'
 
 
-def phases(ran: Ran, node: str = "spark1") -> dict[str, str]:
+def read_phases(ran: Ran, node: str = "spark1") -> dict[str, str]:
     """Return the phase of each instance that ``status --json`` shows on a node."""
     found = next(one for one in json.loads(ran.out)["nodes"] if one["name"] == node)
     return {one["name"]: one["phase"] for one in found["instances"]}
@@ -31,13 +31,13 @@ def assert_normal(trial: Trial, command: Sparkctl, instance: str = "tiny") -> No
     await_true("the node", trial.spark1.ssh_answers, 30.0)
     status = trial.check_end(command("status", "--json"), 0)
     trial.check_truth(
-        phases(status).get(instance) == "ready", f"status has {phases(status)} of a model that serves", status
+        read_phases(status).get(instance) == "ready", f"status has {read_phases(status)} of a model that serves", status
     )
     trial.check_end(command("down", instance, "--node", "spark1", "--json"), 0)
-    trial.check_intact(ours(trial.spark1) == [], f"down left {ours(trial.spark1)}")
+    trial.check_intact(list_own_containers(trial.spark1) == [], f"down left {list_own_containers(trial.spark1)}")
 
 
-@row(
+@add_row(
     "loss-and-delay", GROUP,
     "30 % of the packets from a node are lost, the rest come 200 ms late, during `up`, `status`, `logs` and `down`",
     "`up` ends ready (0), every line of its log is there once, `status` and `down` end with 0; or exit 3 that names the node",
@@ -54,15 +54,17 @@ def loss_and_delay(trial: Trial) -> None:
         trial.check_truth(ran.code == 0 or "spark1" in ran.out + ran.err, f"{words[0]} does not name the node", ran)
         trial.note(f"{words[0]} {ran.code} after {time.monotonic() - began:.0f} s")
         if words[0] == "up" and ran.code == 0:
-            trial.check_intact(numbers(saved_log(command)) == list(range(1, 201)), "lines were lost or doubled", ran)
+            trial.check_intact(
+                parse_numbers(read_saved_log(command)) == list(range(1, 201)), "lines were lost or doubled", ran
+            )
         if words[0] == "status" and ran.code == 0:
-            trial.check_truth(phases(ran) == {"tiny": "ready"}, f"status has {phases(ran)}", ran)
+            trial.check_truth(read_phases(ran) == {"tiny": "ready"}, f"status has {read_phases(ran)}", ran)
     trial.faults.undo()
     trial.check_end(command("free", "spark1", "--json"), 0)
-    trial.check_intact(ours(trial.spark1) == [], "a container is left")
+    trial.check_intact(list_own_containers(trial.spark1) == [], "a container is left")
 
 
-@row(
+@add_row(
     "mtu-black-hole", GROUP,
     "every packet of 600 bytes or more vanishes, with no word to the sender, before a command begins",
     "exit 3 within its time that names the node and large packets as a cause; `up` makes nothing; once mended `up` ends with 0",
@@ -76,13 +78,13 @@ def black_hole(trial: Trial) -> None:
         ran = trial.check_end(command(*words), 3, words="large packets")
         said = [line for line in (ran.err + ran.out).splitlines() if "spark1" in line]
         trial.note(f"{words[0]} 3 after {time.monotonic() - began:.0f} s: {said[-1].strip()[:90]}")
-    trial.check_intact(ours(trial.spark1) == [], "a container was made all the same")
+    trial.check_intact(list_own_containers(trial.spark1) == [], "a container was made all the same")
     trial.faults.undo()
     trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
     assert_normal(trial, command)
 
 
-@row(
+@add_row(
     "mtu-black-hole-in-up", GROUP,
     "the same begins while `up` watches an engine that prints, and ends 15 s later",
     "`up` says that the node does not answer, goes on once it does, ends ready (0), every line is there once",
@@ -98,19 +100,19 @@ def black_hole_in_up(trial: Trial) -> None:
     time.sleep(max(0.0, 15 - (time.monotonic() - began)))
     trial.faults.undo()
     trial.check_end(up.end(90), 0)
-    trial.check_intact(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
+    trial.check_intact(parse_numbers(read_saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
     trial.note("ready, 500 of 500 lines once")
     assert_normal(trial, command)
 
 
-def by_name(trial: Trial, command: Sparkctl) -> tuple[Path, str]:
+def configure_by_name(trial: Trial, command: Sparkctl) -> tuple[Path, str]:
     """Configure both nodes by names; return the file of names that this operator's commands see as /etc/hosts, and its text."""
     names = {name: f"{name}.lab.invalid" for name in ADDRESSES}
     entries = [
         {"name": name, "host": host, "user": USER, "identity": str(KEYS / "client")} for name, host in names.items()
     ]
     command.config.write_text(json.dumps({"nodes": entries}))
-    lines = known_hosts()
+    lines = format_known_hosts()
     for name, host in names.items():
         lines = lines.replace(ADDRESSES[name][0], host)
     command.know(lines)
@@ -133,7 +135,7 @@ class Named(Sparkctl):
         return ["unshare", "--mount", "sh", "-c", f"{mounts} && exec {inner}"]
 
 
-@row(
+@add_row(
     "names-stop-resolving", GROUP,
     "nodes are configured by name; the names stop resolving during `up` and its connection is cut; later they are back",
     "`status` meanwhile: exit 3 that names the host; `up` waits, goes on once the name is back, ends ready (0), no line lost",
@@ -141,7 +143,7 @@ class Named(Sparkctl):
 def names_gone(trial: Trial) -> None:
     command = Named(trial.home, "milo")
     trial.operators.append(command)
-    command.hosts, text = by_name(trial, command)
+    command.hosts, text = configure_by_name(trial, command)
     command.hosts.with_name("resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     up = command.start("up", command.profile(env={"LAB_LINES": "500", "LAB_RATE": "25"}), "--node", "spark1", "--json")
     up.await_text(LOADING)
@@ -154,12 +156,12 @@ def names_gone(trial: Trial) -> None:
     time.sleep(3)
     command.hosts.write_text(text)
     trial.check_end(up.end(90), 0)
-    trial.check_intact(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
+    trial.check_intact(parse_numbers(read_saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
     trial.note("up 0, 500 of 500 lines once")
     assert_normal(trial, command)
 
 
-def until_over(trial: Trial, running: Running, what: str, within: float) -> Ran:
+def wait_until_over(trial: Trial, running: Running, what: str, within: float) -> Ran:
     """Return a command that ended by itself though the link is gone, with its time noted."""
     began = time.monotonic()
     ran = running.end(within)
@@ -167,7 +169,7 @@ def until_over(trial: Trial, running: Running, what: str, within: float) -> Ran:
     return ran
 
 
-@row(
+@add_row(
     "link-gone-in-up", GROUP,
     "the link goes down for good while `up --timeout 30s` watches",
     "exit 3 or 4 within the timeout and a little, it says that the node does not answer and that the engine was left to run; "
@@ -179,7 +181,7 @@ def link_gone_in_up(trial: Trial) -> None:
     up = command.start("up", profile, "--node", "spark1", "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.check_end(until_over(trial, up, "up", 60), 3, 4, words="spark1")
+    ran = trial.check_end(wait_until_over(trial, up, "up", 60), 3, 4, words="spark1")
     said = ran.result["message"] or ""
     trial.check_truth(
         "unreachable" in ran.out or "not answer" in said or "lost" in said, "the silence is not said", ran
@@ -189,7 +191,7 @@ def link_gone_in_up(trial: Trial) -> None:
     assert_normal(trial, command)
 
 
-@row(
+@add_row(
     "link-gone-in-switch", GROUP,
     "the link goes down for good while `switch --timeout 30s` is at *starting*",
     "exit 3 or 4, it says at which step it was left and how to finish; with the link back `status` says so, `resume` "
@@ -204,18 +206,21 @@ def link_gone_in_switch(trial: Trial) -> None:
     switch.await_text(STEP.format("starting"))
     switch.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.check_end(until_over(trial, switch, "switch", 150), 3, 4, words="sparkctl resume")
+    ran = trial.check_end(wait_until_over(trial, switch, "switch", 150), 3, 4, words="sparkctl resume")
     trial.note((ran.result["message"] or "").splitlines()[0][:120])
     trial.faults.undo()
     await_true("the node", trial.spark1.ssh_answers, 30.0)
     trial.check_end(command("status", "--node", "spark1"), 0, words="was left")
     trial.check_end(command("resume", "--node", "spark1", "--json"), 0)
-    trial.check_intact(ours(trial.spark1) == ["sglang-tiny"], f"after resume there are {ours(trial.spark1)}")
+    trial.check_intact(
+        list_own_containers(trial.spark1) == ["sglang-tiny"],
+        f"after resume there are {list_own_containers(trial.spark1)}",
+    )
     trial.note("resume 0, the new one alone serves")
     assert_normal(trial, command)
 
 
-@row(
+@add_row(
     "link-gone-in-down", GROUP,
     "the link goes down for good while `down` waits for an engine that takes its time to end",
     "exit 3, it says that what is left is done at the next contact; with the link back the node's lock is free within 30 s, "
@@ -229,7 +234,7 @@ def link_gone_in_down(trial: Trial) -> None:
     down.await_text(r'"phase": ?"stopping"')
     time.sleep(1)
     trial.faults.unplug(trial.spark1)
-    ran = trial.check_end(until_over(trial, down, "down", 90), 3, words="spark1")
+    ran = trial.check_end(wait_until_over(trial, down, "down", 90), 3, words="spark1")
     trial.note((ran.result["message"] or "").splitlines()[0][:120])
     trial.faults.undo()
     await_true("the node", trial.spark1.ssh_answers, 30.0)
@@ -243,30 +248,33 @@ def link_gone_in_down(trial: Trial) -> None:
         up = command("up", "other", "--node", "spark1", "--json")
     trial.check_end(up, 0)
     trial.note(f"`up` refused for {refused:.0f} s, while the lost connection's lock lives")
-    trial.check_intact(ours(trial.spark1) == ["sglang-other"], f"the owed stop was not done: {ours(trial.spark1)}")
+    trial.check_intact(
+        list_own_containers(trial.spark1) == ["sglang-other"],
+        f"the owed stop was not done: {list_own_containers(trial.spark1)}",
+    )
     trial.note("the next `up` finished it")
 
 
-@row(
+@add_row(
     "link-gone-over-two", GROUP,
     "the link of the second node goes down for good in `up --timeout 30s` of a model over both",
     "that node is said not to answer; ready (0) if the head serves by then, else exit 3 or 4; `down` with the link gone stops the first rank, owes the second, exit 3",
 )  # fmt: skip
 def link_gone_over_two(trial: Trial) -> None:
     command = trial.operator()
-    up = command.start("up", over_two(command, env={"LAB_LOAD_S": 6}), "--json", "--timeout", "30s")
+    up = command.start("up", write_two_node_profile(command, env={"LAB_LOAD_S": 6}), "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark2)
-    ran = trial.check_end(until_over(trial, up, "up", 90), 0, 3, 4, words="spark2")
+    ran = trial.check_end(wait_until_over(trial, up, "up", 90), 0, 3, 4, words="spark2")
     trial.check_truth(bool(re.search(AWAY, ran.out)), "that the second node does not answer is not said", ran)
     trial.note((ran.result["message"] or "ready, as its head says").splitlines()[0][:120])
     down = command.start("down", "pair", "--json")
-    trial.check_end(until_over(trial, down, "down", 90), 3, words="spark2")
-    trial.check_intact(ours(trial.spark1) == [], "the rank that could be stopped was not")
+    trial.check_end(wait_until_over(trial, down, "down", 90), 3, words="spark2")
+    trial.check_intact(list_own_containers(trial.spark1) == [], "the rank that could be stopped was not")
     trial.faults.undo()
     await_true("the node", trial.spark2.ssh_answers, 30.0)
     trial.check_end(command("free", "spark2", "--json"), 0)
-    trial.check_intact(ours(trial.spark2) == [], "a rank is left")
+    trial.check_intact(list_own_containers(trial.spark2) == [], "a rank is left")
 
 
 ROWS = (

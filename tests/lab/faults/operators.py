@@ -9,11 +9,11 @@ from collections import Counter
 
 from tests.lab.bed.names import JOURNAL
 from tests.lab.bed.shell import await_true
-from tests.lab.command import Ran, Sparkctl
-from tests.lab.faults.network import STEP, phases
-from tests.lab.faults.trial import Trial, row
-from tests.lab.outcomes import containers, ours
-from tests.lab.screen import Screen
+from tests.lab.faults.network import STEP, read_phases
+from tests.lab.faults.trial import Trial, add_row
+from tests.lab.support.command_outcomes import list_containers, list_own_containers
+from tests.lab.support.sparkctl_process import Ran, Sparkctl
+from tests.lab.support.tmux_screen import Screen
 
 RACES, FILES, TERMINAL = "races", "damaged files", "terminal"
 QUICK = {"LAB_LOAD_S": "0.2"}
@@ -28,16 +28,16 @@ def two_operators(trial: Trial) -> tuple[Sparkctl, Sparkctl]:
     return both
 
 
-def serving(trial: Trial) -> list[str]:
+def assert_one_serves(trial: Trial) -> list[str]:
     """Return the containers of ours; fails where one does not run, or a journal lies."""
-    here = ours(trial.spark1)
+    here = list_own_containers(trial.spark1)
     running = trial.spark1.docker("ps", "--format", "{{.Names}}").split()
     trial.check_intact(sorted(running) == here, f"of {here} only {running} run")
     trial.check_intact(not trial.spark1.sh("ls", JOURNAL, check=False), "a journal is left")
     return here
 
 
-def at_once(trial: Trial, ways: tuple[tuple[Sparkctl, tuple[str, ...]], ...], pause: float = 0.0) -> list[Ran]:
+def start_at_once(trial: Trial, ways: tuple[tuple[Sparkctl, tuple[str, ...]], ...], pause: float = 0.0) -> list[Ran]:
     """Start two commands at once, or one a little later, and return both."""
     started = []
     for command, words in ways:
@@ -46,12 +46,12 @@ def at_once(trial: Trial, ways: tuple[tuple[Sparkctl, tuple[str, ...]], ...], pa
     return [one.end(90) for one in started]
 
 
-def tally(trial: Trial, seen: Counter[str]) -> None:
+def note_outcomes(trial: Trial, seen: Counter[str]) -> None:
     """Note how the rounds ended."""
     trial.note(f"{sum(seen.values())} rounds: " + ", ".join(f"{count} x {what}" for what, count in seen.most_common(6)))
 
 
-@row(
+@add_row(
     "race-of-two-up", RACES, "two operators `up` the same profile at the same moment",
     "exactly one container, ready; each is told ready (0), or refused (6) with the other's name",
 )  # fmt: skip
@@ -60,20 +60,22 @@ def two_ups(trial: Trial) -> None:
     seen: Counter[str] = Counter()
     for _ in range(trial.rounds):
         up = ("up", "tiny", "--node", "spark1")
-        both = at_once(trial, ((milo, up), (rosa, up)), random.choice((0.0, 0.0, 0.1, 0.5)))
+        both = start_at_once(trial, ((milo, up), (rosa, up)), random.choice((0.0, 0.0, 0.1, 0.5)))
         for ran in both:
             trial.check_end(ran, 0, 6)
             trial.check_truth(
                 ran.code == 0 or "@" in ran.result["message"] + (ran.result["hint"] or ""), "nobody is named", ran
             )
         trial.check_intact(any(ran.code == 0 for ran in both), "nobody started it")
-        trial.check_intact(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
+        trial.check_intact(
+            assert_one_serves(trial) == ["sglang-tiny"], f"there are {list_own_containers(trial.spark1)}"
+        )
         seen["/".join(str(ran.code) for ran in both)] += 1
         trial.check_end(milo("down", "tiny", "--node", "spark1", "--json"), 0)
-    tally(trial, seen)
+    note_outcomes(trial, seen)
 
 
-@row(
+@add_row(
     "race-of-up-and-down", RACES, "one operator `up`s what serves, or what does not, while another `down`s it",
     "one whole container or none; who was told ready had it ready; a stop of the other's is named as such",
 )  # fmt: skip
@@ -85,13 +87,13 @@ def up_and_down(trial: Trial) -> None:
             trial.check_end(milo("up", "tiny", "--node", "spark1", "--json"), 0)
         up, down = ("up", "tiny", "--node", "spark1"), ("down", "tiny", "--node", "spark1")
         ways = ((milo, up), (rosa, down)) if random.random() < 0.5 else ((rosa, down), (milo, up))
-        both = at_once(trial, ways, random.choice((0.0, 0.2, 0.8, 1.5)))
+        both = start_at_once(trial, ways, random.choice((0.0, 0.2, 0.8, 1.5)))
         started, stopped = (both[[words[0] for _, words in ways].index(verb)] for verb in ("up", "down"))
         trial.check_end(started, 0, 1, 6)
         trial.check_end(stopped, 0, 2, 6)
-        here = ours(trial.spark1)
+        here = list_own_containers(trial.spark1)
         status = trial.check_end(milo("status", "--json"), 0)
-        phase = phases(status).get("tiny", "gone")
+        phase = read_phases(status).get("tiny", "gone")
         if started.code == 0 and stopped.code == 6:
             trial.check_intact(here == ["sglang-tiny"], f"ready, the stop refused, and there is {here}", started)
         if started.code == 1:
@@ -102,11 +104,11 @@ def up_and_down(trial: Trial) -> None:
         )
         seen[f"up {started.code}, down {stopped.code}, {phase}"] += 1
         milo("free", "spark1", "--json")
-        trial.check_intact(ours(trial.spark1) == [], "a wreck that `free` does not take away")
-    tally(trial, seen)
+        trial.check_intact(list_own_containers(trial.spark1) == [], "a wreck that `free` does not take away")
+    note_outcomes(trial, seen)
 
 
-@row(
+@add_row(
     "race-of-two-switches", RACES, "two operators `switch` to different profiles at the same moment, while a third one serves",
     "exactly one model is whole and alone, no journal is left; each is told ready (0), or refused (6)",
 )  # fmt: skip
@@ -117,20 +119,20 @@ def two_switches(trial: Trial) -> None:
     for turn in range(trial.rounds):
         names = ("tiny", "other") if turn % 2 else ("third", "other") if turn % 3 else ("third", "tiny")
         ways = tuple((one, ("switch", name, "--node", "spark1")) for one, name in zip((milo, rosa), names, strict=True))
-        both = at_once(trial, ways, random.choice((0.0, 0.0, 0.3, 1.0)))
+        both = start_at_once(trial, ways, random.choice((0.0, 0.0, 0.3, 1.0)))
         for ran in both:
             trial.check_end(ran, 0, 6)
-        here = serving(trial)
+        here = assert_one_serves(trial)
         trial.check_intact(len(here) == 1, f"there are {here}", both[0])
         winners = [name for name, ran in zip(names, both, strict=True) if ran.code == 0]
         trial.check_intact(
             not winners or here[0].removeprefix("sglang-") in winners, f"{winners} were told ready, {here} serves"
         )
         seen["/".join(str(ran.code) for ran in both)] += 1
-    tally(trial, seen)
+    note_outcomes(trial, seen)
 
 
-@row(
+@add_row(
     "race-of-switch-and-abort", RACES, "one operator switches, another `abort`s at a random moment of it",
     "`abort` is refused (6) while the switch goes on, or has nothing to undo; the switch ends with 0, the new one alone serves",
 )  # fmt: skip
@@ -146,16 +148,16 @@ def switch_and_abort(trial: Trial) -> None:
         ran = switching.end(90)
         trial.check_end(abort, 0, 6)
         trial.check_end(ran, 0, 6)
-        here = serving(trial)
+        here = assert_one_serves(trial)
         now = wanted if ran.code == 0 else serves
         trial.check_intact(here == [f"sglang-{now}"], f"the switch ended with {ran.code}, and there is {here}", ran)
         seen[f"switch {ran.code}, abort {abort.code}"] += 1
         if ran.code == 0:
             serves, wanted = wanted, serves
-    tally(trial, seen)
+    note_outcomes(trial, seen)
 
 
-@row(
+@add_row(
     "panel-closed-in-its-switch", TERMINAL,
     "the terminal of the panel is closed (SIGHUP) while the switch that it does is at *starting*",
     "the panel's process ends; `status` says that the switch was left and how to go on; `resume` ends with 0, one model serves",
@@ -178,21 +180,21 @@ def panel_closed(trial: Trial) -> None:
         screen.until("Type old to do it")
         screen.type("old")
         screen.press("Enter")
-        await_true("the new one", lambda: "sglang-tiny" in ours(trial.spark1), 30.0, 0.2)
+        await_true("the new one", lambda: "sglang-tiny" in list_own_containers(trial.spark1), 30.0, 0.2)
     finally:
         screen.close()
     panel = int(pid.read_text())
     began = time.monotonic()
-    await_true("the panel's end", lambda: not alive(panel), 30.0, 0.1)
+    await_true("the panel's end", lambda: not is_alive(panel), 30.0, 0.1)
     trial.note(f"the panel ended after {time.monotonic() - began:.1f} s")
     status = trial.check_end(command("status", "--node", "spark1"), 0, words="was left")
     trial.check_truth("sparkctl resume" in status.out + status.err, "how to go on is not said", status)
     trial.check_end(command("resume", "--node", "spark1", "--json"), 0)
-    trial.check_intact(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
+    trial.check_intact(assert_one_serves(trial) == ["sglang-tiny"], f"there are {list_own_containers(trial.spark1)}")
     trial.note("resume 0, one model serves")
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Tell whether a process runs."""
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
@@ -201,7 +203,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-@row(
+@add_row(
     "journal-damaged", FILES,
     "the journal of a switch that was killed is cut at several lengths, garbled, emptied, and replaced by zeros",
     "`status` says so (0); `up`, `switch`, `resume`, `abort` are refused (6) and name its place; nothing is stopped; "
@@ -216,7 +218,7 @@ def journal_damaged(trial: Trial) -> None:
     switch.await_text(STEP.format("starting"))
     switch.kill()
     whole = trial.spark1.sh("cat", JOURNAL)
-    before = containers(trial.spark1)
+    before = list_containers(trial.spark1)
     tried = {
         "empty": "", "1 byte": whole[:1], "half": whole[: len(whole) // 2], "all but 2": whole[:-2], "zeros": "\0" * 64,
         "garbled": whole[:40] + "\x07\x07" + whole[42:], "another version": whole.replace('"schema":1', '"schema":9'),
@@ -232,14 +234,14 @@ def journal_damaged(trial: Trial) -> None:
             said = ran.result["message"] + (ran.result["hint"] or "")
             trial.check_truth("switch.json" in said, f"{what}: {words[0]} does not name its place", ran)
         trial.check_intact(trial.spark1.sh("cat", JOURNAL) == text, f"{what}: the journal was written over")
-        trial.check_intact(containers(trial.spark1) == before, f"{what}: a container went")
+        trial.check_intact(list_containers(trial.spark1) == before, f"{what}: a container went")
     trial.note(f"{len(tried)} kinds of damage, 5 verbs each: all refused with its place, nothing stopped")
     trial.spark1.put(JOURNAL, whole)
     trial.check_end(command("abort", "--node", "spark1", "--json"), 0)
-    trial.check_intact(serving(trial) == ["sglang-old"], "the old one does not serve again")
+    trial.check_intact(assert_one_serves(trial) == ["sglang-old"], "the old one does not serve again")
 
 
-@row(
+@add_row(
     "receipts-damaged", FILES,
     "receipts of the guard are cut, garbled, empty, of 2 MB, or a directory",
     "`guard status`, `status` and `up` go on (0) without them, and the one that is whole is still told",

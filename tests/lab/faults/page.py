@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tests.lab.faults.tested import TESTED
+from tests.lab.faults.tested import TESTED_FAULTS
 from tests.lab.faults.trial import Result, Row, Verdict
 
 _WIDE = 76
@@ -42,7 +42,7 @@ _LINE = re.compile(r"^\| `([a-z0-9.-]+)` \| .* \| (.*) \| \**([a-z ]+)\** \|$", 
 _NEVER = ("", "not run yet")
 
 
-def table(results: Sequence[Result]) -> Iterator[str]:
+def format_table(results: Sequence[Result]) -> Iterator[str]:
     """Yield the lines of the table, and how many came out how."""
     wide = max((len(one.row.name) for one in results), default=5)
     yield f"{'fault':{wide}}  {'verdict':9}  {'seconds':>7}  seen"
@@ -57,10 +57,10 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     yield f"{len(results)} faults: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
-def markdown(rows: Sequence[Row], results: Sequence[Result], before: str = "") -> str:
+def format_page(rows: Sequence[Row], results: Sequence[Result], before: str = "") -> str:
     """Return the whole page; of rows without a result what the page ``before`` says of them is kept."""
     known = {name: (seen, verdict) for name, seen, verdict in _LINE.findall(before)}
-    known |= {one.row.name: (_cell(one.seen), str(one.verdict)) for one in results}
+    known |= {one.row.name: (_escape_cell(one.seen), str(one.verdict)) for one in results}
     parts = [_HEAD]
     for group in dict.fromkeys(row.group for row in rows):
         parts.append(f"\n## {group[0].upper()}{group[1:]}\n\n{_COLUMNS}")
@@ -68,11 +68,13 @@ def markdown(rows: Sequence[Row], results: Sequence[Result], before: str = "") -
             if row.group == group:
                 seen, verdict = known.get(row.name, _NEVER)
                 shown = verdict if verdict == Verdict.SURVIVED else f"**{verdict}**"
-                parts.append(f"| `{row.name}` | {_cell(row.fault)} | {_cell(row.expected)} | {seen} | {shown} |\n")
+                parts.append(
+                    f"| `{row.name}` | {_escape_cell(row.fault)} | {_escape_cell(row.expected)} | {seen} | {shown} |\n"
+                )
     parts.append(_TAIL)
-    parts += [f"| {one.fault} | {one.expected} | `{one.file}::{one.test}` |\n" for one in TESTED]
+    parts += [f"| {one.fault} | {one.expected} | `{one.file}::{one.test}` |\n" for one in TESTED_FAULTS]
     return "".join(parts)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()

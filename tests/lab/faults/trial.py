@@ -16,8 +16,8 @@ from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError
-from tests.lab.clearing import clear_nodes, end_guards
-from tests.lab.command import Ran, Sparkctl, StillRunning
+from tests.lab.support.clear_nodes import clear_nodes, end_guards
+from tests.lab.support.sparkctl_process import Ran, Sparkctl, StillRunning
 
 DEFECT = 70  # the exit code of a defect in sparkctl
 
@@ -121,19 +121,19 @@ class Result:
         return self.verdict is Verdict.SURVIVED or (self.verdict is Verdict.NOT_TRIED and not self.details)
 
 
-def row(
+def add_row(
     name: str, group: str, fault: str, expected: str, why_not: Callable[[], str | None] = lambda: None
 ) -> Callable[[Callable[[Trial], None]], Row]:
     """Make a row of the function that plays it."""
     return lambda play: Row(name, group, fault, expected, play, why_not)
 
 
-def skip(why: str) -> NoReturn:
+def skip_row(why: str) -> NoReturn:
     """Say that this row cannot be tried here."""
     raise Failure(Verdict.NOT_TRIED, why)
 
 
-def judge(row: Row, lab: Lab, rounds: int) -> Result:
+def judge_row(row: Row, lab: Lab, rounds: int) -> Result:
     """Play one row on clean nodes and return what came of it; whatever it broke is mended afterwards."""
     if reason := row.why_not():
         return Result(row, Verdict.NOT_TRIED, reason, 0.0)
@@ -142,7 +142,7 @@ def judge(row: Row, lab: Lab, rounds: int) -> Result:
     def result(verdict: Verdict, seen: str, details: str = "") -> Result:
         return Result(row, verdict, seen, time.monotonic() - began, details)
 
-    with _trial(lab, rounds) as trial:
+    with _open_trial(lab, rounds) as trial:
         try:
             row.play(trial)
         except Failure as failure:
@@ -157,15 +157,15 @@ def judge(row: Row, lab: Lab, rounds: int) -> Result:
             found = result(Verdict.NOT_TRIED, said.splitlines()[0], said)
         else:
             found = result(Verdict.SURVIVED, "; ".join(trial.seen))
-        if crash := _crash(trial):
+        if crash := _find_crash(trial):
             return result(Verdict.CRASHED, crash.splitlines()[0], crash)
         return found
 
 
 @contextmanager
-def _trial(lab: Lab, rounds: int) -> Iterator[Trial]:
+def _open_trial(lab: Lab, rounds: int) -> Iterator[Trial]:
     faults = Faults()
-    _clear(lab, faults)
+    _clear_nodes(lab, faults)
     with tempfile.TemporaryDirectory(prefix="sparkctl-fault-") as home:
         trial = Trial(lab, faults, Path(home), rounds)
         try:
@@ -174,17 +174,17 @@ def _trial(lab: Lab, rounds: int) -> Iterator[Trial]:
             for one in trial.operators:
                 one.end_all()
             faults.undo()
-            _clear(lab, faults)
+            _clear_nodes(lab, faults)
 
 
-def _clear(lab: Lab, faults: Faults) -> None:
+def _clear_nodes(lab: Lab, faults: Faults) -> None:
     for node in lab.nodes.values():
         faults.kill_sessions(node)  # one whose link was cut still holds the node's lock
     clear_nodes(lab)
     end_guards(lab)
 
 
-def _crash(trial: Trial) -> str:
+def _find_crash(trial: Trial) -> str:
     """Return what a command said that crashed, "" where none did."""
     for operator in trial.operators:
         for ran in operator.so_far():

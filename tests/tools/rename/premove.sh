@@ -1,7 +1,7 @@
 cd $1
 python3 - <<'P'
 import re
-p='sparkctl/profiles/memory_fit/evaluation.py'; s=open(p).read()
+p='sparkctl/profiles/memory_fit/fit_evaluation.py'; s=open(p).read()
 s=s.replace('from sparkctl.profiles.memory_fit import others, sglang, vllm','from sparkctl.profiles.memory_fit import others\nfrom sparkctl.profiles.memory_fit import sglang as sglang_memory\nfrom sparkctl.profiles.memory_fit import vllm as vllm_memory')
 s=re.sub(r'\bsglang\.(?=build|claim)','sglang_memory.',s); s=re.sub(r'\bvllm\.(?=build|claim)','vllm_memory.',s); open(p,'w').write(s)
 p='sparkctl/simulator/engine_scripts.py'; s=open(p).read()

@@ -13,7 +13,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.verdict import FailureCause
-from tests.unit.engines.logs import read
+from tests.unit.engines.engine_log_reading import read_engine_log
 
 ENGINE = engines.load_engine("llamacpp")
 
@@ -56,7 +56,7 @@ srv  update_slots: all slots are idle
 """
 
 
-def facts(log: str) -> dict[EngineFactName, EngineFact]:
+def list_facts(log: str) -> dict[EngineFactName, EngineFact]:
     preparer = LinePreparer()
     lines = [line for raw in log.split("\n") for line in preparer.prepare_lines(raw)]
     signals = [signal for line in lines if (signal := ENGINE.classify_line(line))]
@@ -64,14 +64,14 @@ def facts(log: str) -> dict[EngineFactName, EngineFact]:
 
 
 def test_a_new_build_starts() -> None:
-    reading = read("llamacpp", NEW)
+    reading = read_engine_log("llamacpp", NEW)
     assert reading.phases == [Phase.LOADING, Phase.WARMING, Phase.READY]
     assert list(dict.fromkeys(step.name for step in reading.steps)) == ["weights", "draft", "warm-up", "http"]
     assert not reading.failures
 
 
 def test_an_older_build_starts_and_tells_its_progress() -> None:
-    reading = read("llamacpp", OLD)
+    reading = read_engine_log("llamacpp", OLD)
     assert reading.phases == [Phase.LOADING, Phase.WARMING, Phase.READY]
     assert Step("weights", fraction=0.4) in reading.steps
     assert Step("weights", fraction=1.0) in reading.steps
@@ -79,15 +79,15 @@ def test_an_older_build_starts_and_tells_its_progress() -> None:
     assert not reading.failures
 
 
-def test_what_a_terminal_makes_of_it_reads_the_same() -> None:
+def test_terminal_output_reads_like_the_log() -> None:
     coloured = re.sub(r"(?m)^(\d\S+) (\w) ", "\x1b[34m\\1\x1b[0m \x1b[32m\\2 \x1b[0m", NEW).replace("\n", "\r\n")
     assert coloured != NEW
-    assert read("llamacpp", coloured).phases == read("llamacpp", NEW).phases
-    assert facts(coloured) == facts(NEW)
+    assert read_engine_log("llamacpp", coloured).phases == read_engine_log("llamacpp", NEW).phases
+    assert list_facts(coloured) == list_facts(NEW)
 
 
 def test_facts_of_a_new_build() -> None:
-    found = facts(NEW)
+    found = list_facts(NEW)
     assert {name: fact.value for name, fact in found.items()} == {
         EngineFactName.KV_CACHE_TOKENS: "131072",
         EngineFactName.CONTEXT_LENGTH: "131072",
@@ -96,12 +96,12 @@ def test_facts_of_a_new_build() -> None:
 
 
 def test_slots_with_a_cache_of_their_own_hold_as_much_each() -> None:
-    found = facts(NEW.replace("'true'", "'false'"))
+    found = list_facts(NEW.replace("'true'", "'false'"))
     assert found[EngineFactName.KV_CACHE_TOKENS].value == str(4 * 131072)
 
 
 def test_facts_of_an_older_build() -> None:
-    assert {name: fact.value for name, fact in facts(OLD).items()} == {
+    assert {name: fact.value for name, fact in list_facts(OLD).items()} == {
         EngineFactName.ENGINE_VERSION: "b6767",
         EngineFactName.QUANTIZATION: "MXFP4 MoE",
         EngineFactName.ARCHITECTURE: "gpt-oss",
@@ -112,11 +112,11 @@ def test_facts_of_an_older_build() -> None:
         EngineFactName.KV_CACHE_DTYPE: "f16",
         EngineFactName.ATTENTION_BACKEND: "flash attention",
     }
-    assert not any(fact.is_fallback for fact in facts(OLD).values())
+    assert not any(fact.is_fallback for fact in list_facts(OLD).values())
 
 
 def test_what_a_newer_build_tells_when_asked_for_more() -> None:
-    found = facts(
+    found = list_facts(
         "0.00.017.584 I resolve_fused_ops: Flash Attention enabled\n"
         "0.00.276.038 I spec common_specu: adding speculative implementation 'ngram-simple'\n"
     )
@@ -134,7 +134,7 @@ def test_what_a_newer_build_tells_when_asked_for_more() -> None:
     ],
 )
 def test_an_image_without_cuda_is_told_as_a_slower_path(line: str, value: str) -> None:
-    assert facts(line) == {
+    assert list_facts(line) == {
         EngineFactName.QUANTIZATION_PATH: EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=True)
     }
 
@@ -273,8 +273,8 @@ E srv  llama_server: exiting due to model loading error
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
-def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> None:
-    reading = read("llamacpp", f"{log}\n{END}")
+def test_llamacpp_failures_are_recognized(log: str, cause: FailureCause, field: str | None) -> None:
+    reading = read_engine_log("llamacpp", f"{log}\n{END}")
     assert (reading.root.cause, reading.root.field) == (cause, field)
     assert "(not said)" not in reading.root.summary + reading.root.remedy
     assert any(failure.fatal for _, _, failure in reading.failures)
@@ -293,18 +293,18 @@ def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> No
         "srv  llama_server: notice: server default port will be changed to :9931 in a future release",
     ],
 )
-def test_what_sounds_bad_and_is_not(line: str) -> None:
-    assert not read("llamacpp", line).failures
+def test_harmless_llamacpp_lines_are_no_failure(line: str) -> None:
+    assert not read_engine_log("llamacpp", line).failures
 
 
-def profile(path: str | None, command: tuple[str, ...] | None = None, **fields: object) -> Profile:
+def make_profile(path: str | None, command: tuple[str, ...] | None = None, **fields: object) -> Profile:
     known: dict[str, object] = {"name": "p", "engine": "llamacpp", "image": "i", "origin": "p.yaml", "shipped": False}
     return Profile(**known, command=command, model=ModelSpec(path=path, served_name="oss"), **fields)  # type: ignore[arg-type]
 
 
-def test_its_command_line() -> None:
+def test_llamacpp_command_line() -> None:
     words = ENGINE.build_command(
-        profile("/models/m.gguf", port=8090, args=(("ctx-size", "8192"), ("-ngl", "99"), ("metrics", True)))
+        make_profile("/models/m.gguf", port=8090, args=(("ctx-size", "8192"), ("-ngl", "99"), ("metrics", True)))
     )
     assert words == (
         *("llama-server", "-m", "/models/m.gguf", "--host", "0.0.0.0", "--port", "8090", "--alias", "oss"),
@@ -323,16 +323,16 @@ def test_its_command_line() -> None:
     ],
 )
 def test_a_repository_of_the_hub_is_not_a_file(path: str, flag: str) -> None:
-    assert ENGINE.build_command(profile(path))[1:3] == (flag, path)
+    assert ENGINE.build_command(make_profile(path))[1:3] == (flag, path)
 
 
-def test_what_args_say_is_not_said_twice() -> None:
-    words = ENGINE.build_command(profile("/m.gguf", args=(("-hf", "o/m"), ("-a", "name"), ("port", "1"))))
+def test_flags_in_args_are_not_repeated() -> None:
+    words = ENGINE.build_command(make_profile("/m.gguf", args=(("-hf", "o/m"), ("-a", "name"), ("port", "1"))))
     assert words == ("llama-server", "--host", "0.0.0.0", "-hf", "o/m", "-a", "name", "--port", "1")
 
 
 def test_an_image_that_starts_it_itself_gets_flags_alone() -> None:
-    assert ENGINE.build_command(profile("/m.gguf", command=()))[:2] == ("-m", "/m.gguf")
+    assert ENGINE.build_command(make_profile("/m.gguf", command=()))[:2] == ("-m", "/m.gguf")
 
 
 @pytest.mark.parametrize(
@@ -347,5 +347,5 @@ def test_an_image_that_starts_it_itself_gets_flags_alone() -> None:
         ("--spec-type none -md /d.gguf", DecodingSettings()),
     ],
 )
-def test_how_it_decodes(words: str, decoding: DecodingSettings) -> None:
+def test_llamacpp_decoding_settings(words: str, decoding: DecodingSettings) -> None:
     assert ENGINE.read_decoding_settings(("llama-server", *words.split())) == decoding

@@ -11,7 +11,7 @@ from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.verdict import FailureCause
-from tests.unit.engines.logs import read
+from tests.unit.engines.engine_log_reading import read_engine_log
 
 ENGINE = engines.load_engine("trtllm")
 START = (
@@ -42,8 +42,8 @@ START = (
 )
 
 
-def test_it_starts() -> None:
-    reading = read("trtllm", START)
+def test_trtllm_starts() -> None:
+    reading = read_engine_log("trtllm", START)
     assert reading.phases == [Phase.LOADING, Phase.WARMING, Phase.READY]
     assert Step("weights", 200, 800, 0.25) in reading.steps
     names = list(dict.fromkeys(step.name for step in reading.steps))
@@ -76,7 +76,7 @@ def test_the_cache_that_stays_is_told_last() -> None:
         ("[TensorRT-LLM] TensorRT-LLM version: 1", None, "[TensorRT-LLM] TensorRT-LLM version: 1"),
     ],
 )
-def test_its_prefixes_are_peeled(line: str, level: str | None, rest: str) -> None:
+def test_trtllm_log_prefixes_are_stripped(line: str, level: str | None, rest: str) -> None:
     assert strip_log_prefix(line) == (level, rest)
 
 
@@ -86,7 +86,7 @@ TORCH = (
 )
 
 
-def explained(component: str) -> str:
+def explain_component(component: str) -> str:
     return (
         f"[05/02/2026-10:00:04] [TRT-LLM] [E] Failed to initialize executor on rank 0: CUDA out of memory.\n{TORCH}\n"
         "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\n"
@@ -98,20 +98,24 @@ def explained(component: str) -> str:
 @pytest.mark.parametrize(
     ("log", "cause", "field"),
     [
-        (explained("KV cache"), FailureCause.KV_CACHE_TOO_SMALL, "args.kv_cache_free_gpu_memory_fraction"),
+        (explain_component("KV cache"), FailureCause.KV_CACHE_TOO_SMALL, "args.kv_cache_free_gpu_memory_fraction"),
         (
-            explained("Initial KV cache (temporary for KV cache size estimation)"),
+            explain_component("Initial KV cache (temporary for KV cache size estimation)"),
             FailureCause.KV_CACHE_TOO_SMALL,
             "args.max_num_tokens",
         ),
-        (explained("Model"), FailureCause.WEIGHTS_DO_NOT_FIT, None),
-        (explained("Model resources created during usage"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (explain_component("Model"), FailureCause.WEIGHTS_DO_NOT_FIT, None),
         (
-            explained("Draft model for speculative decoding"),
+            explain_component("Model resources created during usage"),
+            FailureCause.CUDA_OUT_OF_MEMORY,
+            "args.max_num_tokens",
+        ),
+        (
+            explain_component("Draft model for speculative decoding"),
             FailureCause.DRAFT_WORKSPACE,
             "args.kv_cache_free_gpu_memory_fraction",
         ),
-        (explained("Sampler"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (explain_component("Sampler"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
         (TORCH, FailureCause.CUDA_OUT_OF_MEMORY, "args.kv_cache_free_gpu_memory_fraction"),
         (
             "Error: No such option: --max-batch-size (Possible options: --max_batch_size)",
@@ -140,8 +144,8 @@ def explained(component: str) -> str:
     ],
     ids=lambda value: value[-60:] if isinstance(value, str) else None,
 )
-def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> None:
-    reading = read("trtllm", log)
+def test_trtllm_failures_are_recognized(log: str, cause: FailureCause, field: str | None) -> None:
+    reading = read_engine_log("trtllm", log)
     assert (reading.root.cause, reading.root.field) == (cause, field)
     assert reading.root.fatal
 
@@ -155,8 +159,8 @@ def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> No
         "[TensorRT-LLM][ERROR] CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED not supported on GPU0.",
     ],
 )
-def test_what_sounds_bad_and_is_not(line: str) -> None:
-    assert not read("trtllm", line).failures
+def test_harmless_trtllm_lines_are_no_failure(line: str) -> None:
+    assert not read_engine_log("trtllm", line).failures
 
 
 PAGE = """\
@@ -173,7 +177,7 @@ trtllm_kv_cache_tokens_per_block{engine_type="undefined",model_name="undefined"}
 """
 
 
-def test_its_figures() -> None:
+def test_trtllm_metrics_are_read() -> None:
     seen = ENGINE.parse_metrics(PAGE)
     assert (seen.generation_tokens, seen.prompt_tokens, seen.prefix_queries, seen.prefix_hits) == (600, 30, 100, 70)
     assert (seen.running, seen.waiting, seen.kv_usage, seen.kv_tokens) == (2, 1, 0.25, 320)
@@ -186,7 +190,7 @@ def test_a_version_that_tells_less_leaves_it_unknown() -> None:
     assert (seen.prompt_tokens, seen.prefix_queries, seen.kv_tokens, seen.generation_tokens) == (100, None, None, None)
 
 
-def test_its_command_line() -> None:
+def test_trtllm_command_line() -> None:
     profile = Profile(
         name="p", engine="trtllm", image="i", origin="p.yaml", shipped=False, port=8355,
         model=ModelSpec(path="openai/gpt-oss-20b", served_name="oss"), args=(("max_batch_size", "64"), ("trust_remote_code", True)),
@@ -246,7 +250,7 @@ def test_its_command_line() -> None:
         ("This rank is over: mpirun's daemon ended with 1", FailureCause.WORKER_LOST, "is over"),
     ],
 )
-def test_what_ends_ranks_that_mpirun_started(line: str, cause: FailureCause, told: str) -> None:
+def test_failures_of_mpirun_ranks_are_recognized(line: str, cause: FailureCause, told: str) -> None:
     signal = ENGINE.classify_line(line)
     assert signal is not None
     assert signal.failure is not None
@@ -254,7 +258,7 @@ def test_what_ends_ranks_that_mpirun_started(line: str, cause: FailureCause, tol
 
 
 def test_a_ranks_own_reason_outweighs_what_mpirun_says_of_it() -> None:
-    said = read("trtllm", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    said = read_engine_log("trtllm", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
                           "This rank is over: mpirun's daemon ended with 1\n")  # fmt: skip
     assert said.root.cause is FailureCause.CUDA_OUT_OF_MEMORY
 

@@ -1,0 +1,104 @@
+"""Dropping the page cache of a node: before and after, with the right it needs and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from sparkctl.commands.event_stream import Emit, build_end_from_error, run_on_each_node, stream_events
+from sparkctl.context import CommandContext
+from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import Node
+from sparkctl.model.questions import SudoPasswordQuestion
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.transport.node_session import NodeSession
+
+TEE_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
+_DROP_ALL_CACHES = b"3"  # page cache and reclaimable slab
+_SYNC_TIMEOUT_SECONDS = 120.0  # writing back to a slow disk or NFS takes its time
+
+
+class MissingSudoRight(OperationRefused):
+    """This user may not drop caches on this node; ``hint`` is the sudoers line that allows exactly that."""
+
+
+def format_sudoers_command(node: Node, user: str | None) -> str:
+    """Return the command that allows dropping caches and nothing else."""
+    line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}"
+    where = "" if node.is_local else f" on {node.name}"
+    return f"once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
+
+
+async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit) -> CachesDropped:
+    """Drop page cache and slab on one node and emit before and after.
+
+    Tries the scoped sudo right first, then the operator's password if somebody can give it (used once, never kept).
+    Raises `NoRight` when neither is to be had; nothing has happened then.
+    """
+    before = await session.read_node("identity", "memory")
+    await session.run(["sync"], timeout=_SYNC_TIMEOUT_SECONDS)
+    if not await _drop_with_sudo_rule(session) and not await _drop_with_password(session, ctx):
+        user = before.identity.user if before.identity else session.node.user
+        raise MissingSudoRight(
+            f"{user or 'this user'} may not drop the page cache on {session.node.name}",
+            format_sudoers_command(session.node, user),
+        )
+    after = await session.read_node("memory")
+    event = CachesDropped(
+        ctx.clock.unix_time(),
+        session.node.name,
+        _require_memory(before, session),
+        _require_memory(after, session),
+        _is_drop_confirmed(before, after),
+    )
+    emit(event)
+    return event
+
+
+async def _drop_with_sudo_rule(session: NodeSession) -> bool:
+    done = await session.run(["sudo", "-n", *TEE_COMMAND], stdin=_DROP_ALL_CACHES, timeout=_SYNC_TIMEOUT_SECONDS)
+    return done.status == 0
+
+
+async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool:
+    """-k forgets cached credentials, so that sudo always reads the first line itself and tee never sees it."""
+    password = await ctx.asker.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
+    if not password:
+        return False
+    done = await session.run(
+        ["sudo", "-S", "-k", "-p", "", *TEE_COMMAND],
+        stdin=password.encode() + b"\n" + _DROP_ALL_CACHES,
+        timeout=_SYNC_TIMEOUT_SECONDS,
+    )
+    return done.status == 0
+
+
+def _require_memory(look: NodeInspection, session: NodeSession) -> MemoryReading:
+    if look.memory is None:
+        raise SparkctlError(f"{session.node.name} has no readable /proc/meminfo", "is it a Linux machine?")
+    return look.memory
+
+
+def _is_drop_confirmed(before: NodeInspection, after: NodeInspection) -> bool | None:
+    if before.drops is None or after.drops is None:
+        return None
+    return after.drops > before.drops
+
+
+def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+    """Drop caches on each node in turn. The end is refused if a node lacks the right, unreachable if one is not there."""
+
+    async def drop_on_all_nodes(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+
+        async def drop_on_node(session: NodeSession) -> None:
+            await drop_node_caches(session, ctx, emit)
+
+        failure = await run_on_each_node(ctx, nodes, emit, drop_on_node)
+        seconds = ctx.clock.monotonic() - began
+        if failure is not None:
+            return build_end_from_error(failure, ctx, seconds)
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
+
+    return stream_events(ctx, drop_on_all_nodes, on_interrupt="interrupted")

@@ -1,0 +1,179 @@
+"""Which way the Sparks of one model take to each other, and the environment that tells their libraries so. Pure.
+
+Each end has names, addresses and indices of its own: one value for both is how such starts fail. What is set follows
+NVIDIA's and the community's launchers for two Sparks: NCCL over both functions of the cabled port, everything that opens
+sockets bound to the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparkctl.errors import OperationRefused
+from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes, RouteEnd, parse_port_number
+from sparkctl.model.node import NodeName
+
+_FAST_MBIT_S = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too
+_JUMBO_MTU = 9000
+_VIRTUAL_INTERFACES = (
+    "docker",
+    "br-",
+    "veth",
+    "virbr",
+    "tailscale",
+    "wg",
+    "tun",
+    "zt",
+)  # bridges and tunnels lead elsewhere
+_LAN_COST_NOTE = (
+    "tensor parallel exchanges data in every layer: expect a fraction of the speed, and minutes more to load"
+)
+
+
+def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> FabricRoute:
+    """Return the way between the nodes, given in the order of ranks; ``chosen`` are interfaces that the config names.
+
+    Raises `Refused` where they have no network in common, or where two of them have one address.
+    """
+    usable = {each.node: _list_usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
+    shared = set.intersection(*({lane.network for lane in lanes} for lanes in usable.values()))
+    if not shared:
+        raise OperationRefused(
+            _describe_missing_route(usable, chosen),
+            "sparkctl doctor shows the links of each; cable the ConnectX ports, or give "
+            "the functions of one cable addresses of one network on every Spark (/etc/netplan/40-cx7.yaml)",
+        )
+    fast = {
+        network
+        for network in shared
+        if all(_is_fast(_find_lane_on_network(lanes, network)) for lanes in usable.values())
+    }
+    taken = fast or shared
+    order = list(dict.fromkeys(lane.network for lane in usable[all_lanes[0].node] if lane.network in taken))
+    if not fast:
+        order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
+    ends = tuple(
+        RouteEnd(node, tuple(_find_lane_on_network(lanes, network) for network in order))
+        for node, lanes in usable.items()
+    )
+    _refuse_duplicate_address(ends)
+    return FabricRoute(ends, bool(fast), tuple(_list_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
+
+
+def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str, str], ...]:
+    """Return what a node's container is told of the way, for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
+    end = way.get_route_end(node)
+    name, network = end.lanes[0].interface, end.lanes[0].network
+    env = {
+        "NCCL_SOCKET_IFNAME": name,
+        "GLOO_SOCKET_IFNAME": name,
+        "TP_SOCKET_IFNAME": name,
+        "UCX_NET_DEVICES": name,
+        # Not by name: mpirun hands the head's on to every rank. And its daemons would try Docker's bridges, the same on all.
+        # mpirun of Open MPI 5 makes of the second what its daemons read (PRTE_MCA_*, PMIX_MCA_*) itself, and hands it on.
+        "OMPI_MCA_btl_tcp_if_include": network,
+        "OMPI_MCA_oob_tcp_if_include": network,
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "VLLM_HOST_IP": end.address,
+        "RAY_memory_monitor_refresh_ms": "0",  # it counts page cache as used, and kills a load on unified memory
+    }
+    if not end.rdma_devices:
+        return (*env.items(), ("NCCL_IB_DISABLE", "1"))
+    env |= {"NCCL_NET": "IB", "NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(end.rdma_devices), "NCCL_CROSS_NIC": "1",
+            "NCCL_CUMEM_ENABLE": "0"}  # fmt: skip
+    if len(way.ends) == 2:
+        env["NCCL_IB_MERGE_NICS"] = "1"
+    else:
+        env |= {"NCCL_IB_MERGE_NICS": "0", "NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none"}
+    indices = {lane.gid_index for lane in end.lanes if lane.device is not None}
+    if len(indices) == 1 and (index := indices.pop()) is not None:
+        env["NCCL_IB_GID_INDEX"] = str(index)
+    return tuple(env.items())
+
+
+def _list_usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[FabricLane, ...]:
+    """Return a node's lanes that may be taken, the fast ones first; one that the config names leaves only its port's."""
+    lanes = [lane for lane in each.lanes if not lane.interface.startswith(_VIRTUAL_INTERFACES)]
+    if chosen is None:
+        return tuple(sorted(lanes, key=lambda lane: (not _is_fast(lane), lane.device is None)))
+    named = [lane for lane in lanes if lane.interface == chosen]
+    if not named:
+        there = ", ".join(lane.interface for lane in lanes) or "none"
+        raise OperationRefused(
+            f"{each.node} has no interface {chosen} with a carrier and an IPv4 address (it has: {there})",
+            f"correct fabric: of {each.node} in the config, or give {chosen} an address",
+        )
+    twin = [
+        lane
+        for lane in lanes
+        if lane is not named[0]
+        and _get_port_number(lane) is not None
+        and _get_port_number(lane) == _get_port_number(named[0])
+    ]
+    return (named[0], *twin)
+
+
+def _get_port_number(lane: FabricLane) -> str | None:
+    return None if lane.device is None else parse_port_number(lane.device)
+
+
+def _is_fast(lane: FabricLane) -> bool:
+    return lane.device is not None or (lane.speed or 0) >= _FAST_MBIT_S
+
+
+def _find_lane_on_network(lanes: Sequence[FabricLane], network: str) -> FabricLane:
+    return next(lane for lane in lanes if lane.network == network)
+
+
+def _refuse_duplicate_address(ends: Sequence[RouteEnd]) -> None:
+    seen: dict[str, NodeName] = {}
+    for end in ends:
+        for lane in end.lanes:
+            if lane.address in seen:
+                other = seen[lane.address]
+                raise OperationRefused(
+                    f"{other} and {end.node} both have the address {lane.address}",
+                    f"give {lane.interface} on one of them another address of {lane.network}",
+                )
+            seen[lane.address] = end.node
+
+
+def _describe_missing_route(usable: Mapping[NodeName, Sequence[FabricLane]], chosen: Mapping[NodeName, str]) -> str:
+    def describe_networks(node: NodeName, lanes: Sequence[FabricLane]) -> str:
+        named = f" (fabric: {chosen[node]})" if node in chosen else ""
+        return f"{node} is on {', '.join(lane.network for lane in lanes) or 'none'}{named}"
+
+    return "the Sparks have no IPv4 network in common: " + "; ".join(
+        describe_networks(*each) for each in usable.items()
+    )
+
+
+def _list_cautions(
+    all_lanes: Sequence[NodeLanes], ends: Sequence[RouteEnd], chosen: Mapping[NodeName, str], *, is_fast: bool
+) -> list[str]:
+    if not is_fast:
+        name = ends[0].lanes[0].interface
+        if chosen:
+            return [f"the model's Sparks talk over {name}, which the config names: it has no RDMA; {_LAN_COST_NOTE}"]
+        return [f"no cable joins the ConnectX ports: the model's Sparks talk over {name} instead; {_LAN_COST_NOTE}"]
+    said = []
+    if len(ends[0].lanes) == 1 and ends[0].lanes[0].device is not None:
+        said.append(
+            f"one function of the port alone is used ({ends[0].lanes[0].interface}): half of what the cable can; "
+            "give the other function addresses of one network, another than this one's, on every Spark, too"
+        )
+    for each, end in zip(all_lanes, ends, strict=True):
+        small = [lane for lane in end.lanes if lane.mtu is not None and lane.mtu < _JUMBO_MTU]
+        if small:
+            names = ", ".join(f"{lane.interface} {lane.mtu}" for lane in small)
+            said.append(
+                f"{each.node}: MTU {names}; {_JUMBO_MTU} on every end carries more (sudo ip link set NAME mtu {_JUMBO_MTU})"
+            )
+        if end.rdma_devices and not each.has_devices:
+            said.append(f"{each.node}: /dev/infiniband is not there: a container cannot use RDMA")
+        indices = {lane.gid_index for lane in end.lanes if lane.device is not None}
+        if len(indices) > 1:
+            said.append(
+                f"{each.node}: its functions keep their RoCE v2 address at different indices; NCCL chooses itself"
+            )
+    return said

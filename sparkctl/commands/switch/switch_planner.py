@@ -1,0 +1,370 @@
+"""What has to stop so that something else can start: from what each node has to a `SwitchPlan`. Pure.
+
+Only what conflicts goes, whole models only, and never what sparkctl did not start.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_gib
+from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
+
+_MAX_EXHAUSTIVE_INSTANCES = (
+    8  # instances of which every choice is tried; of more only one alone, and the largest together
+)
+_TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRank:
+    """What is to start on a node. ``fit`` is the sum with these containers (ids) counted as gone. ``alone``: the launch as of a
+    model by itself, whose words tell of the model; those of one rank may not. None: as ``plan``."""
+
+    plan: LaunchPlan
+    has_image: bool
+    fit: Callable[[frozenset[str]], MemoryFit]
+    alone: LaunchPlan | None = None
+
+    @property
+    def model_plan(self) -> LaunchPlan:
+        """The launch that tells of the model."""
+        return self.alone or self.plan
+
+    @property
+    def exclusive_group(self) -> str | None:
+        """Its exclusive group."""
+        return dict(self.plan.labels).get(ContainerLabel.GROUP)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInventory:
+    """What one node has: whoever may have processes there, memory in bytes, ports that are listened on.
+
+    ``silent``: why it could not be asked; nothing else of it is known then. ``ended``: names of containers that do not run,
+    and whether sparkctl made them.
+    """
+
+    node: NodeName
+    occupants: tuple[RankContainer, ...] = ()
+    total: int | None = None
+    available: int | None = None
+    listening: frozenset[int] | None = None
+    ended: tuple[tuple[str, bool], ...] = ()
+    coming: IncomingRank | None = None
+    silent: str | None = None
+
+
+ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
+
+
+@dataclass(slots=True)
+class _PlanBuilder:
+    """A plan in the making."""
+
+    sites: Sequence[NodeInventory]
+    all: Sequence[InstanceContainers]
+    goes: list[InstanceContainers] = field(default_factory=list)
+    why: ConflictReasons = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
+
+    @property
+    def stopped_ids(self) -> frozenset[str]:
+        return frozenset(each for one in self.goes for each in one.container_ids)
+
+    def add_stop(self, whole: InstanceContainers, node: NodeName, conflict: SwitchConflict) -> None:
+        """Have it go, for what it does on this node."""
+        if whole not in self.goes:
+            self.goes.append(whole)
+        for part in whole.containers_on(node):
+            reasons = self.why.setdefault((node, part.container.id), [])
+            if conflict not in reasons:
+                reasons.append(conflict)
+
+
+def plan_switch(
+    profile: str, nodes: Sequence[NodeName], sites: Sequence[NodeInventory], *, keep_going: bool = False,
+    seconds: float | None = None, rolls_back: bool = True,
+) -> SwitchPlan:  # fmt: skip
+    """Return what switching to ``profile`` on ``nodes`` (its head's first) means. ``sites``: every node that is known, also
+    those that only may hold a rank of what goes. ``keep_going``: a silent node that only loses something is no obstacle.
+    ``rolls_back``: whether what goes is to come back where the new one fails."""
+    ordered = sorted(sites, key=lambda site: (nodes.index(site.node) if site.node in nodes else len(nodes), site.node))
+    draft = _PlanBuilder(ordered, group_by_instance(each for site in ordered for each in site.occupants))
+    targets = [site for site in ordered if site.coming is not None]
+    instance = targets[0].coming.plan.instance if targets and targets[0].coming else profile
+    for site in ordered:
+        if site.node in nodes and site.silent is not None:
+            draft.obstacles.append(
+                f"{site.node} is where it is to start, and could not be asked: {sanitize_line(site.silent)}"
+            )
+    if _is_already_running(draft, targets, nodes):
+        return SwitchPlan(profile, instance, tuple(nodes), (), seconds=seconds, is_there=True)
+    for site in targets:
+        _add_conflicts(draft, site)
+    _free_memory(draft, targets)
+    _include_all_ranks(draft, keep_going=keep_going)
+    fits = {site.node: site.coming.fit(draft.stopped_ids) for site in targets if site.coming is not None}
+    for site in targets:
+        _add_fit_cautions(draft, site, fits[site.node])
+    changes = tuple(
+        change for site in ordered if (change := _build_node_plan(draft, site, fits.get(site.node))) is not None
+    )  # fmt: skip
+    stops = tuple(sorted({one.name for one in draft.goes}))
+    return SwitchPlan(
+        profile, instance, tuple(nodes), changes, stops, tuple(dict.fromkeys(draft.obstacles)),
+        tuple(dict.fromkeys(draft.cautions)), seconds, halves=tuple(sorted({one.name for one in draft.goes if one.missing})),
+        rolls_back=rolls_back,
+    )  # fmt: skip
+
+
+def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
+    """Tell whether the very same runs there already, whole."""
+    wanted = {(site.coming.plan.instance, site.coming.plan.profile_hash) for site in targets if site.coming is not None}
+    return len(targets) == len(nodes) and any(
+        one.is_managed
+        and {(one.name, one.get_label(ContainerLabel.HASH))} == wanted
+        and one.nodes == tuple(nodes)
+        and not one.missing
+        for one in draft.all
+    )
+
+
+# what is in the way
+
+
+def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
+    """Have whatever goes that cannot stay beside the new one, memory apart; what is not ours is named."""
+    assert site.coming is not None
+    coming, launch, node = site.coming, site.coming.plan, site.node
+    if not coming.has_image:
+        draft.obstacles.append(f"{node} does not have the image {launch.image}: docker pull {launch.image}")
+    for name, ours in site.ended:
+        if name == launch.container_name and not ours:
+            draft.obstacles.append(_describe_name_conflict(node, name))
+    holders = 0
+    for whole in draft.all:
+        for part in whole.containers_on(node):
+            takes_port = launch.node_port is not None and launch.node_port in (part.port, *part.container.ports)
+            holders += takes_port
+            if not whole.is_managed:
+                if takes_port:
+                    draft.obstacles.append(_describe_foreign_conflict(node, part, f"has port {launch.node_port}"))
+                elif part.container.name == launch.container_name:
+                    draft.obstacles.append(_describe_name_conflict(node, part.container.name))
+                continue
+            reasons = {
+                _classify_same_name(whole, launch): part.name == launch.instance,
+                SwitchConflict.PORT: takes_port,
+                SwitchConflict.GROUP: coming.exclusive_group is not None
+                and part.container.get_label(ContainerLabel.GROUP) == coming.exclusive_group,
+                SwitchConflict.NAME: part.container.name == launch.container_name and part.name != launch.instance,
+            }
+            for conflict, is_so in reasons.items():
+                if is_so:
+                    draft.add_stop(whole, node, conflict)
+    if not holders and launch.node_port is not None and launch.node_port in (site.listening or ()):
+        draft.obstacles.append(
+            f"port {launch.node_port} on {node} is in use by a process that is no container of sparkctl's: end it there, "
+            f"or start on another port: --set port={launch.node_port + 1}"
+        )
+
+
+def _classify_same_name(whole: InstanceContainers, launch: LaunchPlan) -> SwitchConflict:
+    """Return in what a model of the same name is not the one that is to come."""
+    if whole.get_label(ContainerLabel.HASH) != launch.profile_hash:
+        return SwitchConflict.INSTANCE
+    return SwitchConflict.PART if whole.missing else SwitchConflict.PLACES
+
+
+def _describe_name_conflict(node: NodeName, name: str) -> str:
+    return (
+        f"{sanitize_line(name)} on {node} has the name that the new container is to have, and sparkctl did not make it: rename or "
+        "remove it there, or give the profile another container.name"
+    )
+
+
+def _describe_foreign_conflict(node: NodeName, part: RankContainer, what: str) -> str:
+    name = sanitize_line(part.container.name)
+    return f"{name} on {node} {what}; sparkctl did not start it and does not stop it: on {node}: docker stop {name}"
+
+
+# memory
+
+
+def _free_memory(draft: _PlanBuilder, targets: Sequence[NodeInventory]) -> None:
+    """Have the fewest go without whom it does not fit, the smaller ones where the number is the same."""
+    short = [site for site in targets if _is_fit_refused(site, draft.stopped_ids)]
+    if not short:
+        return
+    places = {site.node for site in targets}
+    free = [one for one in draft.all if one.is_managed and one not in draft.goes and places.intersection(one.nodes)]
+    for some in _list_stop_choices(free):
+        gone = draft.stopped_ids.union(*(one.container_ids for one in some))
+        if not any(_is_fit_refused(site, gone) for site in targets):
+            for one in _select_necessary_stops(draft, targets, some):
+                for node in dict.fromkeys(one.nodes):
+                    if node in {site.node for site in short}:
+                        draft.add_stop(one, node, SwitchConflict.MEMORY)
+                if one not in draft.goes:  # it is what an earlier one's going does not free that counts
+                    draft.add_stop(one, one.nodes[0], SwitchConflict.MEMORY)
+            return
+    _add_memory_obstacles(draft, targets, free)
+
+
+def _list_stop_choices(free: Sequence[InstanceContainers]) -> Iterator[tuple[InstanceContainers, ...]]:
+    order = sorted(free, key=lambda one: (one.memory_bytes, one.name, one.nodes))
+    if len(order) > _MAX_EXHAUSTIVE_INSTANCES:
+        yield from ((one,) for one in order)
+        for count in range(2, len(order) + 1):
+            yield tuple(order[-count:])
+        return
+    for count in range(1, len(order) + 1):
+        yield from sorted(combinations(order, count), key=lambda some: sum(one.memory_bytes for one in some))
+
+
+def _select_necessary_stops(
+    draft: _PlanBuilder, targets: Sequence[NodeInventory], some: Sequence[InstanceContainers]
+) -> list[InstanceContainers]:
+    """Return those without whom it would not do: of many instances not every choice was tried."""
+    kept = list(some)
+    for one in some:
+        fewer = draft.stopped_ids.union(*(each.container_ids for each in kept if each is not one))
+        if not any(_is_fit_refused(site, fewer) for site in targets):
+            kept.remove(one)
+    return kept
+
+
+def _is_fit_refused(site: NodeInventory, gone: frozenset[str]) -> bool:
+    return site.coming is not None and site.coming.fit(gone).is_refused
+
+
+def _add_memory_obstacles(
+    draft: _PlanBuilder, targets: Sequence[NodeInventory], free: Sequence[InstanceContainers]
+) -> None:
+    """Say who holds what is lacking, where stopping all of ours does not help."""
+    gone = draft.stopped_ids.union(*(one.container_ids for one in free))
+    others = " and ".join(sorted({sanitize_line(one.name) for one in free}))
+    for site in targets:
+        assert site.coming is not None
+        fit = site.coming.fit(gone)
+        if not fit.is_refused:
+            continue
+        foreign = [one for one in site.occupants if not one.container.is_managed and one.held]
+        named = [one for one in foreign if one.name in fit.stops] if fit.answer is FitOutcome.IF_STOPPED else []
+        for one in named:
+            draft.obstacles.append(_describe_foreign_conflict(site.node, one, "holds the memory that it needs"))
+        if not named:
+            even = f"even with {others} stopped: " if free else ""
+            draft.obstacles.append(f"{even}{fit.summary_sentence}")
+
+
+# whole models only
+
+
+def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
+    """Have every rank of what goes go with it, and say where one cannot be reached."""
+    silent = {site.node: site.silent for site in draft.sites if site.silent is not None}
+    for whole in draft.goes:
+        for part in whole.parts:
+            if part.container.state in _TRANSIENT_STATES:
+                draft.obstacles.append(
+                    f"{sanitize_line(part.container.name)} on {part.node} is in between two states "
+                    f"({sanitize_line(part.container.status)}): try again in a moment"
+                )
+            draft.why.setdefault((part.node, part.container.id), [SwitchConflict.NODES])
+        unknown = [name for name in whole.elsewhere if name not in {site.node for site in draft.sites}]
+        away = [name for name in whole.elsewhere if name in silent] or (list(silent) if whole.missing else [])
+        if not whole.missing or not (away or unknown):
+            continue
+        where = " and ".join(sanitize_line(name) for name in (*away, *unknown))
+        what = f"{sanitize_line(whole.name)} has a rank on {where}, which could not be asked"
+        if keep_going:
+            draft.cautions.append(f"{what}: it is left there, and stops when the node is reached again")
+        else:
+            draft.obstacles.append(f"{what}: half a model would be left there (--keep-going goes on all the same)")
+
+
+# what comes of it
+
+
+def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
+    if fit.absent is not None:
+        draft.obstacles.append(
+            f"no weights lie in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
+        )
+        return
+    more = fit.cautions
+    if fit.answer is FitOutcome.UNKNOWN:
+        why, more = fit.cautions[:1], fit.cautions[1:]
+        draft.cautions += [sanitize_line(": ".join((fit.summary_sentence, *why))), *_explain_unknown_fit(draft, site)]
+    draft.cautions.extend(f"{site.node}: {sanitize_line(one)}" for one in more)
+
+
+def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
+    """Say that nothing stops for memory that cannot be summed up, who holds most of it, and what gives it back."""
+    stays = [
+        whole
+        for whole in draft.all
+        if whole not in draft.goes and any(one.held for one in whole.containers_on(site.node))
+    ]
+    if not stays:
+        return []
+    most = max(stays, key=lambda whole: sum(one.held or 0 for one in whole.containers_on(site.node)))
+    held, name = format_gib(sum(one.held or 0 for one in most.containers_on(site.node))), sanitize_line(most.name)
+    way = f"sparkctl down {shlex.quote(name)}"
+    way = (
+        (way if len(most.parts) > 1 else f"{way} --node {site.node}")
+        if most.is_managed
+        else f"docker stop {shlex.quote(name)}"
+    )
+    where = "" if most.is_managed else f", on {site.node}"
+    return [
+        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {way}"
+    ]
+
+
+def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | None) -> NodeSwitchPlan | None:
+    """Return what becomes of a node, None where nothing does."""
+    gone = draft.stopped_ids
+    loses = [one for one in site.occupants if one.container.id in gone]
+    if site.coming is None and not loses:
+        return None
+    tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
+    return NodeSwitchPlan(
+        site.node, site.total, site.available, tenants,
+        starts=None if site.coming is None else site.coming.plan.instance,
+        fit=fit, available_after=_compute_available_after(site, loses, fit),
+    )  # fmt: skip
+
+
+def _build_switch_container(
+    one: RankContainer, why: Mapping[tuple[NodeName, str], Sequence[SwitchConflict]]
+) -> SwitchContainer:
+    rank = None if one.rank_position is None else f"{one.rank_position[0]}/{one.rank_position[1]}"
+    return SwitchContainer(
+        one.name, one.container.name, one.container.id, one.container.is_managed, one.held,
+        tuple(why.get((one.node, one.container.id), ())), rank, one.port,
+    )  # fmt: skip
+
+
+def _compute_available_after(site: NodeInventory, loses: Sequence[RankContainer], fit: MemoryFit | None) -> int | None:
+    """Return what will be available: what is now, with what goes given back and what comes taken."""
+    if site.available is None or any(one.held is None for one in loses):
+        return None
+    free = site.available + sum(one.held or 0 for one in loses)
+    if site.coming is not None:
+        if fit is None or fit.needed_bytes is None:
+            return None
+        free -= fit.needed_bytes
+    return max(0, free if site.total is None else min(free, site.total))

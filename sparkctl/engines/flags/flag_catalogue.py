@@ -1,0 +1,149 @@
+"""The flag catalogues that sparkctl comes with, read when one is asked for: ``engines/flags/ENGINE-VERSION.json``.
+
+``python -m tests.tools.nightly.flags`` makes one from an installed engine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sparkctl import engines
+from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
+
+_CATALOGUE_DIRECTORY = Path(engines.__file__).parent / "flags"
+_VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
+
+
+class CatalogueMatch(StrEnum):
+    """Why this catalogue: it is that version's own, the nearest to it, or the newest where no version is known."""
+
+    EXACT = "exact"
+    NEAREST = "nearest"
+    NEWEST = "newest"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueChoice:
+    """``version`` is the one that was asked for, None where nobody knows it; ``said_by`` what says so."""
+
+    catalogue: FlagCatalogue
+    basis: CatalogueMatch
+    version: str | None
+    said_by: str
+
+
+@cache
+def list_versions(engine: str) -> tuple[str, ...]:
+    """Return the versions of an engine whose flags are known, the oldest first. Lists files; reads none of them."""
+    found = (file.stem.removeprefix(f"{engine}-") for file in _CATALOGUE_DIRECTORY.glob(f"{engine}-*.json"))
+    return tuple(sorted(found, key=parse_version))
+
+
+@cache
+def list_engines_with_catalogue() -> tuple[str, ...]:
+    """Return the engines that have a catalogue."""
+    return tuple(name for name in engines.engine_names() if list_versions(name))
+
+
+@cache
+def load_catalogue(engine: str, version: str) -> FlagCatalogue:
+    """Return one catalogue."""
+    data = json.loads((_CATALOGUE_DIRECTORY / f"{engine}-{version}.json").read_text("utf-8"))
+    return FlagCatalogue(
+        engine=data["engine"],
+        version=data["version"],
+        origin=data["origin"],
+        flags=tuple(_parse_flag_entry(name, entry) for name, entry in data["flags"].items()),
+        abbreviations=data["abbreviations"],
+        underscores=data["underscores"],
+        dotted=data["dotted"],
+        partial=data.get("partial", False),
+    )
+
+
+def choose_catalogue(
+    engine: str, image: str, said: str | None = None, asked: str | None = None
+) -> CatalogueChoice | None:
+    """Return the catalogue for a profile, None for an engine without any.
+
+    ``asked`` (``--engine-version``) goes before ``said`` (``engine_version:``), and that before the image's tag.
+    """
+    have = list_versions(engine)
+    if not have:
+        return None
+    wanted = [
+        (asked, "--engine-version"),
+        (said, "engine_version"),
+        (parse_version_from_tag(image, have), "the image's tag"),
+    ]
+    for version, said_by in wanted:
+        if version is None or not parse_version(version):
+            continue
+        if version in have:
+            return CatalogueChoice(load_catalogue(engine, version), CatalogueMatch.EXACT, version, said_by)
+        return CatalogueChoice(
+            load_catalogue(engine, _find_nearest_version(version, have)), CatalogueMatch.NEAREST, version, said_by
+        )
+    return CatalogueChoice(load_catalogue(engine, have[-1]), CatalogueMatch.NEWEST, None, "nothing")
+
+
+def load_other_versions(chosen: FlagCatalogue) -> tuple[FlagCatalogue, ...]:
+    """Return what is known of the engine's other versions."""
+    return tuple(load_catalogue(chosen.engine, one) for one in list_versions(chosen.engine) if one != chosen.version)
+
+
+def load_other_engines(engine: str) -> tuple[FlagCatalogue, ...]:
+    """Return the newest catalogue of each other engine."""
+    return tuple(load_catalogue(one, list_versions(one)[-1]) for one in list_engines_with_catalogue() if one != engine)
+
+
+def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
+    """Return the version that an image's tag names, None where it names none that could be the engine's own.
+
+    Vendors count their images otherwise (``26.04``): a version begins as the known ones do.
+    """
+    _, colon, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    begins = {parse_version(one)[0] for one in have}
+    found = [one for one in _VERSION_PATTERN.findall(tag) if colon and parse_version(one)[0] in begins]
+    return max(found, key=lambda one: one.count("."), default=None)
+
+
+def _find_nearest_version(version: str, have: tuple[str, ...]) -> str:
+    wanted = (*parse_version(version), 0, 0)[:3]
+
+    def version_distance(one: str) -> tuple[int, ...]:
+        return tuple(abs(a - b) for a, b in zip(wanted, (*parse_version(one), 0, 0)[:3], strict=True))
+
+    return min(have, key=version_distance)
+
+
+def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:
+    keys = entry.get("keys")
+    return EngineFlag(
+        name=name,
+        aliases=tuple(entry.get("aliases", ())),
+        hidden=tuple(entry.get("hidden", ())),
+        takes=FlagArity(entry.get("takes", FlagArity.ONE)),
+        type=FlagValueType(entry.get("type", FlagValueType.TEXT)),
+        nullable=entry.get("nullable", False),
+        choices=_to_optional_tuple(entry.get("choices")),
+        values=_to_optional_tuple(entry.get("values")),
+        old_values=tuple(entry.get("old_values", ())),
+        fold_case=entry.get("fold_case", False),
+        keys=None if keys is None else tuple((key, tuple(values)) for key, values in keys.items()),
+        default=entry.get("default"),
+        negatable=entry.get("negatable", False),
+        deprecated=entry.get("deprecated", False),
+        replacement=entry.get("replacement"),
+        appends=entry.get("appends", False),
+    )
+
+
+def _to_optional_tuple(found: list[str] | None) -> tuple[str, ...] | None:
+    return None if found is None else tuple(found)

@@ -1,0 +1,485 @@
+"""What is to be said of a profile's flags before it starts, by the flag catalogue of its engine's version. Pure.
+
+The catalogue decides what is an error; an engine's own file here (``sglang``, ``vllm``) adds what no parser tells.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sparkctl.engines import command_builder
+from sparkctl.engines.base import Engine
+from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
+from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.profile_flags import (
+    FlagAdvice,
+    FlagMatch,
+    FlagMatchKind,
+    FlagSettings,
+    LintContext,
+    ProfileFlag,
+    collect_profile_flags,
+    has_env_reference,
+    has_ignored_args,
+    match_flag,
+    parse_json_value,
+    quote_value,
+)
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.suggestions import find_closest_match
+
+_SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
+_MAX_LISTED_CHOICES = 10  # choices that are listed
+
+
+def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> Iterator[LintMessage]:
+    """Yield what is to be said of a flag's value."""
+    flag = reading.flag
+    if flag is None:
+        return
+    if one.left_out:
+        yield from _check_omitted_flag(one, flag)
+    elif flag.takes is FlagArity.NONE:
+        if reading.key is None:
+            yield from _check_switch(one, reading.name)
+        else:
+            yield _build_value_message(
+                LintRule.BAD_VALUE, one, f"{flag.name} is a switch: there is nothing to set with .{reading.key}"
+            )
+    elif not one.values and flag.takes not in (FlagArity.OPTIONAL, FlagArity.ANY):
+        yield _build_value_message(LintRule.MISSING_VALUE, one, f"{reading.name} takes a value")
+    else:
+        words = one.values if flag.takes in (FlagArity.MANY, FlagArity.ANY) else one.values[:1]
+        for word in words:
+            if not has_env_reference(word):
+                yield from (
+                    _check_dotted_key(one, flag, reading, word, held)
+                    if reading.key
+                    else _check_word(one, flag, word, held)
+                )
+
+
+def _check_omitted_flag(one: ProfileFlag, flag: EngineFlag) -> Iterator[LintMessage]:
+    """A flag that is left out keeps its default, and that is not always off."""
+    if not flag.negatable or flag.default == "false" or flag.name.startswith("--disable"):
+        return
+    shown = [alias for alias in flag.aliases if alias not in flag.hidden]
+    off = next((alias for alias in shown if alias.startswith(("--no-", "--disable-"))), None)
+    if off:
+        stays = "is on by default" if flag.default == "true" else "is then for the engine to decide"
+        message = f"false leaves the flag out, and it {stays}; to turn it off write {off.lstrip('-')}: true"
+        yield LintMessage(LintRule.STAYS_ON, LintSeverity.WARNING, one.where, message, on_key=False, flag=one.word)
+
+
+def _check_switch(one: ProfileFlag, name: str) -> Iterator[LintMessage]:
+    if not one.values or not (one.in_args or one.inline):  # in a command the next word may be a model
+        return
+    value = one.values[0]
+    message = f"{name} is a switch and takes no value, not {quote_value(value, name)}"
+    change = None
+    if one.in_args and value.lower() == "true" and len(one.where) == 2:
+        message, change = f"{message}; write true without quotes", LintFix(LintFixKind.REPLACE, one.where, "true")
+    elif value.lower() in ("false", "no", "0"):
+        message += "; write false to leave it out"
+    yield _build_value_message(LintRule.UNWANTED_VALUE, one, message, change=change)
+
+
+def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+    if flag.nullable and word in ("None", ""):
+        return
+    if flag.choices is not None and word not in flag.choices:
+        yield _build_value_message(
+            LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.choices, held)
+        )
+    elif flag.values is not None and not _is_one_of(word, flag.values, fold=flag.fold_case):
+        yield _build_value_message(
+            LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.values, held)
+        )
+    elif word in flag.old_values:
+        message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {held}"
+        yield _build_value_message(LintRule.DEPRECATED_FLAG, one, message, LintSeverity.WARNING)
+    elif wanted := _expected_type(flag.type, word):
+        yield _build_value_message(
+            LintRule.BAD_VALUE, one, f"{flag.name} wants {wanted}, not {quote_value(word, flag.name)}"
+        )
+    elif flag.keys is not None:
+        yield from _check_json(one, flag, word, held)
+
+
+def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+    data = parse_json_value(word)
+    if not isinstance(data, dict):
+        yield _build_value_message(
+            LintRule.BAD_VALUE, one, f"{flag.name} wants a map, not {quote_value(word, flag.name)}"
+        )
+        return
+    for key, value in data.items():
+        yield from _check_json_key(one, flag, key, value, held, deeper=key if one.is_json else None)
+
+
+def _check_dotted_key(
+    one: ProfileFlag, flag: EngineFlag, reading: FlagMatch, word: str, held: LintContext
+) -> Iterator[LintMessage]:
+    """One key of a JSON value, set by ``--name.key value``."""
+    if flag.type not in (FlagValueType.JSON, FlagValueType.JSON_OR_TEXT):
+        yield _build_value_message(
+            LintRule.BAD_VALUE, one, f"{flag.name} is no JSON value: there is nothing to set with .{reading.key}"
+        )
+    elif flag.keys is not None and reading.key is not None:
+        first, dot, _ = reading.key.partition(".")
+        yield from _check_json_key(one, flag, first.replace("-", "_"), None if dot else word, held)
+
+
+def _check_json_key(
+    one: ProfileFlag, flag: EngineFlag, key: str, value: object, held: LintContext, deeper: str | None = None
+) -> Iterator[LintMessage]:
+    known = dict(flag.keys or ())
+    where = one.where if deeper is None else (*one.where, deeper)
+    if key not in known:
+        near = find_closest_match(key, known)
+        meant = f"; did you mean {near}?" if near else ""
+        message = f"{flag.name} of {held} has no key {quote_value(key)}{meant}"
+        yield LintMessage(
+            LintRule.BAD_KEY,
+            LintSeverity.ERROR,
+            where,
+            message,
+            on_key=one.in_args and deeper is not None,
+            flag=one.word,
+        )
+    elif isinstance(value, str) and known[key] and value not in known[key] and not has_env_reference(value):
+        message = _describe_bad_choice(f"{flag.name} {key}", key, value, known[key], held)
+        yield LintMessage(LintRule.BAD_CHOICE, LintSeverity.ERROR, where, message, on_key=False, flag=one.word)
+
+
+def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:
+    message = f"{what} of {held} does not take {quote_value(word, name)}"
+    if len(choices) <= _MAX_LISTED_CHOICES:
+        return f"{message}; it is one of {', '.join(choices)}"
+    near = find_closest_match(word, choices)
+    return (
+        f"{message}; did you mean {near}?"
+        if near
+        else f"{message}; known are {', '.join(choices[:_MAX_LISTED_CHOICES])} …"
+    )
+
+
+def _is_one_of(word: str, values: tuple[str, ...], *, fold: bool) -> bool:
+    return word in values or (fold and word.casefold() in {value.casefold() for value in values})
+
+
+def _expected_type(kind: FlagValueType, word: str) -> str | None:
+    """Return what is wanted where a word is not of a type, None where it is."""
+    try:
+        if kind is FlagValueType.INT:
+            int(word)
+        elif kind is FlagValueType.FLOAT:
+            float(word)
+        elif kind is FlagValueType.JSON:
+            parse_json_value(word)
+    except ValueError:
+        return {
+            FlagValueType.INT: "a whole number",
+            FlagValueType.FLOAT: "a number",
+            FlagValueType.JSON: "JSON (in args: a map)",
+        }[kind]
+    if kind in (FlagValueType.SIZE, FlagValueType.SIZE_OR_AUTO) and not _SIZE_PATTERN.fullmatch(word):
+        if kind is FlagValueType.SIZE_OR_AUTO and word == "auto":
+            return None
+        return "a number, as in 8192 or 8k" + (", or auto" if kind is FlagValueType.SIZE_OR_AUTO else "")
+    return None
+
+
+def _build_value_message(
+    kind: LintRule,
+    one: ProfileFlag,
+    message: str,
+    level: LintSeverity = LintSeverity.ERROR,
+    change: LintFix | None = None,
+) -> LintMessage:
+    return LintMessage(kind, level, one.where, message, on_key=False, flag=one.word, change=change)
+
+
+_MIN_NAME_SIMILARITY = 0.8  # of a long name much is alike by chance
+_MAX_MISSING_LETTERS = 2  # letters at the end of a name that are missing by mistake, not to write less
+
+
+def check_flag_name(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage | None:
+    """Return what is to be said of a flag's name, None where it is good."""
+    if reading.how is FlagMatchKind.EXACT and reading.flag is not None:
+        return _check_deprecated_name(one, reading.name, reading.flag, held)
+    if reading.how is FlagMatchKind.ABBREVIATED:
+        is_slip = _is_truncation_slip(reading.name, one.word)
+        fragile = "a flag that begins alike in another version would break it"
+        message = f"{format_flag(one.word)} is short for {reading.name}; {fragile}"
+        if is_slip:
+            message = f"{format_flag(one.word)} lacks the end of {reading.name}; {held} still takes it for that, and {fragile}"
+        level = LintSeverity.WARNING if is_slip else LintSeverity.INFO
+        return _build_name_message(LintRule.ABBREVIATED_FLAG, level, one, message, _plan_key_rename(one, reading.name))
+    if reading.how is FlagMatchKind.AMBIGUOUS:
+        return _describe_ambiguous_flag(one, reading, held)
+    return _describe_unknown_flag(one, reading, held)
+
+
+def _is_truncation_slip(name: str, word: str) -> bool:
+    """Tell an abbreviation that looks like a slip: one or two letters are missing of a word; on purpose one leaves whole words."""
+    rest = name[len(word.partition("=")[0]) :]
+    return 0 < len(rest) <= _MAX_MISSING_LETTERS and "-" not in rest and "_" not in rest
+
+
+def format_flag(word: str) -> str:
+    """Return a flag for a message."""
+    return truncate_text(sanitize_line(word), 60)
+
+
+def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, held: LintContext) -> LintMessage | None:
+    if name in flag.hidden:
+        kept = [alias for alias in flag.aliases if alias not in flag.hidden]
+        instead = f"; it is {kept[-1]} now" if kept else ""
+        return _build_name_message(
+            LintRule.DEPRECATED_FLAG,
+            LintSeverity.INFO,
+            one,
+            f"{name} is an old spelling{instead}, and {held} still takes it",
+        )
+    if not flag.deprecated:
+        return None
+    instead = f"; use {flag.replacement}" if flag.replacement else ""
+    new = held.catalogue.by_name.get(flag.replacement or "")
+    change = _plan_key_rename(one, new.name) if new is not None and new.takes is flag.takes else None
+    return _build_name_message(
+        LintRule.DEPRECATED_FLAG, LintSeverity.WARNING, one, f"{name} is deprecated in {held}{instead}", change
+    )
+
+
+def _describe_ambiguous_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
+    message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {held}, which refuses it"
+    if earlier := _find_older_catalogue(reading.name, held):
+        message += f"; in {earlier.version} it was a flag of its own"
+    new = held.lore.names.get(reading.name)
+    if new in held.catalogue.by_name:
+        message += f"; what it meant is {new} now"
+    words = held.lore.words.get(reading.name)
+    return _build_name_message(
+        LintRule.AMBIGUOUS_FLAG,
+        LintSeverity.ERROR,
+        one,
+        message + (f"; {words}" if words else ""),
+        _plan_replacement_name(one, reading.name, held),
+    )
+
+
+def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
+    name, has = format_flag(reading.name), held.catalogue.by_name
+    dashed = reading.name.replace("_", "-")
+    if dashed != reading.name and dashed in has:
+        message = f"{held} does not know {name}: its flags are written with dashes, {dashed}"
+        return _build_name_message(
+            LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, dashed)
+        )
+    underscored = f"--{reading.name.lstrip('-').replace('-', '_')}"
+    if underscored != reading.name and underscored in has:
+        message = f"{held} does not know {name}: its flags are written with underscores, {underscored}"
+        return _build_name_message(
+            LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, underscored)
+        )
+    single = reading.name[1:]
+    if len(single) > 2 and single.startswith("-") and single in has and reading.name not in held.lore.names:
+        message = f"{held} does not know {name}: it is {single}, with one dash, or {has[single].name}"
+        return _build_name_message(
+            LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, has[single].name)
+        )
+    earlier, words = _find_older_catalogue(reading.name, held), held.lore.words.get(reading.name)
+    message = f"{held} has no flag {name}"
+    if earlier:
+        message += f", which {earlier.version} had"
+    elif later := _list_catalogues_with_flag(reading.name, held.others):
+        message += f", which {later[0].version} has"
+    elif owners := [title for title, other in held.foreign if _has_exact_flag(reading.name, other)]:
+        message += f": it is a flag of {join_with_or(tuple(owners))}"
+    new = held.lore.names.get(reading.name)
+    if new in has:
+        message += f"; {'it is' if earlier else 'here it is'} {new}"
+    elif words is None and (near := find_closest_match(reading.name, has, _MIN_NAME_SIMILARITY)):
+        message += f"; did you mean {near}?"
+    kind = LintRule.REMOVED_FLAG if earlier else LintRule.UNKNOWN_FLAG
+    return _build_name_message(
+        kind,
+        LintSeverity.ERROR,
+        one,
+        message + (f"; {words}" if words else ""),
+        _plan_replacement_name(one, reading.name, held),
+    )
+
+
+def _find_older_catalogue(name: str, held: LintContext) -> FlagCatalogue | None:
+    """Return the newest of the older versions that has a flag of this name."""
+    older = [one for one in held.others if parse_version(one.version) < parse_version(held.catalogue.version)]
+    found = _list_catalogues_with_flag(name, tuple(older))
+    return found[-1] if found else None
+
+
+def _list_catalogues_with_flag(name: str, catalogues: tuple[FlagCatalogue, ...]) -> list[FlagCatalogue]:
+    found = [one for one in catalogues if name in one.by_name]
+    return sorted(found, key=lambda one: parse_version(one.version))
+
+
+def _has_exact_flag(name: str, catalogue: FlagCatalogue) -> bool:
+    return match_flag(name, catalogue).how is FlagMatchKind.EXACT
+
+
+def _plan_replacement_name(one: ProfileFlag, name: str, held: LintContext) -> LintFix | None:
+    """Return the edit to the name that a flag has here, where the value means the same under both."""
+    new = held.lore.names.get(name)
+    return (
+        None if new not in held.catalogue.by_name or name in held.lore.not_alike else _plan_key_rename(one, new or "")
+    )
+
+
+def _plan_key_rename(one: ProfileFlag, name: str) -> LintFix | None:
+    """Return the edit of a key in ``args``, written with dashes or without as it was."""
+    if not one.in_args:
+        return None
+    bare = name.lstrip("-")
+    text = name if str(one.where[1]).startswith("-") or command_builder.flag_for_key(bare) != name else bare
+    return LintFix(LintFixKind.RENAME, one.where[:2], text)
+
+
+def _build_name_message(
+    kind: LintRule, level: LintSeverity, one: ProfileFlag, message: str, change: LintFix | None = None
+) -> LintMessage:
+    where = one.where[:2] if one.in_args else one.where
+    return LintMessage(kind, level, where, message, on_key=one.in_args, flag=one.word, change=change)
+
+
+def join_with_or(names: tuple[str, ...]) -> str:
+    shown_names = [*names[:4], *([f"{len(names) - 4} more"] if len(names) > 4 else [])]
+    return " or ".join(filter(None, (", ".join(shown_names[:-1]), shown_names[-1])))
+
+
+__all__ = ["check_flags", "check_flags_by_catalogue", "collect_profile_flags"]
+
+_ENGINES_WITH_LINT = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a file of their own here
+
+
+def check_flags(
+    profile: Profile,
+    engine: Engine,
+    catalogue: FlagCatalogue,
+    others: tuple[FlagCatalogue, ...] = (),
+    foreign: tuple[tuple[str, FlagCatalogue], ...] = (),
+    *,
+    is_certain: bool = True,
+) -> tuple[LintMessage, ...]:
+    """Return what is to be said of a profile's flags.
+
+    ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue is
+    that of the version which runs; else an error is one only where no known version would take the flag, and none where only
+    this version is known. A partial catalogue only informs.
+    """
+    module = _load_engine_lint(engine.name)
+    held = LintContext(engine.title, catalogue, others, foreign, module.FLAG_ADVICE if module else FlagAdvice())
+    flags = collect_profile_flags(profile)
+    found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
+    if not is_certain:
+        for other in others:
+            rest = (catalogue, *(one for one in others if one is not other))
+            there = check_flags_by_catalogue(flags, replace(held, catalogue=other, others=rest))
+            refused = {(one.where, one.flag) for one in there if _is_error(one)}
+            found = [
+                _downgrade_uncertain(one, other, held)
+                if _is_error(one) and (one.where, one.flag) not in refused
+                else one
+                for one in found
+            ]
+        if not others:
+            found = [_warn_unknown_version(one, held) if _is_error(one) else one for one in found]
+    if catalogue.partial:
+        found = [_downgrade_partial(one) if _is_error(one) else one for one in found]
+    readings = _match_flags(flags, catalogue)
+    found += flag_combinations.check_repeated_flags(readings, held)
+    settings = FlagSettings(readings, catalogue)
+    if has_ignored_args(profile):
+        found.append(flag_combinations.build_ignored_args_message(profile))
+    if module:
+        found += module.check_engine_flags(profile, settings, held)
+    found += flag_combinations.check_port_and_name(profile, settings, engine.defaults.port)
+    size = settings.get_setting("--tensor-parallel-size") or settings.get_setting("--pipeline-parallel-size")
+    if size is not None:
+        found += flag_combinations.check_rank_count(
+            profile, engine.read_decoding_settings(engine.build_command(profile)).ranks, size.where
+        )
+    if has_ignored_args(profile):
+        found = [_drop_lost_edit(one) for one in found]
+    return tuple(found)
+
+
+def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
+    """Yield what the parser alone decides, and what an engine refuses of a value soon after."""
+    named: set[object] = set()
+    for one, reading in _match_flags(flags, held.catalogue):
+        if not one.left_out and one.where[:2] not in named:
+            if remark := check_flag_name(one, reading, held):
+                yield remark
+            if one.in_args:
+                named.add(one.where[:2])  # a list repeats the flag, and its name is wrong once
+        yield from check_flag_value(one, reading, held)
+
+
+def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> list[tuple[ProfileFlag, FlagMatch]]:
+    level = "-O" if catalogue.dotted else None  # vLLM's -O3: the level is a part of the word
+    return [(one, match_flag(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
+
+
+def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: LintContext) -> Iterator[LintMessage]:
+    """Leave alone what the profile says of its image: these flags are the image's own."""
+    own = {command_builder.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
+    said: set[str] = set()
+    for one in found:
+        name = one.flag.lstrip("-").replace("_", "-")
+        if name not in own or not _is_error(one):
+            yield one
+        elif name not in said:
+            said.add(name)
+            message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
+            yield LintMessage(LintRule.PATCHED_FLAG, LintSeverity.INFO, one.where[:2], message, flag=one.flag)
+
+
+def _is_error(one: LintMessage) -> bool:
+    return one.level is LintSeverity.ERROR
+
+
+def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintContext) -> LintMessage:
+    message = f"{one.message}; {held.title} {other.version} takes it, and which one this image has is not known"
+    return replace(one, level=LintSeverity.WARNING, message=message, change=None)
+
+
+def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:
+    """No other version is known that might take it, and the one that runs is not known either."""
+    return replace(
+        one,
+        level=LintSeverity.WARNING,
+        message=f"{one.message}; which version of {held.title} this image has is not known",
+    )
+
+
+def _downgrade_partial(one: LintMessage) -> LintMessage:
+    message = f"{one.message}; the list of its flags here is partial"
+    return replace(one, level=LintSeverity.INFO, message=message, change=None)
+
+
+def _drop_lost_edit(one: LintMessage) -> LintMessage:
+    """A flag that is added to ``args`` would be lost there, too."""
+    change: LintFix | None = one.change
+    return replace(one, change=None) if change is not None and change.kind is LintFixKind.ADD else one
+
+
+def _load_engine_lint(engine: str) -> Any:
+    """Return the file of an engine, None where there is none: its flags are then judged by their catalogue alone."""
+    return importlib.import_module(f"sparkctl.engines.{engine}.lint") if engine in _ENGINES_WITH_LINT else None

@@ -1,0 +1,145 @@
+"""What flags say together, whatever the engine: repeated, unread, more GPUs than there are Sparks, a draft model's family."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.engines.flags.model import FlagArity
+from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.profile_flags import (
+    FlagMatch,
+    FlagSetting,
+    FlagSettings,
+    LintContext,
+    ProfileFlag,
+    has_env_reference,
+    parse_size_number,
+    quote_value,
+)
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.units import format_gib
+
+LONG_CONTEXT_TOKENS = 262144  # tokens: what a Qwen3.5 can do, and few need
+MAX_MEMORY_SHARE = 0.85  # of all memory: what is left is the system's, CUDA's and the page cache's
+
+
+def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held: LintContext) -> Iterator[LintMessage]:
+    """Yield a warning for each flag that was given before: its last value counts."""
+    seen: dict[tuple[str, str | None], str] = {}
+    for one, reading in readings:
+        if reading.flag is None or reading.flag.appends or one.left_out:
+            continue
+        identity = (reading.flag.name, reading.key)
+        if identity in seen:
+            first = seen[identity]
+            again = "" if first == reading.name else f" (as {first})"
+            several = "; several values behind one flag are a list in a list, [[1, 2]]"
+            hint = (
+                several
+                if one.in_args and reading.flag.takes in (FlagArity.MANY, FlagArity.ANY) and len(one.where) > 2
+                else ""
+            )
+            message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
+            on_key = one.in_args and len(one.where) == 2
+            yield LintMessage(LintRule.REPEATED_FLAG, LintSeverity.WARNING, one.where, message, on_key=on_key)
+        seen.setdefault(identity, reading.name)
+
+
+def build_ignored_args_message(profile: Profile) -> LintMessage:
+    """Return the warning for flags behind a shell's script."""
+    message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
+    return LintMessage(LintRule.LOST_FLAGS, LintSeverity.WARNING, ("args",), message)
+
+
+def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
+    """Yield a warning where a model wants more GPUs than its Sparks have: one each."""
+    if ranks > profile.nodes:
+        message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=False)
+
+
+def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
+    """Yield a warning where the engine is told another port or name than sparkctl asks it by; ``port`` is the usual one."""
+    asked = profile.port or port
+    own = settings.get_setting("--port")
+    if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
+        message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, own.where, message, on_key=False)
+    named, name = (
+        settings.get_setting("--served-model-name") or settings.get_setting("--alias"),
+        profile.model.served_name or profile.model.path,
+    )
+    if (
+        named is not None
+        and named.values
+        and not any(map(has_env_reference, named.values))
+        and name not in named.values
+    ):
+        asks = f"sparkctl asks for {quote_value(name)}" if name else "sparkctl does not know it"
+        message = (
+            f"the engine calls the model {quote_value(named.values[0])}, and {asks}: set model.served_name instead"
+        )
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, named.where, message, on_key=False)
+
+
+def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str, cost: str) -> Iterator[LintMessage]:
+    """Yield what a very long context takes; ``cost`` says it for this engine."""
+    length = parse_size_number(setting.value) if setting is not None else None
+    if setting is None or length is None or length < LONG_CONTEXT_TOKENS:
+        return
+    per_token = profile.model.kv_per_token
+    fills = f" ({format_gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
+    message = f"{flag} {quote_value(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
+    yield LintMessage(LintRule.LONG_CONTEXT, LintSeverity.INFO, setting.where, message, on_key=False)
+
+
+_FAMILY_PATTERN = re.compile(
+    r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
+    r"-?(?P<version>\d+(?:\.\d+)?)?)",
+    re.IGNORECASE,
+)
+_SIZE_PATTERN = re.compile(
+    r"(?<![a-z0-9.])(?P<all>\d+(?:\.\d+)?)b(?:-a(?P<active>\d+(?:\.\d+)?)b)?(?![a-z])", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """``family`` as one says it (``Qwen3.5``), ``size`` with active parameters (``35B-A3B``); None: the name does not tell."""
+
+    family: str | None
+    size: str | None
+
+    @classmethod
+    def from_path(cls, path: str) -> ModelName:
+        """Return what the last part of a path or hub id tells."""
+        name = path.rstrip("/").rpartition("/")[2]
+        found, size = _FAMILY_PATTERN.search(name), _SIZE_PATTERN.search(name)
+        return cls(None if found is None else found[0], None if size is None else size[0].upper())
+
+    @property
+    def is_mixture_of_experts(self) -> bool:
+        """Says whether the name tells of active parameters."""
+        return self.size is not None and "-A" in self.size
+
+
+def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> str | None:
+    """Return why a draft model cannot be for this target, None where nothing shows that.
+
+    ``by_hidden_states``: EAGLE and DFlash heads read the target's own layers, so the size has to be the same, too.
+    """
+    ours, its = ModelName.from_path(target), ModelName.from_path(draft)
+    if ours.family is None or its.family is None:
+        return None
+    if _normalize_family(ours.family) != _normalize_family(its.family):
+        kind = ", a mixture of experts" if ours.is_mixture_of_experts and not its.is_mixture_of_experts else ""
+        return f"it is of the family {its.family}, the target of {ours.family}{kind}"
+    if by_hidden_states and ours.size and its.size and ours.size != its.size:
+        return f"it was made for {its.size}, the target is {ours.size}"
+    return None
+
+
+def _normalize_family(family: str) -> str:
+    return family.casefold().replace("-", "")

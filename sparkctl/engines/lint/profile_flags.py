@@ -1,0 +1,263 @@
+"""The flags that a profile gives its engine, each with where it stands: in ``args``, or in the words of ``command``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sparkctl.engines import command_builder
+from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.flags.model import EngineFlag, FlagCatalogue
+from sparkctl.engines.lint.model import FieldPath
+from sparkctl.model.profile import FlagValues, JsonValue, Profile
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import is_secret_name, redact
+
+_SHELL_OPERATORS = frozenset("();<>|&")
+_NUMBER_STARTS = frozenset("0123456789.")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFlag:
+    """One flag. ``values``: the words after it, as far as none of them is a flag. ``left_out``: ``false`` in ``args``."""
+
+    word: str
+    values: tuple[str, ...]
+    where: FieldPath
+    in_args: bool
+    is_json: bool = False
+    left_out: bool = False
+    inline: bool = False
+
+
+def collect_profile_flags(profile: Profile) -> tuple[ProfileFlag, ...]:
+    """Return the flags in the order in which the engine sees them: those of ``command``, then ``args``."""
+    return (*_iter_command_flags(profile.command or ()), *_iter_args_flags(profile))
+
+
+def has_ignored_args(profile: Profile) -> bool:
+    """Tell whether ``args`` stand behind a shell's script, where nobody reads them."""
+    return bool(profile.args) and find_shell_script(profile.command or ()) is not None
+
+
+def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
+    if has_ignored_args(profile):
+        return
+    for key, value in profile.args:
+        word, where = command_builder.flag_for_key(key), ("args", key)
+        if isinstance(value, bool):
+            yield ProfileFlag(word, (), where, in_args=True, left_out=not value)
+        elif isinstance(value, JsonValue):
+            yield ProfileFlag(word, (value.text,), where, in_args=True, is_json=True)
+        elif isinstance(value, FlagValues):
+            yield ProfileFlag(word, value.words, where, in_args=True)
+        elif isinstance(value, str):
+            yield ProfileFlag(word, (value,), where, in_args=True)
+        else:
+            for index, each in enumerate(value):
+                yield ProfileFlag(word, (each,), (*where, index), in_args=True)
+
+
+def _iter_command_flags(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
+    if (script := find_shell_script(command)) is not None:
+        for word, values, inline in _iter_flag_words(_skip_launch_words(_split_shell_words(command[script]))):
+            yield ProfileFlag(word, values, ("command", script), in_args=False, inline=inline)
+        return
+    skipped = len(command) - len(_skip_launch_words(command))
+    at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
+    for (index, _), (word, values, inline) in zip(at.items(), _iter_flag_words(command[skipped:]), strict=True):
+        yield ProfileFlag(word, values, ("command", index), in_args=False, inline=inline)
+
+
+def _skip_launch_words(words: Sequence[str]) -> Sequence[str]:
+    """Return what an engine gets of a command line: the words after its launch; none where it is not seen to be started."""
+    for index, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        if (
+            "launch_server" in name
+            or "api_server" in name
+            or (name == "serve" and index and not _is_flag(words[index - 1]))
+        ):
+            rest = words[index + 1 :]
+            ends = next((at for at, one in enumerate(rest) if one and _SHELL_OPERATORS.issuperset(one)), len(rest))
+            return rest[:ends]
+    return ()
+
+
+def _iter_flag_words(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    for index, word in enumerate(words):
+        if not _is_flag(word):
+            continue
+        name, equals, value = word.partition("=")
+        if equals:
+            yield name, (value,), True
+            continue
+        after = words[index + 1 :]
+        ends = next((at for at, one in enumerate(after) if _is_flag(one)), len(after))
+        yield name, tuple(after[:ends]), False
+
+
+def _is_flag(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and word[1] not in _NUMBER_STARTS and " " not in word.partition("=")[0]
+
+
+def _split_shell_words(script: str) -> tuple[str, ...]:
+    """Return the words of a script as a shell would part them; none of one whose quotes do not close."""
+    parts = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    parts.whitespace_split = True
+    try:
+        return tuple(parts)
+    except ValueError:
+        return ()
+
+
+class FlagMatchKind(Enum):
+    """By what the parser knew it."""
+
+    EXACT = "exact"
+    ABBREVIATED = "abbreviated"
+    AMBIGUOUS = "ambiguous"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FlagMatch:
+    """``flag``: None where it is unknown or ambiguous. ``name``: the spelling that was found, with dashes where they count
+    alike. ``key``: what follows the first dot (``mode`` of ``--compilation-config.mode``). ``matches``: of an ambiguous one."""
+
+    how: FlagMatchKind
+    name: str
+    flag: EngineFlag | None = None
+    key: str | None = None
+    matches: tuple[str, ...] = ()
+
+
+def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
+    """Return what becomes of a word that begins with a dash, without its ``=value``."""
+    name, dot, key = word.partition(".") if catalogue.dotted else (word, "", "")
+    if catalogue.underscores and name.startswith("--"):
+        name = "--" + name[2:].replace("_", "-")
+    whole = f"{name}.{key}" if dot else name
+    if flag := catalogue.by_name.get(name):
+        return FlagMatch(FlagMatchKind.EXACT, name, flag, key if dot else None)
+    if not catalogue.abbreviations or not name.startswith("--") or len(name) < 3 or dot:
+        return FlagMatch(FlagMatchKind.UNKNOWN, whole)
+    matches = tuple(one for one in catalogue.by_name if one.startswith(name))
+    if len(matches) == 1:
+        return FlagMatch(FlagMatchKind.ABBREVIATED, matches[0], catalogue.by_name[matches[0]])
+    return FlagMatch(
+        FlagMatchKind.AMBIGUOUS if matches else FlagMatchKind.UNKNOWN, whole, matches=tuple(sorted(matches))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FlagAdvice:
+    """What no parser tells. ``names``: the name here of what has another one elsewhere, or had before; ``words``: what to do
+    about a flag that is not here; ``not_alike``: of those in ``names``, which take another value than the one here."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    not_alike: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LintContext:
+    """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title."""
+
+    title: str
+    catalogue: FlagCatalogue
+    others: tuple[FlagCatalogue, ...] = ()
+    foreign: tuple[tuple[str, FlagCatalogue], ...] = ()
+    lore: FlagAdvice = field(default_factory=FlagAdvice)
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.catalogue.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlagSetting:
+    """A flag as it counts: the last of those that were given. ``value``: None of a bare one; ``values``: all words behind it."""
+
+    value: str | None
+    where: FieldPath
+    in_args: bool
+    values: tuple[str, ...] = ()
+
+
+class FlagSettings:
+    """What a command line sets, asked for by any spelling of a flag."""
+
+    def __init__(self, readings: Sequence[tuple[ProfileFlag, FlagMatch]], catalogue: FlagCatalogue) -> None:
+        self._catalogue = catalogue
+        self._found: dict[str, FlagSetting] = {}
+        self._keys: dict[str, dict[str, str]] = {}
+        for one, reading in readings:
+            if reading.flag is None or one.left_out:
+                continue
+            value = one.values[0] if one.values else None
+            if reading.key is not None:
+                self._keys.setdefault(reading.flag.name, {})[reading.key] = value or ""
+            self._found[reading.flag.name] = FlagSetting(
+                value if reading.key is None else None, one.where, one.in_args, one.values
+            )
+
+    def get_setting(self, name: str) -> FlagSetting | None:
+        """Return what a flag is set to, None where it is not given."""
+        flag = self._catalogue.by_name.get(name)
+        return None if flag is None else self._found.get(flag.name)
+
+    def get_value(self, name: str) -> str | None:
+        """Return a flag's value, None where it has none."""
+        found = self.get_setting(name)
+        return None if found is None else found.value
+
+    def get_number(self, name: str) -> float | None:
+        """Return a flag's value as a number (``8k`` is 8000, ``8K`` 8192), None for anything else."""
+        return parse_size_number(self.get_value(name))
+
+    def get_json_keys(self, name: str) -> dict[str, str]:
+        """Return the keys of a JSON flag that were set one by one (``--name.key value``)."""
+        flag = self._catalogue.by_name.get(name)
+        return {} if flag is None else self._keys.get(flag.name, {})
+
+
+_SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def parse_size_number(text: str | None) -> float | None:
+    """Return a number as engines write them, None for anything else."""
+    if not text or len(text) > 30:
+        return None
+    unit = text[-1] if text[-1] in _SIZE_UNITS else ""
+    try:
+        return float(text[: len(text) - len(unit)]) * _SIZE_UNITS[unit]
+    except (ValueError, OverflowError):
+        return None
+
+
+_JSON_SIZE_NUMBER = re.compile(r"(?<=[:\[,\s])(-?\d+(?:\.\d+)?)[kKmMgGtT](?=[\],}\s])")
+
+
+def parse_json_value(text: str) -> Any:
+    """Return what a JSON value holds. Raises ValueError. vLLM (0.32) takes ``8k`` for a number in it, too."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_JSON_SIZE_NUMBER.sub(r"\1", text))
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def quote_value(text: str, flag: str = "") -> str:
+    """Return a value for a message: short, printable, in backticks; of a flag that is named like a secret nothing."""
+    return "its value" if is_secret_name(flag) else f"`{redact(truncate_text(sanitize_line(text), 60))}`"
+
+
+def has_env_reference(text: str) -> bool:
+    """Tell whether a value is only known when it starts (``${PORT}``)."""
+    return "$" in text

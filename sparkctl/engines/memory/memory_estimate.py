@@ -1,0 +1,193 @@
+"""What an engine's rule is given, and what it gives: the sum of a start in the room that there is. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.memory.kv_cache import KvCacheLayout
+from sparkctl.engines.memory.model_weights import WeightsSize
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+from sparkctl.model.text.units import GIB
+
+CUDA_CONTEXT_BYTES = int(2.3 * GIB)
+CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 were seen to hold 7 GiB beside what they had asked for"
+
+
+class DraftWorkspace(StrEnum):
+    """Whether an image of SGLang takes the draft's workspace before the weights."""
+
+    TAKEN = "taken"  # the profile says so, or a start of it ended for that
+    NOT_TAKEN = "not-taken"  # a start of this very profile went well
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateInput:
+    """A launch as the rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own figure of what a
+    token of context takes. ``version`` is empty where nobody knows it."""
+
+    engine: str
+    words: CommandFlags
+    weights: WeightsSize
+    draft: WeightsSize | None = None
+    layout: KvCacheLayout | None = None
+    per_token: int | None = None
+    version: tuple[int, ...] = ()
+    ranks: int = 1
+    expected: int | None = None
+    workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
+    cpu_cache: str | None = None  # what a vLLM without a GPU is told to take for its KV cache, in GiB
+
+    def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
+        """Return the KV cache for so many requests of so many tokens, on one node."""
+        name = f"KV cache for {requests} × {tokens:,} tokens"
+        width, of_type = self.kv_number_width
+        if self.layout is not None:
+            size = -(-self.layout.count_cache_bytes(tokens, requests, width) // self.ranks)
+            return EstimatePart(name, size, EstimateSource.CONFIG, f"{self.layout.description}, {of_type}")
+        if self.per_token is not None:
+            size = -(-self.per_token * tokens * requests // self.ranks)
+            return EstimatePart(name, size, EstimateSource.PROFILE, "model.kv_per_token of the profile")
+        return EstimatePart(name, None, EstimateSource.CONFIG, "its config.json was not found or does not say")
+
+    @property
+    def kv_number_width(self) -> tuple[float, str]:
+        """Bytes for a number in the cache, and the words of the flag that says so."""
+        said = (self.words.get_value("kv-cache-dtype", "cache-type-k", "ctk") or "auto").lower()
+        for mark, width in _CACHE_TYPE_BYTES:
+            if mark in said:
+                return width, f"{said}: {width:g} byte{'' if width == 1 else 's'} each"
+        return 2.0, "2 bytes each"
+
+
+_CACHE_TYPE_BYTES = (
+    ("fp8", 1.0),
+    ("int8", 1.0),
+    ("q8", 1.0625),
+    ("fp4", 0.5625),
+    ("q4", 0.5625),
+    ("f32", 4.0),
+    ("float32", 4.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableMemory:
+    """Bytes: all of the node's memory, and what a start finds available."""
+
+    total: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """``lacking``: bytes by which what must lie in the engine's share is larger than the share, or the share larger than the
+    engine's own check at its start allows; ``why`` says which. ``is_known`` False: a part is not known."""
+
+    parts: tuple[EstimatePart, ...]
+    lacking: int = 0
+    why: str = ""
+    cautions: tuple[str, ...] = ()
+    is_corrected: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anything may be promised or refused: every part is known, or an earlier start says the whole."""
+        return bool(self.parts) and (self.is_corrected or all(part.size is not None for part in self.parts))
+
+    @property
+    def needed_bytes(self) -> int:
+        """What is known of it."""
+        return sum(part.size or 0 for part in self.parts if not part.within)
+
+    def with_total(self, whole: EstimatePart) -> MemoryEstimate:
+        """Return the same with another figure for the whole of it; its own parts are told within that."""
+        return replace(self, parts=(whole, *(replace(part, within=True) for part in self.parts)), is_corrected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRule:
+    """``field`` is the flag of the profile that decides, ``share`` what it is set to: None for an engine without one.
+
+    ``doubt``: what the sum would be if something that nobody knows were so, and what that is.
+    """
+
+    rule: Callable[[AvailableMemory, float], MemoryEstimate]
+    field: str | None = None
+    share: float = 0.0
+    doubt: tuple[Callable[[AvailableMemory, float], MemoryEstimate], str] | None = None
+
+
+def estimate_cuda_context() -> EstimatePart:
+    return EstimatePart("CUDA context, host side", CUDA_CONTEXT_BYTES, EstimateSource.ESTIMATE, CUDA_CONTEXT_EVIDENCE)
+
+
+def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> EstimatePart:
+    """Return what is left of a share for the KV cache, with the tokens that it holds, where that is known."""
+    width, _ = subject.kv_number_width
+    layout = subject.layout
+    each = layout.count_bytes_per_token(width) if layout else subject.per_token
+    size = max(0, size)
+    holds = f", about {size * subject.ranks // each:,} tokens" if each else ""
+    return EstimatePart(name, size, EstimateSource.FLAGS, f"what the share leaves{holds}", within=True)
+
+
+_SHARE_FLAGS = {
+    "sglang": (("mem-fraction-static", "mem-fraction", "mem-frac"),),
+    "vllm": (("gpu-memory-utilization", "gpu-memory-util"),),
+    "trtllm": (("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"),),
+}
+CONTEXT_LENGTH_FLAGS = {
+    "sglang": (("context-length", "context-len"),),
+    "vllm": (("max-model-len",),),
+    "trtllm": (("max_seq_len",),),
+    "llamacpp": (("ctx-size", "c"),),
+}
+_TOKEN_COUNT = re.compile(r"\d{1,15}")
+_TOKEN_COUNT_BY_ENGINE = {  # other forms than a whole number
+    "vllm": re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1"),  # since 0.12: as much as there is room for
+}
+
+
+def has_shell_expansion(text: str) -> bool:
+    """Tell whether a value is only known where a shell has read it."""
+    return "$" in text or "`" in text
+
+
+def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
+    """Return the deciding flag that a shell is still to fill in, and its value; None where there is none."""
+    for flags in (*_SHARE_FLAGS.get(engine, ()), *CONTEXT_LENGTH_FLAGS.get(engine, ())):
+        text = words.get_value(*flags)
+        if text is not None and has_shell_expansion(text):
+            return flags[0], text
+    return None
+
+
+def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
+    """Return what is wrong with a deciding flag, and what to do; None where each can be so."""
+    for flags in _SHARE_FLAGS.get(engine, ()):
+        text = words.get_value(*flags)
+        if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
+            what = f"args.{flags[0]} is {text or 'without a value'}: it is a share of memory, more than 0 and at most 1"
+            return what, f"--set args.{flags[0]}={_suggest_share(text)}"
+    for flags in CONTEXT_LENGTH_FLAGS.get(engine, ()):
+        text = words.get_value(*flags)
+        if (
+            text is None
+            or has_shell_expansion(text)
+            or _TOKEN_COUNT_BY_ENGINE.get(engine, _TOKEN_COUNT).fullmatch(text)
+        ):
+            continue
+        what = f"args.{flags[0]} is {text or 'without a value'}: it is a number of tokens"
+        return what, f"--set args.{flags[0]}=32768"
+    return None
+
+
+def _suggest_share(text: str) -> str:
+    """Return a share that may have been meant: 80 and 80% are 0.8."""
+    digits = text.removesuffix("%")
+    return f"{int(digits) / 100:g}" if re.fullmatch(r"[1-9]\d?", digits) and int(digits) >= 10 else "0.8"

@@ -1,0 +1,186 @@
+"""The link between the Sparks: one function of a port idle, no way over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.model.fabric_route import has_idle_lane, pair_lanes, sum_lane_rates
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
+from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
+
+BOTH_LANES_SETTING = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
+_MIN_ACTIVE_BYTES_PER_SECOND = 1e6  # bytes/s
+
+
+class IdleLaneDetector:
+    """One function of a port moves data and its twin does not: half of the fabric lies idle (13.8 Gb/s beside 0).
+
+    At least 1 Gb/s on the one and less than a fiftieth of it on the other, for 30 s. A full link takes both: 92.57 +
+    97.28 Gb/s in NVIDIA's own measurement, as each function is a PCIe Gen5 x4.
+    """
+
+    SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each port with an idle half."""
+        found = []
+        links = {link.name: link for link in sight.sample.links or ()}
+        for pair in pair_lanes(sight.sample.rdma or ()):
+            standing = self._lasting.update_condition(pair[0].name, has_idle_lane(pair), sight.sample)
+            if standing is None:
+                continue
+            idle, busy = sorted(pair, key=lambda port: sum_lane_rates(port) or 0.0)
+            evidence = (
+                FindingEvidence(busy.name, _format_gigabits(busy), "Gb/s", "rdma counters"),
+                FindingEvidence(idle.name, _format_gigabits(idle), "Gb/s", "rdma counters"),
+                FindingEvidence(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
+            )
+            found.append(
+                Finding(
+                    FindingKind.IDLE_FUNCTION,
+                    Severity.WARNING,
+                    sight.node,
+                    f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
+                    "half of the link lies idle",
+                    _format_lane_remedy(idle, links.get(idle.interface or "")),
+                    evidence=evidence,
+                    since=standing.since,
+                )
+            )
+        return found
+
+
+def _format_lane_remedy(idle: RdmaLane, link: NetworkInterface | None) -> str:
+    name = idle.interface or idle.name
+    if link is not None and link.networks:
+        return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, see that it answers a ping"
+    return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH_LANES_SETTING}"
+
+
+def _format_gigabits(port: RdmaLane) -> str:
+    return f"{(sum_lane_rates(port) or 0.0) * 8 / 1e9:.1f}"
+
+
+class MissingRouteDetector:
+    """A ConnectX port has its cable, and no IPv4 network is on its functions: nothing can go over it; for 60 s.
+
+    One function of the two without a network is a note: it works at half.
+    """
+
+    SECONDS = 60.0
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._lasting = ConditionTimer(seconds)
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each port without a way, or with half of one."""
+        links = {link.name: link for link in sight.sample.links or ()}
+        found = []
+        for pair in pair_lanes(sight.sample.rdma or ()):
+            bare = _find_unaddressed_interfaces(
+                [links.get(one.interface or "") for one in pair], _find_active_interfaces(pair)
+            )
+            standing = self._lasting.update_condition(pair[0].name, None if bare is None else bool(bare), sight.sample)
+            if standing is None or bare is None:
+                continue
+            names = " and ".join(link.name for link in bare)
+            whole = len(bare) == 2
+            found.append(
+                Finding(
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING if whole else Severity.NOTE,
+                    sight.node,
+                    f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
+                    + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
+                    f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
+                    "(192.168.200.x/24 and 192.168.201.x/24), then: sudo netplan apply",
+                    evidence=tuple(
+                        FindingEvidence(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
+                        for link in bare
+                    ),
+                    since=standing.since,
+                )
+            )
+        return found
+
+
+def _find_active_interfaces(pair: Sequence[RdmaLane]) -> set[str]:
+    """Return the interfaces of functions that move data: these have a way, whatever it is."""
+    return {
+        one.interface
+        for one in pair
+        if one.interface is not None and (sum_lane_rates(one) or 0.0) >= _MIN_ACTIVE_BYTES_PER_SECOND
+    }
+
+
+def _find_unaddressed_interfaces(
+    ends: Sequence[NetworkInterface | None], at_work: set[str]
+) -> list[NetworkInterface] | None:
+    """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
+    known = [link for link in ends if link is not None and link.carrier is not None]
+    if len(known) < 2:
+        return None
+    if not all(link.carrier for link in known):
+        return []
+    return (
+        None
+        if any(link.networks is None for link in known)
+        else [link for link in known if not link.networks and link.name not in at_work]
+    )
+
+
+def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+    """Between several nodes: of each that has fast ports and a carrier on none of them, where all of them are known."""
+    if len(sights) < 2:
+        return []
+    found = []
+    for sight in sights:
+        links = {link.name: link for link in sight.sample.links or ()}
+        ports = [links.get(one.interface or "") for one in sight.sample.rdma or ()]
+        if not ports or any(port is None or port.carrier is not False for port in ports):
+            continue
+        names = ", ".join(port.name for port in ports if port is not None)
+        found.append(
+            Finding(
+                FindingKind.FABRIC,
+                Severity.NOTE,
+                sight.node,
+                f"no cable carries: none of its fast ports ({names}) has a link",
+                "for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
+            )
+        )
+    return found
+
+
+def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+    """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
+    networks = {sight.node: _list_fabric_networks(sight.sample) for sight in sights}
+    cabled = {node: own for node, own in networks.items() if own}
+    found = []
+    for node, own in cabled.items():
+        others = set().union(*(theirs for other, theirs in cabled.items() if other != node))
+        if others and not own & others:
+            found.append(
+                Finding(
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING,
+                    node,
+                    "its fabric has no network in common with the other Spark's: there is no route between them",
+                    "give the functions of one cable addresses of one network on both Sparks, then ping them",
+                    evidence=(
+                        FindingEvidence("here", ", ".join(sorted(own)), None, "routes"),
+                        FindingEvidence("there", ", ".join(sorted(others)), None, "routes"),
+                    ),
+                )
+            )
+    return found
+
+
+def _list_fabric_networks(sample: Sample) -> set[str]:
+    fabric = {port.interface for port in sample.rdma or ()}
+    links = [link for link in sample.links or () if link.name in fabric and link.carrier]
+    return {network for link in links for network in link.networks or ()}

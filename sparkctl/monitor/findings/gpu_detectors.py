@@ -1,0 +1,179 @@
+"""What a GPU's own figures show: a clock that is stuck low, heat that slows it, waiting that looks like work."""
+
+from __future__ import annotations
+
+from sparkctl.model.engine_metrics import EngineActivity
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.sample import Gpu, GpuEvents, Sample
+from sparkctl.model.text.units import format_duration
+from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot, PersistentCondition
+
+_IDLE_REASON_BIT = 0x1
+_THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
+_STUCK_CLOCK_REMEDY = (
+    "shut it down, unplug the adapter from the wall AND from the Spark for a minute, use the original 240 W adapter; "
+    "a reboot does not help. Then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades"
+)
+
+
+class StuckClockDetector:
+    """Stuck at 500-850 MHz and under 35 W, cool and with no reason given (799 MHz, 19.5 W; healthy 2281 MHz, 92.5 W).
+
+    All of: SM clock below 45 % of its maximum (until 55 % once it is), utilisation at least 50 %, power under 35 W,
+    below 80 degrees, no event reason but idle; for 20 s, because short kernels leave a stale clock behind. Thresholds:
+    sparktop's detector, built on NVIDIA's forum reports 376039, 361294 and 366590.
+    """
+
+    LOW, HIGH = 0.45, 0.55
+    BUSY, POWER, CELSIUS, SECONDS = 0.5, 35.0, 80.0, 20.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU that is stuck."""
+        found = []
+        for gpu in sight.sample.gpus or ():
+            standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), sight.sample)
+            if standing is not None:
+                found.append(self._build_stuck_clock_finding(sight, gpu, standing))
+        return found
+
+    def _is_stuck(self, gpu: Gpu) -> bool | None:
+        clock, highest, busy, power, celsius = gpu.sm_clock, gpu.sm_clock_max, gpu.busy, gpu.power, gpu.celsius
+        if clock is None or not highest or busy is None or power is None or celsius is None or gpu.reasons is None:
+            return None
+        limit = self.HIGH if self._lasting.is_active(gpu.index) else self.LOW
+        cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE_REASON_BIT
+        return clock < limit * highest and busy >= self.BUSY and cool_and_weak
+
+    def _build_stuck_clock_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        summary = (
+            f"the GPU is stuck at {gpu.sm_clock} of {gpu.sm_clock_max} MHz although it is busy, cool and not held back"
+        )
+        evidence = (*build_gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
+        return Finding(
+            FindingKind.STUCK_CLOCK,
+            Severity.PROBLEM,
+            sight.node,
+            summary,
+            _STUCK_CLOCK_REMEDY,
+            evidence=evidence,
+            since=standing.since,
+        )
+
+
+class ThermalDetector:
+    """Slowed down by heat: a thermal reason bit, and its counter growing within the last 30 s (it is read every 10).
+
+    Where the driver has no counters the bit alone counts, after 10 s. Throttling sets in at 91-92 degrees.
+    """
+
+    RECENT, SECONDS = 30.0, 10.0
+
+    def __init__(self) -> None:
+        self._begun = ConditionTimer()
+        self._bit = ConditionTimer(self.SECONDS)
+        self._counts: dict[int, int] = {}
+        self._grew: dict[int, float] = {}
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU that heat slows down."""
+        found = []
+        for gpu in sight.sample.gpus or ():
+            grew = self._has_grown_recently(gpu, sight.sample)
+            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL_REASONS))
+            bit = self._bit.update_condition(gpu.index, claim, sight.sample)
+            standing = self._begun.update_condition(
+                gpu.index, claim, sight.sample
+            )  # heat that was there before us has no beginning
+            if standing is not None and (bit is not None if grew is None else grew):
+                found.append(self._build_thermal_finding(sight, gpu, standing))
+        return found
+
+    def _has_grown_recently(self, gpu: Gpu, sample: Sample) -> bool | None:
+        count = _sum_thermal_counters(gpu.events)
+        if count is None:
+            return None
+        before = self._counts.get(gpu.index)
+        self._counts[gpu.index] = count
+        if before is not None and count > before:
+            self._grew[gpu.index] = sample.uptime
+        return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
+
+    def _build_thermal_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        reasons = ", ".join(name for bit, name in _THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
+        evidence = [*build_gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
+        if (count := _sum_thermal_counters(gpu.events)) is not None:
+            evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
+        return Finding(
+            FindingKind.THERMAL,
+            Severity.WARNING,
+            sight.node,
+            "heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
+            "give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
+            "(undo: sudo nvidia-smi -rgc)",
+            evidence=tuple(evidence),
+            since=standing.since,
+        )
+
+
+def _sum_thermal_counters(events: GpuEvents | None) -> int | None:
+    known = [] if events is None else [one for one in (events.sw_thermal, events.hw_thermal) if one is not None]
+    return sum(known) if known else None
+
+
+class BusyWaitDetector:
+    """Spinning, not working: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
+
+    All of: SM clock at least 70 % of its maximum (2300-2450 of 3003 MHz), utilisation at least 90 %, power under 30 W
+    (real work takes 46-93 W), and no engine on the node that is known to make tokens; for 60 s, because one rank of two
+    may well wait for the other for seconds.
+    """
+
+    CLOCK, BUSY, POWER, SECONDS = 0.70, 0.90, 30.0, 60.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU that waits."""
+        numbers = [one.numbers for one in sight.instances or () if one.numbers is not None]
+        working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
+        found = []
+        for gpu in sight.sample.gpus or ():
+            claim = self._is_spinning(gpu)
+            standing = self._lasting.update_condition(gpu.index, claim and not working, sight.sample)
+            if standing is not None:
+                found.append(self._build_busy_wait_finding(sight, gpu, standing))
+        return found
+
+    def _is_spinning(self, gpu: Gpu) -> bool | None:
+        clock, highest, busy, power = gpu.sm_clock, gpu.sm_clock_max, gpu.busy, gpu.power
+        if clock is None or not highest or busy is None or power is None:
+            return None
+        return clock >= self.CLOCK * highest and busy >= self.BUSY and power < self.POWER
+
+    def _build_busy_wait_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
+        return Finding(
+            FindingKind.BUSY_WAIT,
+            Severity.WARNING,
+            sight.node,
+            f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
+            "see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
+            evidence=build_gpu_evidence(gpu),
+            since=standing.since,
+        )
+
+
+def build_gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
+    """Return what its reading says, as far as it is known."""
+    said = (
+        ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),
+        ("of at most", None if gpu.sm_clock_max is None else f"{gpu.sm_clock_max}", "MHz"),
+        ("utilisation", None if gpu.busy is None else f"{gpu.busy * 100:.0f}", "%"),
+        ("power", None if gpu.power is None else f"{gpu.power:.1f}", "W"),
+        ("temperature", None if gpu.celsius is None else f"{gpu.celsius:.0f}", "°C"),
+    )
+    return tuple(FindingEvidence(name, value, unit, "nvml") for name, value, unit in said if value is not None)

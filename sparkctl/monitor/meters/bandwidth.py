@@ -1,0 +1,317 @@
+"""Memory bandwidth, estimated: a GB10 has no counter for it, and decoding is bound by what each step must read.
+
+    GB/s = decode steps per second x bytes per step
+    bytes per step = weights that this rank reads + draft model x its passes + KV cache of the running context
+
+Prompts are bound by arithmetic, so there is no estimate while they are read, and none while no step happens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sparkctl.engines.decode_step_label import format_decode_step_label, parse_decode_step_label
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import GB10_BANDWIDTH_GB_S
+from sparkctl.model.sample import Sample
+from sparkctl.monitor.node_views import NodeTelemetryView
+
+GB = 1e9  # memory bandwidth is sold and measured in decimal gigabytes
+FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"
+
+
+_GB10_BYTES_PER_SECOND = 230 * GB
+_MAX_BYTES_PER_SECOND = 1 << 60  # bytes/s: no memory comes near it
+_SPEC_TOLERANCE = 1.02  # above the specification by less is what rounding and a short window do
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthLimit:
+    """What the memory can do, bytes/s: ``spec`` as printed, ``measured`` by the best GPU read seen, where there is one."""
+
+    measured: float | None = _GB10_BYTES_PER_SECOND
+    spec: float = GB10_BANDWIDTH_GB_S * GB
+
+
+GB10 = BandwidthLimit()
+
+
+def get_bandwidth_limit(gb_per_second: float | None) -> BandwidthLimit:
+    """Return the ceiling of a node whose config gives this specification; only a GB10's has been measured."""
+    if gb_per_second is None or gb_per_second == GB10_BANDWIDTH_GB_S:
+        return GB10
+    return BandwidthLimit(None, gb_per_second * GB)
+
+
+class BandwidthSource(StrEnum):
+    """Where a bandwidth comes from."""
+
+    ESTIMATE = "estimate"
+    COUNTER = "counter"  # the GPU's own
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertReads:
+    """The routed experts of a mixture-of-experts model on this rank: ``bytes`` of all ``count`` of them per step.
+
+    ``are_parameters``: how many experts there are is not known, and single parameters stand for them. The upper end is
+    then too high: what every token reads is spread as if it were chosen, too.
+    """
+
+    bytes: int
+    count: int
+    per_token: int
+    are_parameters: bool = False
+
+    def count_touched_experts(self, tokens: float) -> float:
+        """Return how many experts of a layer ``tokens`` touch, if they choose at random: N(1 - (1 - k/N)^T)."""
+        missed: float = (1 - self.per_token / self.count) ** tokens
+        return self.count * (1 - missed)
+
+    def estimate_read_bytes(self, tokens: float) -> tuple[float, float]:
+        """Return bytes for one token's experts and for all that ``tokens`` can touch: alike tokens choose alike."""
+        each = self.bytes / self.count
+        one = each * self.per_token
+        return one, max(
+            one, each * self.count_touched_experts(tokens)
+        )  # of one token both are the same, but for rounding
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStepReads:
+    """What one decode step reads on one node. Bytes.
+
+    ``weights``: this rank's share of what every step reads; of an MoE model all but its routed ``experts``. ``draft``:
+    the draft model, read ``draft_passes`` times a step, None where it is read and its size not known. ``draft_tokens``
+    are verified beside the bonus token.
+    """
+
+    weights: int
+    experts: ExpertReads | None = None
+    draft: int | None = 0
+    draft_passes: float = 1.0
+    draft_tokens: int = 0
+    kv_per_token: float | None = None
+    whole: int | None = None  # the checkpoint, of which ``ranks`` nodes read a share each
+    ranks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Bytes/s from ``low`` to ``high`` (the same for a dense model), with its inputs in words.
+
+    ``suspect``: where it is not plausible, which input must be wrong and what to do about it.
+    """
+
+    low: float
+    high: float
+    ceiling: BandwidthLimit
+    inputs: tuple[tuple[str, str], ...]
+    source: BandwidthSource = BandwidthSource.ESTIMATE
+    suspect: str | None = None
+
+    @property
+    def is_plausible(self) -> bool:
+        """Say whether the memory could do it; if not, an input is wrong."""
+        return self.low <= self.ceiling.spec * _SPEC_TOLERANCE
+
+    def get_measured_shares(self) -> tuple[float, float] | None:
+        """Return the shares of the measured ceiling, None where none was measured."""
+        best = self.ceiling.measured
+        return None if best is None else (self.low / best, self.high / best)
+
+    def get_spec_shares(self) -> tuple[float, float]:
+        """Return the shares of the printed specification."""
+        return self.low / self.ceiling.spec, self.high / self.ceiling.spec
+
+    @property
+    def formula(self) -> str:
+        """What the inputs are put into."""
+        return FORMULA if self.source is BandwidthSource.ESTIMATE else "GB/s = the GPU's own counter x its peak"
+
+    def explain_formula(self) -> tuple[str, ...]:
+        """Return the formula and each input, a line each."""
+        width = max(len(name) for name, _ in self.inputs)
+        return (self.formula, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
+
+
+def estimate_bandwidth(
+    numbers: EngineMeter, reads: DecodeStepReads, ceiling: BandwidthLimit = GB10
+) -> Bandwidth | None:
+    """Return the bandwidth that the engine's steps need, None while it reads prompts, idles, or is not known."""
+    if numbers.activity is not EngineActivity.DECODING or not numbers.steps:
+        return None
+    tokens = (numbers.batch or 1.0) * (1 + reads.draft_tokens)
+    least, most = reads.experts.estimate_read_bytes(tokens) if reads.experts else (0.0, 0.0)
+    draft = (reads.draft or 0) * reads.draft_passes
+    context = _context_bytes(numbers, reads)
+    always = reads.weights + draft + (context or 0.0)
+    found = Bandwidth(
+        numbers.steps * (always + least),
+        numbers.steps * (always + most),
+        ceiling,
+        (*_list_step_inputs(numbers), *_list_read_inputs(numbers, reads, tokens, context)),
+    )
+    return (
+        found
+        if found.is_plausible
+        else replace(found, suspect=_explain_implausible(reads, least, draft, context or 0.0))
+    )
+
+
+def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
+    """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
+    known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
+    pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
+    sound = all(0 <= share < math.inf and 0 < peak < _MAX_BYTES_PER_SECOND for share, peak in pairs)
+    if not pairs or len(pairs) < len(known) or not sound:
+        return None
+    rate, peak = sum(share * peak for share, peak in pairs), float(sum(peak for _, peak in pairs))
+    inputs = (
+        ("counter", f"{rate / peak * 100:.1f} % of the peak"),
+        ("peak", _format_gigabytes(peak) + "/s"),
+    )
+    return Bandwidth(rate, rate, BandwidthLimit(None, peak), inputs, BandwidthSource.COUNTER)
+
+
+def get_node_bandwidth(view: NodeTelemetryView) -> Bandwidth | None:
+    """Return what the node's GPUs count themselves, None where they do not."""
+    return None if view.sample is None else read_gpu_bandwidth(view.sample)
+
+
+def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> Bandwidth | None:
+    """Return the estimate for an instance on a node, None where the GPU's own counter says more, or nothing is known."""
+    reads = build_decode_step_reads(one.per_step)
+    if one.numbers is None or reads is None or get_node_bandwidth(view) is not None:
+        return None
+    found = estimate_bandwidth(one.numbers, reads, get_bandwidth_limit(view.memory_bandwidth))
+    return found if found is not None and 0 <= found.low <= found.high < math.inf else None
+
+
+def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
+    """Return what one of the ranks that share a model reads in a step, None where the weights are not known.
+
+    Labels are checked when they are read; facts may come from a recording as well, so they are checked here, too.
+    """
+    if facts is None or facts.weights is None or parse_decode_step_label(format_decode_step_label(facts)) != facts:
+        return None
+    weights, experts, ranks = facts.weights, None, facts.ranks
+    total, active = facts.parameters, facts.active_parameters
+    if facts.experts is not None:
+        routed = facts.experts
+        weights -= routed.weights
+        experts = ExpertReads(routed.weights // ranks, routed.count, routed.per_token)
+    elif total is not None and active is not None and active < total:
+        weights, experts = 0, ExpertReads(weights // ranks, total, active, are_parameters=True)
+    draft = facts.draft_weights if facts.draft_weights is not None or facts.draft_passes else 0
+    return DecodeStepReads(
+        weights=weights // ranks,
+        experts=experts,
+        draft=None if draft is None else draft // ranks,
+        draft_passes=1.0 if facts.draft_passes is None else facts.draft_passes,
+        draft_tokens=facts.draft_tokens or 0,
+        kv_per_token=None if facts.kv_per_token is None else facts.kv_per_token / ranks,
+        whole=facts.weights,
+        ranks=ranks,
+    )
+
+
+def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec | None) -> str:
+    """Return why there is no estimate: a sentence for an owner."""
+    if facts is None or facts.weights is None:
+        return (
+            "what a step reads is not known: model.weights in the profile (bytes of the checkpoint) would tell, from "
+            "the next start on"
+        )
+    if numbers is None or numbers.activity is None:
+        return "what the engine does is not known"
+    if numbers.activity is EngineActivity.IDLE:
+        return "no step happens: nothing is read"
+    if numbers.activity is EngineActivity.PREFILL:
+        return "prompts are being read: that is bound by arithmetic, not by memory"
+    return "the engine has not said yet how fast it steps"
+
+
+def _explain_implausible(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
+    """Return which input must be wrong: the largest, because steps are counted and sizes were written by somebody."""
+    parts = {
+        "model.weights": float(reads.weights),
+        "model.experts" if not (reads.experts and reads.experts.are_parameters) else "model.active_parameters": least,
+        "model.draft_weights, or the engine's draft steps,": draft,
+        "model.kv_per_token": context,
+    }
+    name = max(parts, key=lambda part: parts[part])
+    dense = name == "model.weights" and reads.experts is None
+    return f"{name} in the profile must be wrong" + (
+        " (a mixture of experts? then model.experts is missing; on two Sparks each reads its half)" if dense else ""
+    )
+
+
+def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
+    if numbers.kv_tokens is None or reads.kv_per_token is None:
+        return None
+    return numbers.kv_tokens * reads.kv_per_token
+
+
+def _list_step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
+    length = numbers.acceptance.length if numbers.acceptance else None
+    inputs = [
+        ("decode steps", f"{numbers.steps:.2f} per second over {numbers.seconds or 0:.0f} s ({numbers.estimator})")
+    ]
+    if numbers.generation_rate is not None:
+        inputs.append(("generation", f"{numbers.generation_rate:.1f} tok/s, {numbers.batch or 1:.1f} requests a step"))
+    inputs.append(("accept length", "no drafts" if length is None else f"{length:.2f} tokens per step"))
+    return inputs
+
+
+def _list_read_inputs(
+    numbers: EngineMeter, reads: DecodeStepReads, tokens: float, context: float | None
+) -> list[tuple[str, str]]:
+    inputs = []
+    if reads.whole is not None and (reads.ranks > 1 or reads.experts is not None):
+        share = (
+            f", by {reads.ranks} nodes: {_format_gigabytes(reads.whole / reads.ranks)} on each"
+            if reads.ranks > 1
+            else ""
+        )
+        inputs.append(("checkpoint", f"{_format_gigabytes(reads.whole)}{share}"))
+    if reads.weights:
+        inputs.append(("weights", _format_gigabytes(reads.weights)))
+    if reads.experts is not None:
+        verified = f" x (1 + {reads.draft_tokens} drafts)" if reads.draft_tokens else ""
+        inputs.append(("tokens a step", f"{tokens:.1f} = {numbers.batch or 1.0:.1f} requests{verified}"))
+        name = "active share" if reads.experts.are_parameters else "experts"
+        inputs.append((name, _format_experts(reads.experts, tokens)))
+    if reads.draft is None:
+        inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
+    elif reads.draft:
+        inputs.append(("draft model", f"{_format_gigabytes(reads.draft)} x {reads.draft_passes:g}"))
+    if context is None:
+        lacking = "the engine does not tell" if reads.kv_per_token else "model.kv_per_token in the profile would tell"
+        inputs.append(("KV cache", f"not counted: {lacking} its size"))
+    else:
+        inputs.append(("KV cache", f"{_format_gigabytes(context)} ({numbers.kv_tokens:.0f} tokens of context)"))
+    if numbers.prompt_rate:
+        inputs.append(("prompts", f"{numbers.prompt_rate:.0f} tok/s were read as well; what that reads is not counted"))
+    return inputs
+
+
+def _format_experts(experts: ExpertReads, tokens: float) -> str:
+    least, most = experts.estimate_read_bytes(tokens)
+    some = f"{_format_expert_count(experts, experts.per_token)} of {_format_expert_count(experts, experts.count)}"
+    one = f"{_format_gigabytes(least)} (one token's: {some})"
+    if tokens <= 1:
+        return one
+    return f"{one} to {_format_gigabytes(most)} ({tokens:.0f} tokens at once: {_format_expert_count(experts, experts.count_touched_experts(tokens))})"
+
+
+def _format_expert_count(experts: ExpertReads, count: float) -> str:
+    return f"{count / 1e9:.1f} billion parameters" if experts.are_parameters else f"{count:.0f}"
+
+
+def _format_gigabytes(count: float) -> str:
+    return f"{count / GB:.2f} GB" if count >= 0.1 * GB else f"{count / 1e6:.1f} MB"

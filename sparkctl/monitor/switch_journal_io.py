@@ -1,0 +1,149 @@
+"""The journal of a switch on a node: read, written before each step, and removed when there is nothing to finish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sparkctl.context import CommandContext
+from sparkctl.errors import OperationRefused
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.node import switch_journal_codec
+from sparkctl.node import switch_journal_codec as travelling
+from sparkctl.node.node_inspection import JournalFile
+from sparkctl.transport.node_session import NodeSession
+
+_TIMEOUT_SECONDS = 20.0  # seconds: it is written through to the disk
+
+
+class SwitchInProgress(OperationRefused):
+    """A switch goes on here, or was left: nothing else is changed meanwhile."""
+
+
+async def read_journal(session: NodeSession) -> SwitchJournalStatus:
+    """Return the journal that lies on a node. Raises `NodeError`."""
+    return (await read_journal_with_text(session))[0]
+
+
+async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalStatus, str]:
+    """Return the journal that lies on a node, and its very text: an older version may have written less. Raises `NodeError`."""
+    seen = (await session.read_node("journal")).journal
+    return build_journal_view(seen), travelling.NO_JOURNAL if seen is None else seen.text
+
+
+def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
+    """Return what was found; one that is damaged, or another user's, is there and unknown."""
+    if seen is None:
+        return SwitchJournalStatus(JournalPresence.UNREADABLE, why="the node did not say")
+    if seen.state == "none":
+        return SwitchJournalStatus(JournalPresence.NONE, is_held=seen.is_held)
+    if seen.state != "ours":
+        return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, "it belongs to another user")
+    try:
+        return SwitchJournalStatus(
+            JournalPresence.READ, switch_journal_codec.decode_switch_journal(seen.text), seen.is_held
+        )
+    except ValueError as damaged:
+        return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
+
+
+async def write_journal(session: NodeSession, text: str, over: Sequence[str]) -> bool:
+    """Write it, whole or not at all, where one of the texts ``over`` lies, or nothing; False where something else does.
+
+    Raises `NodeError`, and `Refused` where the node does not take it.
+    """
+    return await _run_journal_script(session, travelling.build_write_command(text, over), "written")
+
+
+async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
+    """Remove it; as `write` does."""
+    return await _run_journal_script(session, travelling.build_remove_command(over), "removed")
+
+
+async def _run_journal_script(session: NodeSession, argv: list[str], what: str) -> bool:
+    done = await session.run(argv, stdin=travelling.read_journal_script(), timeout=_TIMEOUT_SECONDS)
+    match travelling.decode_write_result(done.stdout):
+        case travelling.JournalWriteResult.DONE:
+            return True
+        case travelling.JournalWriteResult.OTHER:
+            return False
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    name = session.node.name
+    raise OperationRefused(
+        f"the journal of the switch could not be {what} on {name}" + (f": {said[-1]}" if said else ""),
+        f"on {name}: df -h ~; ls -ld {travelling.JOURNAL_PATH}",
+    )
+
+
+async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
+    """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
+    view = await read_journal(session)
+    if view.found is JournalPresence.NONE:
+        return
+    raise build_switch_refusal(session.node.name, view, is_held=is_held)
+
+
+def refuse_if_journal_found(node: NodeName, ctx: CommandContext, seen: JournalFile | None) -> None:
+    """The same by a look that was made anyway; steps of the switch itself, which hold the node's lock, are let through."""
+    view = build_journal_view(seen)
+    if node not in ctx.holds and view.found is not JournalPresence.NONE:
+        raise build_switch_refusal(node, view, is_held=view.is_held)
+
+
+def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:
+    """Return the refusal of anything else."""
+    if view.journal is None:
+        return SwitchInProgress(
+            f"a journal of a switch lies on {node}, and {view.why}: what it was about is not known",
+            f"look at it on {node}: {travelling.JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
+        )
+    hint = (
+        f"wait for it: sparkctl status --node {node} --watch" if is_held else list_finish_commands(view.journal, node)
+    )
+    return SwitchInProgress(f"{node}: {describe_switch(view.journal, is_held=is_held)}", hint)
+
+
+def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str:
+    """Return what can be done about a switch that was left, a line each: only what is not refused at its step."""
+    where = f"--node {node or journal.affected_nodes[0]}"
+    new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
+    resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
+    match journal.step:
+        case SwitchStep.CLEARING | SwitchStep.DONE:
+            return f"{new} serves; clear away the rest of {old}: {resume}"
+        case SwitchStep.UNDOING | SwitchStep.RESTORING | SwitchStep.RESTORED:
+            return f"bring {old} back: {resume}\n{format_abandon_command(where)}"
+        case SwitchStep.LEFT:
+            return f"bring {old} back: {abort}\nstart {new} once more: {resume}\n{format_abandon_command(where)}"
+        case SwitchStep.CHECKING:
+            return f"begin anew: {resume}\nforget it, nothing had been stopped: {abort}"
+        case _:
+            return f"finish it: {resume}\nbring {old} back: {abort}\n{format_abandon_command(where)}"
+
+
+def format_abandon_command(where: str) -> str:
+    """Return how a switch is ended with nothing of it left; ``where`` names its node, as a flag."""
+    return f"give it up, with neither serving: sparkctl abort --give-up {where}"
+
+
+def describe_switch(journal: SwitchJournal, *, is_held: bool) -> str:
+    """Return ``switch to qwen36 in progress, step 3 of 6 (releasing), by milo@laptop since 14:02``."""
+    state = "in progress" if is_held else "was left"
+    since = time.strftime("%H:%M", time.localtime(journal.since))
+    if journal.step is SwitchStep.LEFT and not is_held:
+        return f"{journal.instance} failed and is left for study (--no-rollback), by {journal.operator} since {since}"
+    return (
+        f"switch to {journal.instance} {state}, {format_step_number(journal.step)}, by {journal.operator} since {since}"
+    )
+
+
+def format_step_number(step: SwitchStep) -> str:
+    """Return ``step 3 of 6 (releasing)``; the way back has no numbers."""
+    if step is SwitchStep.LEFT:
+        return "the new one's failure, for study"
+    return (
+        f"step {FORWARD_STEPS.index(step) + 1} of {len(FORWARD_STEPS)} ({step})"
+        if step in FORWARD_STEPS
+        else f"on its way back ({step})"
+    )

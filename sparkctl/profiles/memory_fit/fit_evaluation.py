@@ -1,0 +1,190 @@
+"""The answer: a claim's sum held against what stands on the node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from sparkctl.engines.memory import other_memory_rules
+from sparkctl.engines.memory.memory_estimate import AvailableMemory, EstimateInput, MemoryEstimate, MemoryRule
+from sparkctl.engines.sglang import memory as sglang_memory
+from sparkctl.engines.vllm import memory as vllm_memory
+from sparkctl.model.memory_fit import (
+    EstimatePart,
+    EstimateSource,
+    FitOutcome,
+    MeasuredPeak,
+    MemoryBudget,
+    MemoryFit,
+    MemoryHolder,
+)
+from sparkctl.model.node import NodeName
+from sparkctl.model.text.units import format_gib
+from sparkctl.model.verdict import FieldChange
+
+_SHARE_STEPS = 100  # of a share: hundredths
+
+
+def find_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
+    """Return the claim by the rule of its engine."""
+    match subject.engine:
+        case "sglang":
+            return sglang_memory.build_memory_rule(subject, total)
+        case "vllm":
+            return vllm_memory.build_memory_rule(subject)
+        case "llamacpp":
+            return other_memory_rules.build_llamacpp_rule(subject)
+        case "trtllm":
+            return other_memory_rules.build_trtllm_rule(subject)
+        case _:
+            return other_memory_rules.build_container_rule(subject)
+
+
+def evaluate_memory_fit(
+    node: NodeName,
+    profile: str,
+    claim: MemoryRule,
+    standing: MemoryBudget | None,
+    floor: int,
+    expected: int | None = None,
+    seen: MeasuredPeak | None = None,
+) -> MemoryFit:
+    """Return whether it fits. ``expected``: the profile's own figure, where the sum does not come out."""
+    if standing is None:
+        return MemoryFit(
+            node, profile, FitOutcome.UNKNOWN, floor=floor, cautions=(f"{node} did not say what memory it has",)
+        )
+
+    def estimate_with_history(
+        there: MemoryBudget, at: float, rule: Callable[[AvailableMemory, float], MemoryEstimate] = claim.rule
+    ) -> MemoryEstimate:
+        return _correct_estimate(rule(AvailableMemory(there.total, there.available_after_drop), at), expected, seen)
+
+    bare = claim.rule(AvailableMemory(standing.total, standing.available_after_drop), claim.share)
+    made = _correct_estimate(bare, expected, seen)
+    cautions = made.cautions
+    if made.lacking and made.why:
+        cautions = (made.why, *cautions)
+    fit = MemoryFit(
+        node, profile, FitOutcome.UNKNOWN, made.parts, standing, floor, lacking=made.lacking, cautions=cautions,
+        estimated=bare.needed_bytes if bare.is_known else None,
+    )  # fmt: skip
+    if not made.is_known:
+        return replace(fit, lacking=0, cautions=(*made.cautions, *_list_unknown_parts(made)))
+
+    def fits_in(
+        there: MemoryBudget, at: float, rule: Callable[[AvailableMemory, float], MemoryEstimate] = claim.rule
+    ) -> bool:
+        one = estimate_with_history(there, at, rule)
+        return not one.lacking and there.available_after_drop - floor - one.needed_bytes >= 0
+
+    if fits_in(standing, claim.share):
+        at_once = standing.available_after_drop - standing.droppable
+        answer = FitOutcome.FITS if made.needed_bytes + floor <= at_once else FitOutcome.AFTER_DROP_CACHES
+        fit = replace(fit, answer=answer)
+        return replace(
+            fit, cautions=(*cautions, *_list_tight_cautions(fit), *_list_uncertainties(claim, standing, fits_in))
+        )
+    if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
+        what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
+        return replace(fit, lacking=0, cautions=(*cautions, what))
+    stops, then = next(
+        ((names, there) for names, there in _iter_stop_options(standing) if fits_in(there, claim.share)), ((), standing)
+    )
+    made = estimate_with_history(
+        then, claim.share
+    )  # what it takes where they are gone: a share of what is free is more then
+    return replace(
+        fit, parts=made.parts, answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT, stops=stops,
+        largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share)),
+        least=_find_fitting_share(claim, standing, fits_in, _iter_shares_above(claim.share)),
+    )  # fmt: skip
+
+
+FitCheck = Callable[..., bool]
+
+
+def _correct_estimate(made: MemoryEstimate, expected: int | None, seen: MeasuredPeak | None) -> MemoryEstimate:
+    """Let what was seen decide, where it was: the last start's peak, as far as the sum differs from what it was then."""
+    if seen is not None and made.is_known and seen.estimated is not None:
+        differs = seen.peak - seen.estimated
+        more = "more" if differs >= 0 else "less"
+        words = (
+            f"corrected: the last start of this very profile took {format_gib(seen.peak)} at its peak, {format_gib(abs(differs))} {more} "
+            "than the sum said"
+        )
+        return made.with_total(
+            EstimatePart("seen last time", max(0, made.needed_bytes + differs), EstimateSource.HISTORY, words)
+        )
+    if made.is_known:
+        return made
+    if seen is not None:
+        words = "what the last start of this very profile took at its peak"
+        return made.with_total(EstimatePart("seen last time", seen.peak, EstimateSource.HISTORY, words))
+    if expected is not None:
+        words = "memory.expected of the profile, because not every part is known"
+        return made.with_total(EstimatePart("as the profile expects", expected, EstimateSource.PROFILE, words))
+    return made
+
+
+def _list_unknown_parts(made: MemoryEstimate) -> list[str]:
+    return [f"{part.name}: not known: {part.words}" for part in made.parts if part.size is None and part.words]
+
+
+def _list_tight_cautions(fit: MemoryFit) -> list[str]:
+    """Say where less is to spare than half of what is only estimated in the sum."""
+    if not fit.is_tight:
+        return []
+    return [f"tight: {format_gib(fit.margin)} to spare, and {format_gib(fit.estimated_bytes)} of the sum are estimates"]
+
+
+def _list_uncertainties(claim: MemoryRule, standing: MemoryBudget, fits: FitCheck) -> list[str]:
+    """Say what would not fit if something that nobody knows were so."""
+    if claim.doubt is None:
+        return []
+    rule, what = claim.doubt
+    if fits(standing, claim.share, rule):
+        return []
+    sure = next((at for at in _iter_shares_below(claim.share) if fits(standing, at, rule)), None)
+    way = f"; {claim.field}={sure:g} fits either way" if sure is not None else ""
+    return [f"{what}. With such an image it does not fit{way}"]
+
+
+def _iter_stop_options(standing: MemoryBudget) -> Iterator[tuple[tuple[str, ...], MemoryBudget]]:
+    """Yield who could be stopped, and what stood then: one alone before several, ours before others', small before large."""
+    free = [one for one in standing.holders if not one.is_replaced and (one.held or one.coming)]
+    ours = [one for one in free if one.ours]
+    for some in (ours, free):
+        order = sorted(some, key=lambda one: (not one.ours, one.held or 0))
+        for one in order:
+            yield (one.name,), _release_holders(standing, [one])
+        for several in accumulate(([one] for one in reversed(order)), lambda a, b: a + b):
+            yield tuple(one.name for one in several), _release_holders(standing, several)
+
+
+def _release_holders(standing: MemoryBudget, some: Sequence[MemoryHolder]) -> MemoryBudget:
+    return replace(
+        standing, holders=tuple(replace(one, is_replaced=True) if one in some else one for one in standing.holders)
+    )
+
+
+def _iter_shares_below(share: float) -> Iterator[float]:
+    return (
+        at / _SHARE_STEPS
+        for at in range(min(_SHARE_STEPS, int(share * _SHARE_STEPS + 1e-9)), 0, -1)
+        if at / _SHARE_STEPS < share
+    )
+
+
+def _iter_shares_above(share: float) -> Iterator[float]:
+    return (at / _SHARE_STEPS for at in range(int(share * _SHARE_STEPS + 1e-9) + 1, _SHARE_STEPS))
+
+
+def _find_fitting_share(
+    claim: MemoryRule, standing: MemoryBudget, fits: FitCheck, values: Iterator[float]
+) -> FieldChange | None:
+    if claim.field is None:
+        return None
+    found = next((at for at in values if fits(standing, at)), None)
+    return None if found is None else FieldChange(claim.field, f"{found:.2f}")

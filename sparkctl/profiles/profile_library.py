@@ -1,0 +1,318 @@
+"""The profile library: the operator's own profiles over the shipped ones of the same name."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkctl import paths
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.files import describe_irregular_file, read_regular_file
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.suggestions import format_did_you_mean
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.file_issues import FileIssue
+    from sparkctl.profiles.yaml_reader import YamlValue
+
+MAX_BASES = 8
+_PROFILE_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSummary:
+    """One line of ``profiles list``. ``faults`` is empty for a profile that can be started."""
+
+    name: str
+    title: str | None
+    engine: str | None
+    origin: Path
+    shipped: bool
+    overrides_shipped: bool
+    faults: tuple[FileIssue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """A profile of the library; None where it is broken, and its summary has the faults."""
+
+    summary: ProfileSummary
+    profile: Profile | None
+
+
+class ProfileLibrary:
+    """Directories of profiles, the nearest first. Names are file names, so listing them reads no file.
+
+    ``beneath``: the operator's own where ``user`` is a directory of the demo's. Nothing is ever written to it.
+    """
+
+    def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
+        self.user = user or paths.user_profiles_dir()
+        self.shipped = shipped or paths.shipped_profiles_dir()
+        self.beneath = beneath or (paths.read_only_profiles_dir() if user is None else None)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories in which a name is looked for, in that order."""
+        return tuple(one for one in (self.user, self.beneath, self.shipped) if one is not None)
+
+    def list_names(self) -> tuple[str, ...]:
+        """Return all names, sorted. Cheap enough for shell completion."""
+        return tuple(sorted({name for directory in self.directories for name in _list_profile_files(directory)}))
+
+    def find_directory_fault(self) -> str | None:
+        """Return why a directory of profiles cannot be read, None where all can. A missing one is fine."""
+        for directory in self.directories:
+            try:
+                state = directory.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                return f"{directory} cannot be read: {error.strerror}"
+            if not stat.S_ISDIR(state.st_mode):
+                return f"{directory} is not a directory, but {describe_irregular_file(state) or 'a file'}"
+        return None
+
+    def list_summaries(self) -> tuple[ProfileSummary, ...]:
+        """Return every profile, the broken ones with their faults."""
+        return tuple(entry.summary for entry in self.load_all_entries())
+
+    def load_all_entries(self) -> tuple[ProfileEntry, ...]:
+        """Return every profile whole, the broken ones by their summary alone."""
+        return tuple(self.load_entry(name) for name in self.list_names())
+
+    def list_variants(self, name: str) -> tuple[str, ...]:
+        """Return the profiles that say that they extend this one. Reads every file; one that cannot be read says nothing."""
+        from sparkctl.profiles.yaml_reader import read_yaml
+
+        found = []
+        for one in self.list_names():
+            with suppress(InvalidInput):
+                base = read_yaml(self.find_profile_file(one)).root.entries.get("extends")
+                if one != name and base is not None and base.item.raw == name:
+                    found.append(one)
+        return tuple(found)
+
+    def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
+        """Return a profile by name, or by path where the text is one (``./mine.yaml``).
+
+        ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for
+        a name there is not.
+        """
+        path = Path(name).expanduser() if _is_path(name) else self.find_profile_file(name)
+        return self._load_path(path, overrides)
+
+    def find_issues(self, path: Path) -> tuple[FileIssue, ...]:
+        """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
+        from sparkctl.profiles.file_issues import InvalidFile
+
+        try:
+            self._load_path(path, ())
+        except InvalidFile as error:
+            return error.faults
+        return ()
+
+    def find_profile_file(self, name: str) -> Path:
+        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for a name there is not."""
+        for directory in self.directories:
+            if path := _list_profile_files(directory).get(name):
+                return path
+        near = format_did_you_mean(name, self.list_names())
+        from sparkctl.profiles.file_issues import quote_source
+
+        trouble = self.find_directory_fault()
+        also = "" if trouble is None else f"; {trouble}"
+        raise InvalidInput(f"no profile is called {quote_source(name)}{near}{also}", hint="sparkctl profiles list")
+
+    def get_modification_times(self) -> tuple[tuple[str, int], ...]:
+        """Return what changes when a file of the library does: each with its time of change."""
+        found = []
+        for directory in self.directories:
+            for path in _list_profile_files(directory).values():
+                with suppress(OSError):  # gone just now
+                    found.append((str(path), path.stat().st_mtime_ns))
+        return tuple(found)
+
+    def get_or_copy_user_file(self, name: str) -> tuple[Path, bool]:
+        """Return the operator's own file of a profile, and whether it was made just now as a copy of the shipped one.
+
+        Raises `InvalidInput` for a name there is not, OSError where no file can be written.
+        """
+        path = self.find_profile_file(name)
+        if self.is_writable(path):
+            return path, False
+        self.user.mkdir(parents=True, exist_ok=True)
+        mine = self.user / path.name
+        with mine.open("xb") as file:
+            file.write(read_regular_file(path, 1 << 20))
+        return mine, True
+
+    def load_entry(self, name: str) -> ProfileEntry:
+        """Return one profile whole. Raises `InvalidInput` for a name there is not."""
+        from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile
+
+        path = self.find_profile_file(name)
+        shipped = self.is_shipped(path)
+        overrides = not shipped and name in _list_profile_files(self.shipped)
+        try:
+            profile = self._load_path(path, ())
+        except InvalidFile as error:
+            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, error.faults), None)
+        except InvalidInput as error:
+            fault = FileIssue(FilePosition(str(path)), error.message)
+            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, (fault,)), None)
+        return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
+
+    def _load_path(self, path: Path, overrides: Sequence[str]) -> Profile:
+        return self.load_with_positions(path, overrides)[0]
+
+    def load_with_positions(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, YamlValue]:
+        """Return a profile, and its tree with what it extends laid under it: where each value stands.
+
+        Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
+        """
+        from sparkctl.profiles.file_issues import InvalidFile
+        from sparkctl.profiles.profile_overlays import (
+            find_token_issues,
+            merge_profile_trees,
+            parse_setting,
+            strip_base_fields,
+        )
+        from sparkctl.profiles.validation import validate_profile
+
+        chain = self._load_base_chain(path)
+        faults = [fault for _, tree in chain for fault in find_token_issues(tree)]
+        faults += self._check_file_name(chain[0])
+        tree = chain[-1][1]
+        for _, above in reversed(chain[:-1]):
+            tree = merge_profile_trees(strip_base_fields(tree), above)
+        for text in overrides:
+            try:
+                change = parse_setting(text)
+                faults += find_token_issues(change)
+                tree = merge_profile_trees(tree, change)
+            except InvalidFile as error:
+                faults += error.faults
+        try:
+            profile = validate_profile(tree, path, shipped=self.is_shipped(path))
+        except InvalidFile as error:
+            raise InvalidFile([*error.faults, *faults]) from None
+        if faults:
+            raise InvalidFile(faults)
+        return profile, tree
+
+    def _load_base_chain(self, path: Path) -> Sequence[tuple[Path, YamlValue]]:
+        """Return the file and the files it extends, the nearest first."""
+        from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
+        from sparkctl.profiles.yaml_reader import read_yaml
+
+        chain = [(path, read_yaml(path).root)]
+        seen = {path.resolve()}
+        while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
+            base = self._find_base_file(chain[-1][0], entry.item)
+            if base.resolve() in seen:
+                raise InvalidFile(
+                    [FileIssue(entry.item.place, f"extends: {quote_source(entry.item.raw)} leads back to here")]
+                )
+            if len(chain) > MAX_BASES:
+                raise InvalidFile([FileIssue(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
+            seen.add(base.resolve())
+            chain.append((base, read_yaml(base).root))
+        return chain
+
+    def _find_base_file(self, path: Path, item: YamlValue) -> Path:
+        """Return the file that ``extends`` means; a profile that extends its own name means the shipped one."""
+        from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
+
+        name = item.raw or ""
+        files = [
+            file for directory in self.directories if (file := _list_profile_files(directory).get(name)) is not None
+        ]
+        others = [file for file in files if file.resolve() != path.resolve()]
+        # One that extends its own name means what it stands over.
+        below = [file for file in others if files.index(file) > _index_of_file(files, path)]
+        if below:
+            return below[0]
+        if files and not others:
+            raise InvalidFile([FileIssue(item.place, f"extends: {quote_source(name)} is this profile itself")])
+        if others:
+            return others[0]
+        near = format_did_you_mean(name, self.list_names())
+        raise InvalidFile([FileIssue(item.place, f"extends: no profile is called {quote_source(name)}{near}")])
+
+    def _check_file_name(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
+        """Return a fault where a profile in the library is called otherwise than its file."""
+        from sparkctl.profiles.file_issues import FileIssue, quote_source
+
+        path, tree = source
+        entry = tree.entries.get("name")
+        if path.parent.resolve() not in [one.resolve() for one in self.directories]:
+            return []
+        if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
+            return []
+        return [FileIssue(entry.item.place, f"name: must be {quote_source(path.stem)}, as the file is called")]
+
+    def is_shipped(self, path: Path) -> bool:
+        """Tell whether a file is part of sparkctl."""
+        return path.parent.resolve() == self.shipped.resolve()
+
+    def is_writable(self, path: Path) -> bool:
+        """Tell whether a file may be written to: it is neither shipped nor the operator's, seen from the demo."""
+        fixed = [self.shipped, *([self.beneath] if self.beneath is not None else [])]
+        return path.parent.resolve() not in [one.resolve() for one in fixed]
+
+
+def profile_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a profile file, for editors."""
+    from sparkctl.profiles.schema import build_json_schema
+
+    return build_json_schema()
+
+
+def _list_profile_files(directory: Path) -> dict[str, Path]:
+    """Return the profiles of a directory by name; a directory that is not there has none."""
+    try:
+        entries: Iterable[Path] = sorted(directory.iterdir(), key=lambda path: (path.suffix != ".yml", path.name))
+    except OSError:
+        return {}
+    return {
+        path.stem: path for path in entries if path.suffix in _PROFILE_SUFFIXES and not path.name.startswith((".", "_"))
+    }
+
+
+def _index_of_file(files: Sequence[Path], path: Path) -> int:
+    """Return where a file stands among others, -1 where it is none of them."""
+    return next((at for at, file in enumerate(files) if file.resolve() == path.resolve()), -1)
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or text.endswith(_PROFILE_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOffer:
+    """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
+
+    name: str
+    profile: Profile | None
+    trouble: str | None = None
+
+
+def list_startable_profiles(recent: Sequence[str]) -> list[ProfileOffer]:
+    """Read every profile there is; ``recent`` are the names of what was started last, the latest first."""
+    library = ProfileLibrary()
+
+    def load_offer(name: str) -> ProfileOffer:
+        try:
+            return ProfileOffer(name, library.load_profile(name))
+        except SparkctlError as error:
+            return ProfileOffer(name, None, error.message.splitlines()[0])
+
+    def offer_sort_key(one: ProfileOffer) -> tuple[bool, int, str]:
+        return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
+
+    return sorted(map(load_offer, library.list_names()), key=offer_sort_key)

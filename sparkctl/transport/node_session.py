@@ -1,0 +1,180 @@
+"""One node for the length of a verb: the link, its Docker, and looks at the machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sparkctl.clock import Clock, SystemClock
+from sparkctl.errors import (
+    LocalStall,
+    NodeError,
+    NodeStarved,
+    NodeUnreachable,
+    ProtocolViolation,
+    SparkctlError,
+    UnreadableAnswer,
+    raise_if_debugging,
+)
+from sparkctl.model.node import Node, NodeState
+from sparkctl.model.questions import NonInteractivePrompter, Prompter
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.node import node_inspection as probe
+from sparkctl.transport.docker.docker_client import DockerClient
+from sparkctl.transport.node_connection import CommandResult, ConnectionStatus, NodeConnection
+from sparkctl.transport.open_connection import open_connection
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import NodeStateChanged
+
+_STALL_SECONDS = 3.0  # seconds by which a time limit is overrun only where this process did not run
+
+
+class NodeSession:
+    """Opened with ``async with``; closing leaves nothing on either side."""
+
+    def __init__(self, node: Node, asker: Prompter | None = None, clock: Clock | None = None) -> None:
+        self.node = node
+        self.clock = clock or SystemClock()
+        self.link: NodeConnection = open_connection(node, asker or NonInteractivePrompter())
+        self.docker = DockerClient(self.link)
+        self.is_over = False
+        self.home: str | None = None  # of the node's user, once a look has told
+        self.seen_ready: dict[str, float | None] = {}  # container id: when it was started that was found ready then
+        self._reporting: list[Callable[[], None]] = []
+
+    def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:
+        """Emit every change of the connection's state, reconnect attempts included."""
+
+        def report_status(status: ConnectionStatus) -> None:
+            if status.state is not NodeState.UNKNOWN:  # our own closing is no news
+                emit(self.build_state_event(status))
+
+        self._reporting.append(self.link.add_status_listener(report_status))
+
+    def build_state_event(self, status: ConnectionStatus | None = None) -> NodeStateChanged:
+        """Return the link's state (or ``status``) as an event."""
+        from sparkctl.model.events import NodeStateChanged  # `status` has no use for events
+
+        status = status or self.link.status
+        return NodeStateChanged(
+            self.clock.unix_time(), self.node.name, status.state, status.detail, status.attempt, status.next_try
+        )
+
+    @property
+    def user_home(self) -> str:
+        """The home of the node's user; ``~`` where no look has told it."""
+        return "~" if self.home is None else self.home
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
+        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
+        `LocalStall` where that is not the node's fault."""
+        began = self.clock.monotonic()
+        try:
+            return await self.link.run(argv, stdin=stdin, timeout=timeout)
+        except TimeoutError as late:
+            if self.clock.monotonic() - began > timeout + _STALL_SECONDS:
+                raise LocalStall(
+                    self.node.name,
+                    f"sparkctl itself stood still while it waited for {self.node.name}",
+                    "was it stopped (Ctrl-Z, kill -STOP), or is this machine out of memory?",
+                ) from late
+            raise NodeStarved(
+                self.node.name,
+                f"{self.node.name} did not finish `{argv[0]}` within {timeout:.0f} s",
+                "it is there but very busy or out of memory; wait, or look at its screen",
+            ) from late
+
+    async def read_node(self, *sections: str, timeout: float = 20.0) -> probe.NodeInspection:
+        """Make one trip and return what it brought.
+
+        Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
+        """
+        argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
+        try:
+            done = await self.run(argv, stdin=script, timeout=timeout)
+        except LocalStall:
+            done = await self.run(argv, stdin=script, timeout=timeout)
+        try:
+            seen = probe.decode_inspection(done.stdout)
+        except ValueError as wrong:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise NodeError(
+                self.node.name,
+                f"{self.node.name} answered a look with something else ({wrong})" + (f": {said[-1]}" if said else ""),
+                "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+            ) from wrong
+        if seen.identity is not None:
+            self.home = seen.identity.home
+        return seen
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def wait_reconnected(self) -> None:
+        """Return when a lost connection is there again; raises what waiting does not mend."""
+        await self.link.reconnect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_over = True
+        await self.docker.aclose()
+        await self.link.close()
+
+
+@contextmanager
+def isolate_node_failures(node: Node) -> Iterator[None]:
+    """Make whatever goes wrong while one node is read that node's own failure, so that it costs no other node.
+
+    Errors that say themselves what they are pass. What is left is of a class that nobody expected: a node's garbage that no
+    reader refused, or a defect of ours. SPARKCTL_DEBUG lets it through as it is.
+    """
+    try:
+        yield
+    except ProtocolViolation as error:
+        raise UnreadableAnswer(node.name, f"{node.name}: {error.message}", error.hint) from error
+    except SparkctlError:
+        raise
+    except Exception as error:
+        raise_if_debugging(error)
+        what = truncate_text(sanitize_line(f"{type(error).__name__}: {error}"), 160)
+        raise UnreadableAnswer(
+            node.name,
+            f"{node.name} answered with something that sparkctl cannot read ({what})",
+            "SPARKCTL_DEBUG=1 shows where; if nothing is wrong with the node, please report it",
+        ) from error
+
+
+class SharedSession(NodeSession):
+    """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
+
+    Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
+    """
+
+    def __init__(self, owner: NodeSession) -> None:
+        self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
+        self.is_over, self.home, self.seen_ready = False, owner.home, owner.seen_ready
+        self._reporting = []
+        self._owner = owner
+
+    async def wait_reconnected(self) -> None:
+        """Return when the connection is there again; whoever waits for it shares one series of attempts."""
+        if not self._owner.is_over:
+            try:
+                return await self.link.reconnect()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._owner.is_over or (task is not None and task.cancelling()):
+                    raise  # it is we who are to end
+        raise NodeUnreachable(self.node.name, f"the connection to {self.node.name} was ended")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_over = True
+        while self._reporting:
+            self._reporting.pop()()

@@ -1,0 +1,368 @@
+"""From a route to a logged-in SSH connection: jump hosts, time limits, strict host keys, and which of them failed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import asyncssh
+
+from sparkctl.errors import (
+    InvalidInput,
+    LoginRefused,
+    NodeError,
+    NodeUnreachable,
+    SparkctlError,
+    UnknownHostKey,
+    raise_if_debugging,
+)
+from sparkctl.files import refuse_irregular
+from sparkctl.model.node import Node
+from sparkctl.model.questions import HostKeyQuestion
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.transport.ssh import host_keys, ssh_errors
+from sparkctl.transport.ssh.happy_eyeballs import connect_tcp
+from sparkctl.transport.ssh.keyboard_interactive import KeyboardInteractive, LoginPrompter
+from sparkctl.transport.ssh.ssh_config import SshTarget, list_ssh_config_files, parse_jump_host, resolve_target
+
+CONNECT_TIMEOUT_SECONDS = 8.0  # seconds for name and TCP
+LOGIN_TIMEOUT_SECONDS = 8.0  # seconds from TCP to logged in
+BEGIN_TIMEOUT_SECONDS = 30.0  # seconds from a session to the first sign of a command that is held there
+KEEPALIVE_SECONDS = 2.0
+KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
+# In front of what asyncssh likes best, which it computes piecewise in Python: a quarter less processor time a log line.
+FAST_CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
+_MAX_HOPS = 8
+_AGENT_TIMEOUT_SECONDS = 1.0  # seconds for the agent of this machine to tell its keys
+
+OnLost = Callable[[Exception | None], None]
+
+
+@dataclass(slots=True)
+class JumpChain:
+    """A logged-in connection and the jump connections under it, nearest to us first."""
+
+    ssh: asyncssh.SSHClientConnection
+    under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """End all of them, the outermost first."""
+        for ssh in (self.ssh, *reversed(self.under)):
+            ssh.close()
+            await ssh.wait_closed()
+
+
+@dataclass(frozen=True, slots=True)
+class LoginTimeouts:
+    """Seconds; tests have less patience than operators."""
+
+    connect: float = CONNECT_TIMEOUT_SECONDS
+    login: float = LOGIN_TIMEOUT_SECONDS
+    keepalive: float = KEEPALIVE_SECONDS
+    begin: float = BEGIN_TIMEOUT_SECONDS
+
+
+async def connect_through_jumps(
+    node: Node, questions: LoginPrompter, on_lost: OnLost, limits: LoginTimeouts
+) -> JumpChain:
+    """Return a connection to ``node``, through its jump hosts. Raises the NodeError that says what is wrong."""
+    questions.begin_login()
+    route = resolve_target(
+        node.host,
+        user=node.user,
+        port=node.port,
+        identity=node.identity,
+        jump=node.jump,
+        known_hosts=node.known_hosts,
+    )
+    under: list[asyncssh.SSHClientConnection] = []
+    try:
+        via = await _connect_jump_hosts(node, route, questions, limits, under)
+        ssh = await _SshHop(node, route, questions, limits, "").connect(via, on_lost)
+    except BaseException:
+        for jump in reversed(under):
+            jump.abort()
+        raise
+    return JumpChain(ssh, under)
+
+
+async def _connect_jump_hosts(
+    node: Node,
+    route: SshTarget,
+    questions: LoginPrompter,
+    limits: LoginTimeouts,
+    under: list[asyncssh.SSHClientConnection],
+) -> asyncssh.SSHClientConnection | None:
+    """Open the jump hosts of ``route`` one through the other, adding them to ``under``; return the last."""
+    if route.jump is None:
+        return None
+    via: asyncssh.SSHClientConnection | None = None
+    for text in route.jump.split(","):
+        host, user, port = parse_jump_host(text.strip())
+        hop = resolve_target(host, user=user, port=port, known_hosts=node.known_hosts)
+        if len(under) >= _MAX_HOPS:
+            raise InvalidInput(f"{node.name}: more than {_MAX_HOPS} jump hosts", "does ProxyJump lead in a circle?")
+        if via is None:
+            via = await _connect_jump_hosts(node, hop, questions, limits, under)
+        via = await _SshHop(node, replace(hop, jump=None), questions, limits, f"jump host {host}: ").connect(
+            via, _ignore_lost_hop
+        )
+        under.append(via)
+    return via
+
+
+class _LoginClient(asyncssh.SSHClient):
+    """Notes how far a connection came, and which key it was shown; passes on what the server asks."""
+
+    def __init__(self, on_lost: OnLost, questioning: KeyboardInteractive, limit: float) -> None:
+        self.connection: asyncssh.SSHClientConnection | None = None
+        self.offered: asyncssh.SSHKey | None = None
+        self.logged_in = False
+        self.questioning = questioning
+        self._limit = limit
+        self._on_lost = on_lost
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.connection = conn
+        self.questioning.extend_timeout(self._limit)
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.offered = key
+        return False
+
+    def kbdint_auth_requested(self) -> str | None:
+        return self.questioning.offer_submethods()
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        return await self.questioning.answer_prompts(name, instructions, prompts)
+
+    def auth_completed(self) -> None:
+        self.logged_in = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.logged_in:
+            self._on_lost(exc)
+
+    @property
+    def has_banner(self) -> bool:
+        return self.connection is not None and self.connection.get_extra_info("server_version") is not None
+
+    @property
+    def auth_methods(self) -> tuple[str, ...]:
+        return tuple(self.connection.get_server_auth_methods()) if self.connection is not None else ()
+
+
+@dataclass(slots=True)
+class _SshHop:
+    """One server on the way. ``where`` begins every sentence about it; empty for the node itself."""
+
+    node: Node
+    route: SshTarget
+    questions: LoginPrompter
+    limits: LoginTimeouts
+    where: str
+
+    async def connect(self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost) -> asyncssh.SSHClientConnection:
+        """Connect; ask once about an unknown key, and then take that very key and no other."""
+        try:
+            return await self._attempt_login(via, on_lost, None)
+        except _UnknownKeyOffered as unknown:
+            key, error = unknown.key, unknown.error
+        question = HostKeyQuestion(self.node.name, self.route.host, host_keys.format_fingerprint(key))
+        if not await self.questions.asker.ask_yes_no(question):
+            raise error
+        ssh = await self._attempt_login(via, on_lost, key)
+        if self.route.known_hosts:
+            self._save_host_key(error.known_hosts_line)
+        return ssh
+
+    async def _attempt_login(
+        self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost, accepted: asyncssh.SSHKey | None
+    ) -> asyncssh.SSHClientConnection:
+        files = self.route.known_hosts + self.route.global_known_hosts
+        try:
+            known = host_keys.find_known_keys(files, self.route.trust, self.route.port)
+        except OSError as error:
+            raise ssh_errors.unreadable_known_hosts_error(self.node.name, self.where, error) from error
+        try:
+            _refuse_irregular_keys(self.route)
+        except OSError as error:
+            raise ssh_errors.unusable_key_file_error(self.node.name, self.where, error) from error
+        questioning = KeyboardInteractive(self.questions, self.route.host, self.limits.login)
+        greeter = _LoginClient(on_lost, questioning, self.limits.login)
+        sock = await self._open_socket() if via is None and not self.route.proxy else None
+        try:
+            return await self._authenticate(greeter, sock, via, known, accepted)
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise self._host_key_error(greeter.offered, known, accepted, error) from error
+        except asyncssh.PermissionDenied as error:
+            raise self._login_refused_error(greeter) from error
+        except asyncssh.ChannelOpenError as error:
+            reason = f"{self.where}the jump host cannot reach {self.route.host}:{self.route.port} ({error.reason})"
+            raise NodeUnreachable(self.node.name, reason, "check the address as the jump host sees it") from error
+        except asyncssh.KeyExchangeFailed as error:
+            raise self._algorithm_error(error) from error
+        except (asyncssh.DisconnectError, TimeoutError, OSError) as error:
+            if greeter.has_banner and isinstance(error, TimeoutError) and await _is_agent_silent():
+                raise ssh_errors.silent_agent_error(self.node.name, self.where) from error
+            raise self._silence_error(greeter, error) from error
+        except asyncssh.KeyImportError as error:
+            raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
+        except SparkctlError:
+            raise
+        except Exception as error:  # asyncssh passes on whatever its decoding stumbled over
+            if not isinstance(error, (asyncssh.Error, ValueError)):
+                raise_if_debugging(error)
+            raise ssh_errors.not_ssh_error(self.node.name, self.route, self.where, error) from error
+
+    async def _open_socket(self) -> socket.socket:
+        route = self.route
+        bind = (route.bind, 0) if route.bind else None
+        try:
+            async with asyncio.timeout(self.limits.connect):
+                return await connect_tcp(route.host, route.port, route.family, bind)
+        except OSError as error:
+            raise ssh_errors.tcp_error(self.node.name, route, error, self.where) from error
+
+    async def _authenticate(
+        self,
+        greeter: _LoginClient,
+        sock: socket.socket | None,
+        via: asyncssh.SSHClientConnection | None,
+        known: host_keys.KnownHostKeys,
+        accepted: asyncssh.SSHKey | None,
+    ) -> asyncssh.SSHClientConnection:
+        route = self.route
+        through: dict[str, object] = {"sock": sock} if sock is not None else {}
+        if not route.proxy:
+            through["proxy_command"] = None
+        # asyncssh's own login timer would not wait for who answers a question; this limit also covers a jump or a proxy
+        async with asyncio.timeout(self.limits.connect + self.limits.login) as greeter.questioning.login_timeout:
+            return await asyncssh.connect(
+                route.alias,
+                route.port,
+                username=route.user,
+                config=[str(file) for file in list_ssh_config_files()],
+                tunnel=via,
+                client_factory=lambda: greeter,
+                known_hosts=known.for_asyncssh(accepted),
+                server_host_key_algs=known.list_algorithms(accepted),
+                login_timeout=0,
+                keepalive_interval=self.limits.keepalive,
+                keepalive_count_max=KEEPALIVE_COUNT,
+                encryption_algs=() if route.own_ciphers else FAST_CIPHERS,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                request_pty=False,
+                command=None,
+                encoding=None,
+                **_build_key_options(route),
+                **through,
+            )
+
+    def _host_key_error(
+        self,
+        offered: asyncssh.SSHKey | None,
+        known: host_keys.KnownHostKeys,
+        accepted: asyncssh.SSHKey | None,
+        error: asyncssh.HostKeyNotVerifiable,
+    ) -> Exception:
+        name = self.node.name
+        if offered is None:
+            return ssh_errors.unverified_key_error(name, self.route, self.where, error.reason)
+        if accepted is not None:
+            known = replace(known, exact=(accepted,))
+        if known.exact:
+            return ssh_errors.changed_key_error(name, self.route, self.where, offered, known)
+        return _UnknownKeyOffered(offered, ssh_errors.unknown_key_error(name, self.route, self.where, offered))
+
+    def _login_refused_error(self, greeter: _LoginClient) -> LoginRefused:
+        name, methods, asked = self.node.name, greeter.auth_methods, greeter.questioning
+        if asked.was_cancelled:
+            return ssh_errors.prompt_cancelled_error(name, self.route, self.where)
+        if asked.was_asked:
+            return ssh_errors.answer_rejected_error(name, self.route, self.where)
+        if asked.is_refused and "publickey" not in methods:
+            return ssh_errors.no_prompter_error(name, self.route, self.where)
+        return ssh_errors.login_refused_error(name, self.route, self.where, methods)
+
+    def _silence_error(self, greeter: _LoginClient, error: Exception) -> NodeError:
+        if greeter.questioning.was_asked and not isinstance(error, TimeoutError):
+            return ssh_errors.prompt_hangup_error(self.node.name, self.route, self.where)
+        proxy_failed = bool(self.route.proxy) and not greeter.has_banner
+        if greeter.connection is None or proxy_failed:
+            hint = f"try it by hand: {self.route.ssh_command}"
+            return NodeUnreachable(
+                self.node.name, f"{self.where}{self.route.host}: no connection: {error or 'it took too long'}", hint
+            )
+        if not greeter.has_banner:
+            if isinstance(error, (asyncssh.ProtocolError, asyncssh.ProtocolNotSupported)):
+                return ssh_errors.not_ssh_error(self.node.name, self.route, self.where, error)
+            closed = "timeout" not in str(error).lower() and not isinstance(error, TimeoutError)
+            return ssh_errors.no_banner_error(self.node.name, self.route, self.where, closed)
+        if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
+            return ssh_errors.login_timeout_error(self.node.name, self.route, self.where, self.limits.login)
+        hint = f"try it by hand: {self.route.ssh_command}"
+        reason = truncate_text(sanitize_line(str(error)), 200)
+        return NodeUnreachable(self.node.name, f"{self.where}{self.route.host} broke off the login: {reason}", hint)
+
+    def _algorithm_error(self, error: Exception) -> NodeUnreachable:
+        hint = f"see what both sides offer: {self.route.ssh_command} -v"
+        return NodeUnreachable(self.node.name, f"{self.where}{self.route.host}: no common SSH algorithm: {error}", hint)
+
+    def _save_host_key(self, line: str) -> None:
+        file = self.route.known_hosts[0]
+        try:
+            host_keys.append_known_host(file, line)
+        except OSError as error:
+            raise InvalidInput(f"{file} cannot be written: {error.strerror}", f"add this line to it: {line}") from error
+
+
+class _UnknownKeyOffered(Exception):
+    """Carries the key that was offered out of an attempt."""
+
+    def __init__(self, key: asyncssh.SSHKey, error: UnknownHostKey) -> None:
+        super().__init__(error.message)
+        self.key = key
+        self.error = error
+
+
+def _build_key_options(route: SshTarget) -> dict[str, object]:
+    """Return the options that say which keys may be tried. An encrypted key file is left to the agent."""
+    options: dict[str, object] = {"client_keys": [str(path) for path in route.identities], "ignore_encrypted": True}
+    if route.identities_only:
+        public = [str(path) + ".pub" for path in route.identities if path.with_name(path.name + ".pub").is_file()]
+        options |= {"agent_identities": public} if public else {"agent_path": None}
+    return options
+
+
+async def _is_agent_silent() -> bool:
+    """Tell whether there is an ssh-agent on this machine that does not answer: a login waits for it."""
+    if not os.environ.get("SSH_AUTH_SOCK"):
+        return False
+    try:
+        async with asyncio.timeout(_AGENT_TIMEOUT_SECONDS), asyncssh.connect_agent() as agent:
+            await agent.get_keys()
+    except TimeoutError:
+        return True
+    except (OSError, ValueError, asyncssh.Error):
+        return False
+    return False
+
+
+def _refuse_irregular_keys(route: SshTarget) -> None:
+    """Raise OSError for a key file, or one beside it that asyncssh reads too, which is a FIFO or the like."""
+    for path in route.identities or ssh_errors.list_default_keys():
+        for beside in ("", ".pub", "-cert.pub"):
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                refuse_irregular(f"{path}{beside}")
+
+
+def _ignore_lost_hop(_: Exception | None) -> None:
+    """A jump host that is lost takes the connection over it along, which reports it."""

@@ -1,0 +1,310 @@
+"""A profile out of what is pasted: a `docker run` line, a compose file, a recipe. What it becomes is seen while it is typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widgets import Input, TextArea
+
+from sparkctl.commands import import_profile
+from sparkctl.commands.import_profile import ImportedProfile, ImportProfile
+from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
+from sparkctl.model.text.sanitize import sanitize_lines
+from sparkctl.profiles import field_types
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.profiles.profile_import_view import render_import_preview
+from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows, wrap_rows
+
+_MAX_INPUT_CHARACTERS = 256 * 1024  # characters that are taken in: no recipe has so many
+_IDLE_SECONDS = 0.15  # seconds without a key before what is there is read
+_LABEL_COLUMNS = 6  # columns of the word before the field
+_OVERWRITE_ANSWER = "over"
+_EMPTY_HINT = (
+    "The path of such a file will do, too. What becomes of every key is told here before anything is saved; "
+    "secrets are not written down."
+)
+
+
+class PasteArea(TextArea):
+    """Takes text of any source: what is no printable character of it never gets as far as the terminal."""
+
+    ascii_only = False
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()  # Textual calls the handler of every base class, too
+        event.text = "\n".join(sanitize_lines(event.text[:_MAX_INPUT_CHARACTERS]))
+        await super()._on_paste(event)
+
+    def get_line(self, line_index: int) -> Text:
+        """Return a line as it is shown."""
+        line = super().get_line(line_index)
+        return Text(line.plain.encode("ascii", "replace").decode(), end="") if self.ascii_only else line
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportInput:
+    """What is to be read."""
+
+    source: str
+    name: str
+    allow: bool
+
+
+def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
+    """Return the profile that it becomes, or why it becomes none; None for nothing at all."""
+    if not asked.source.strip():
+        return None
+    try:
+        named = field_types.check_name(asked.name) if asked.name else None
+    except ValueError as wrong:
+        return InvalidInput(f"name: {wrong}")
+    try:
+        return import_profile.import_from_source(
+            asked.source, ImportProfile(named, allow=asked.allow, directory=ProfileLibrary().user)
+        )
+    except SparkctlError as error:
+        return error
+
+
+class ImportProfileDialog(Dialog[str]):
+    """Gives the name of the profile that was saved. ``begun`` is what was pasted and left, ``left`` is given what is now."""
+
+    CSS = """
+    ImportProfileDialog > #box > * { position: absolute; }
+    ImportProfileDialog PasteArea { border: none; padding: 0; background: $foreground 6%; }
+    ImportProfileDialog PasteArea:focus { border: none; background: $foreground 10%; }
+    ImportProfileDialog PasteArea .text-area--cursor-line { background: transparent; }
+    ImportProfileDialog Input { background: $foreground 6%; }
+    ImportProfileDialog Input:focus { background: $foreground 10%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", show=False, priority=True),
+        Binding("ctrl+t", "allow", show=False, priority=True),
+        Binding("ctrl+down", "scroll(3)", show=False, priority=True),
+        Binding("ctrl+up", "scroll(-3)", show=False, priority=True),
+    ]
+
+    def __init__(self, begun: str = "", left: Callable[[str], None] = lambda text: None) -> None:
+        super().__init__("import a profile")
+        self._begun, self._left = begun, left
+        self._asked = _ImportInput("", "", allow=False)
+        self._read: _ImportInput | None = None  # what the answer is to
+        self._answer: ImportedProfile | SparkctlError | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._from = 0
+
+    def compose(self) -> ComposeResult:
+        """The frame, and over it where something is pasted and named."""
+        with Container(id="box"):
+            yield TextSurface(self.panel.tones)
+            text = PasteArea(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
+            text.ascii_only = self.panel.ascii_only
+            yield text
+            yield Input(compact=True)
+
+    def on_mount(self) -> None:
+        """Be ready for a paste."""
+        self.draw_dialog()
+        self.set_focus(self.query_one(PasteArea))
+        if self._begun:
+            self._schedule_import(self._asked.allow)
+
+    def action_cancel(self) -> None:
+        """Save nothing, and keep what was pasted for the next time."""
+        self._left(self.query_one(PasteArea).text)
+        super().action_cancel()
+
+    def draw_dialog(self) -> None:
+        """Show it all, as large as there is room for."""
+        if not self.is_mounted:
+            return
+        wide, high = self.inner_size
+        framed_by, left = (2, 2) if self.is_framed else (0, 0)
+        typed = max(1, min(12, high // 3))
+        answers = wrap_rows(self.render_footer_rows(), wide)
+        gap = [()] if high >= 16 else []
+        head = wrap_rows([make_row(Span(self._render_intro(wide), TextStyle.LABEL))], wide)[: 1 if high < 12 else 2]
+        above: list[TextRow] = [
+            *head,
+            *[()] * typed,
+            make_row(Span(f"{'name':<{_LABEL_COLUMNS}}", TextStyle.LABEL)),
+            *gap,
+        ]
+        told = self._render_import_result(wide)
+        page = scroll_rows(
+            told, self._from, max(0, high - len(above) - len(answers) - len(gap)), self.panel.ascii_only, _SCROLL_KEYS
+        )
+        self._from = page.further
+        empty: list[TextRow] = [()] * (high - len(above) - len(answers) - len(page.rows))
+        rows = [*above, *page.rows, *empty, *answers]
+        self._arrange_widgets(rows, wide, high, len(head), typed, left, framed_by // 2)
+
+    def _arrange_widgets(
+        self, rows: list[TextRow], wide: int, high: int, at: int, typed: int, left: int, top: int
+    ) -> None:
+        panel, box = self.panel, self.query_one("#box")
+        sheet, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
+        if top:
+            made = draw_frame(
+                make_row(Span(self._words, self._tone)),
+                rows,
+                wide + 4,
+                high + 2,
+                chosen=False,
+                ascii_only=panel.ascii_only,
+            )
+        else:
+            made = pad_screen(rows, wide, high, panel.ascii_only)
+        box.styles.width = sheet.styles.width = wide + 2 * left
+        box.styles.height = sheet.styles.height = len(made)
+        sheet.set_rows(made)
+        text.styles.offset, text.styles.width, text.styles.height = (left, top + at), wide, typed
+        name.styles.offset, name.styles.width = (
+            (left + _LABEL_COLUMNS, top + at + typed),
+            max(1, min(40, wide - _LABEL_COLUMNS)),
+        )
+        name.styles.height = 1
+
+    def _render_intro(self, columns: int) -> str:
+        short = "Paste a docker run line, compose file or recipe."
+        return f"{short} Nothing of it is run." if columns >= 70 else short
+
+    def _render_import_result(self, columns: int) -> list[TextRow]:
+        if isinstance(self._answer, SparkctlError):
+            return render_import_preview(None, self._answer, columns, self.panel.ascii_only)
+        if self._answer is None and self._asked.source.strip():
+            return [make_row(Span("reading ...", TextStyle.STALE))]
+        rows = render_import_preview(self._answer, None, columns, self.panel.ascii_only)
+        return rows or [make_row(Span(line, TextStyle.STALE)) for line in wrap_line(_EMPTY_HINT, columns, 0)]
+
+    def render_footer_rows(self) -> list[TextRow]:
+        """Return what keys do."""
+        keys = [("ctrl+s", "saves it")] if isinstance(self._answer, ImportedProfile) else []
+        if self._asked.allow or (
+            isinstance(self._answer, ImportedProfile)
+            and self._answer.imported.ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
+        ):
+            keys.append(("ctrl+t", "withholds it again" if self._asked.allow else "allows what is withheld"))
+        keys += [("tab", "name"), ("esc", "leaves")]
+        spans = [
+            span for key, does in keys for span in (Span(key, TextStyle.KEY), Span(f" {does}   ", TextStyle.LABEL))
+        ]
+        return [tuple(spans)]
+
+    # --- what is typed ---
+
+    @on(TextArea.Changed)
+    @on(Input.Changed)
+    def _handle_text_change(self) -> None:
+        self._schedule_import(self._asked.allow)
+
+    def action_allow(self) -> None:
+        """Take what is dangerous as well, or not."""
+        self._schedule_import(not self._asked.allow)
+
+    def action_scroll(self, by: int) -> None:
+        """Read on in what is told."""
+        self._from = max(0, self._from + by)
+        self.draw_dialog()
+
+    def _schedule_import(self, allow: bool) -> None:
+        name = self.query_one(Input)
+        asked = _ImportInput(self.query_one(PasteArea).text[:_MAX_INPUT_CHARACTERS], name.value.strip(), allow)
+        if asked == self._asked:
+            return
+        self._asked = asked
+        if self._reading is None or self._reading.done():
+            self._reading = self.panel.spawn_task(self._import_latest_input())
+
+    async def _import_latest_input(self) -> None:
+        """Read what is there, once it rests, beside the loop; and again where it was changed meanwhile."""
+        while self._read != self._asked and self.is_running:
+            while (asked := self._asked) != (await self._wait_until_idle()):
+                pass
+            answer = await asyncio.to_thread(_import_text, asked)
+            self._read, self._answer = asked, answer
+            if not self.is_running:
+                return
+            name = self.query_one(Input)
+            name.placeholder = answer.profile.name if isinstance(answer, ImportedProfile) else ""
+            self._from = 0
+            self.draw_dialog()
+
+    async def _wait_until_idle(self) -> _ImportInput:
+        await asyncio.sleep(_IDLE_SECONDS)
+        return self._asked
+
+    # --- what becomes of it ---
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter behind the name saves it."""
+        event.stop()
+        self.action_save()
+
+    def action_save(self) -> None:
+        """Write the profile into the operator's own; never over another without a word."""
+        self.panel.spawn_task(self._save_profile())
+
+    async def _save_profile(self) -> None:
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+        if not isinstance(self._answer, ImportedProfile):
+            return
+        try:
+            done = await asyncio.to_thread(import_profile.save_to_library, self._answer, ProfileLibrary(), force=False)
+        except OperationRefused as error:
+            await self._ask_to_overwrite(self._answer, error)
+            return
+        except SparkctlError as error:
+            self._show_import_error(error)
+            return
+        self._report_and_close(done)
+
+    async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
+        body = [
+            *wrap_paragraph(f"Write over your profile {found.profile.name}?", TextStyle.STRONG), (),
+            *wrap_paragraph(error.message, TextStyle.ATTENTION),
+        ]  # fmt: skip
+        choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "write over it"))
+
+        def overwrite_if_confirmed(answer: str | None) -> None:
+            if answer == _OVERWRITE_ANSWER:
+                self.panel.spawn_task(self._overwrite_profile(found))
+
+        self.panel.push_screen(
+            ChoiceDialog("it is there already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
+        )
+
+    async def _overwrite_profile(self, found: ImportedProfile) -> None:
+        try:
+            self._report_and_close(
+                await asyncio.to_thread(import_profile.save_to_library, found, ProfileLibrary(), force=True)
+            )
+        except SparkctlError as error:
+            self._show_import_error(error)
+
+    def _show_import_error(self, error: SparkctlError) -> None:
+        self._answer = error
+        self.draw_dialog()
+
+    def _report_and_close(self, done: ImportedProfile) -> None:
+        over = "; it goes before the shipped one" if done.over_shipped else ""
+        self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
+        self._left("")
+        self.dismiss(done.profile.name)
+
+
+_SCROLL_KEYS = ("ctrl+up", "ctrl+down")

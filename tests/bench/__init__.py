@@ -1,1 +1,0 @@
-"""Measurements, run by hand or nightly: ``python -m tests.bench [NAME...] [--json]``. Never part of the timed tests."""

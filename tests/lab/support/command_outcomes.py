@@ -1,0 +1,62 @@
+"""Small readings of what the command said and what the nodes hold, shared by the lab's tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.lab.bed.node import LabNode
+from tests.lab.support.sparkctl_process import Ran, Sparkctl
+
+CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+ALL = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # what takes minutes: by hand and nightly
+LABEL = "dev.sparkctl.instance"
+LOADING = r'"phase": ?"loading"'
+AWAY = r'"state": ?"unreachable"'
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Return the numbers of the stand-in's numbered lines, in order."""
+    return [int(found) for found in re.findall(r"numbered (\d{7})", text)]
+
+
+def list_containers(node: LabNode) -> list[str]:
+    """Return the names of all containers on the node."""
+    return sorted(node.docker("ps", "-a", "--format", "{{.Names}}").split())
+
+
+def list_own_containers(node: LabNode) -> list[str]:
+    """Return the names of the containers that sparkctl made."""
+    return sorted(node.docker("ps", "-a", "--filter", f"label={LABEL}", "--format", "{{.Names}}").split())
+
+
+def inspect_container(node: LabNode, name: str) -> dict[str, Any]:
+    """Return what Docker knows of a container."""
+    found: dict[str, Any] = json.loads(node.docker("inspect", name))[0]
+    return found
+
+
+def get_verdict(ran: Ran) -> dict[str, Any]:
+    """Return the result's verdict, which has to be there with evidence and a remedy."""
+    found: dict[str, Any] | None = ran.result["verdict"]
+    assert found is not None, ran
+    assert found["summary"], ran
+    assert found["evidence"], ran
+    assert found["remedy"], ran
+    return found
+
+
+def read_saved_log(sparkctl: Sparkctl) -> str:
+    """Return the one log that is in the state directory."""
+    logs: list[Path] = [path for path in sparkctl.saved() if path.suffix == ".log"]
+    assert len(logs) == 1, logs
+    return logs[0].read_text()
+
+
+def assert_ended(ran: Ran, code: int, outcome: str) -> None:
+    """Exit code, result line and outcome agree."""
+    assert ran.code == code, ran
+    assert (ran.result["exit_code"], ran.result["outcome"]) == (code, outcome), ran

@@ -1,0 +1,105 @@
+"""A start that could not be watched is refused before anything is made; what serves is never called down for that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.switch.finish_switch import abort_switch, resume_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.model.events import CommandEnded, Outcome, SwitchStepReported
+from sparkctl.model.phase import Phase
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.simulator import SimulatedSparks
+from tests.sim.start.test_start_guard import ctx as ctx
+from tests.sim.start.test_start_guard import make_start_request
+from tests.sim.switch.test_switch import (
+    FAULT,
+    OLD,
+    SwitchScene,
+    collect_events_and_end,
+    list_switch_steps,
+    open_two_rank_model,
+)
+
+
+def allow_forwarding(sparks: SimulatedSparks, *, allowed: bool) -> None:
+    """Let each sshd forward TCP connections, or not any more: as after a change of its configuration."""
+    for sshd in sparks.sshd.values():
+        sshd.forwards_tcp = allowed
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    async with SimulatedSparks(speed=20) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
+    async with open_two_rank_model(tmp_path / "state") as made:
+        yield made
+
+
+@pytest.mark.parametrize("more", [{}, {"detach": True}, {"dry_run": True}])
+async def test_a_start_without_a_way_to_its_port_makes_no_container(sparks, ctx, more) -> None:  # type: ignore[no-untyped-def]
+    allow_forwarding(sparks, allowed=False)
+    _, ended = await collect_events_and_end(start_instance(ctx, make_start_request(sparks, **more)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "does not forward TCP connections to 127.0.0.1:" in (ended.message or "")
+    assert "AllowTcpForwarding yes" in (ended.hint or "")
+    assert "PermitOpen" in (ended.hint or "")
+    assert not sparks.docker["spark1"].containers
+
+
+async def test_what_runs_already_is_asked_in_a_session(sparks, ctx) -> None:  # type: ignore[no-untyped-def]
+    _, ended = await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    assert ended.exit_code == 0
+    allow_forwarding(sparks, allowed=False)
+    _, ended = await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    assert ended.exit_code == 0, ended
+    assert "already runs" in (ended.message or "")
+    (view,) = await read_node_statuses(ctx, make_start_request(sparks).nodes)
+    assert [one.phase for one in view.instances] == [Phase.READY]
+
+
+async def test_a_switch_finds_it_while_the_old_one_serves(bed: SwitchScene) -> None:
+    allow_forwarding(bed.sparks, allowed=False)
+    seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "AllowTcpForwarding yes" in (ended.hint or "")
+    assert list_switch_steps(seen) == [SwitchStep.CHECKING]
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+@pytest.mark.parametrize("verb", [resume_switch, abort_switch])
+async def test_the_way_back_ends_where_the_old_one_serves(bed: SwitchScene, verb) -> None:  # type: ignore[no-untyped-def]
+    """sshd's configuration changed in the middle of a switch: the old one serves again, and the journal does not stay."""
+    restored = False
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is not None:
+                restored = True
+                allow_forwarding(bed.sparks, allowed=False)
+                for sshd in bed.sparks.sshd.values():
+                    sshd.drop_connections()
+                break
+    assert restored
+    assert any(bed.journals)
+    _, ended = await collect_events_and_end(verb(bed.ctx(), bed.finish()))
+    assert isinstance(ended, CommandEnded)
+    assert ended.exit_code == 0, ended
+    assert f"{OLD} serves again" in (ended.message or "")
+    assert bed.is_old()
+    assert bed.journals == [None, None]

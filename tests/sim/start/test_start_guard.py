@@ -1,0 +1,466 @@
+"""The guard of a start on the simulated Sparks: the same commands over real SSH, the same decisions, a verdict with proof."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.guard_state import GuardAction, GuardRole
+from sparkctl.model.launch_plan import GuardRule
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.questions import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
+from sparkctl.model.verdict import FailureCause, FieldChange
+from sparkctl.monitor.node_status import read_node_statuses as node_status
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.simulator.node_programs.sim_guard import SimGuard
+from sparkctl.views.guard_view import format_guard_status
+from tests.sim import sim_clients
+from tests.sim.sim_clients import FAST
+from tests.sim.verbs.test_every_verb import parse_result, run_demo
+
+RUNAWAY = ("env.SIM_FAULT=memory-runaway",)
+RULE = GuardRule(limit=3600.0, cache_below=0)
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    """Two nodes as fast as the demo's fivefold: slow enough that a start can be met in the middle."""
+    async with SimulatedSparks(speed=5) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+
+
+def get_first_node(sparks: SimulatedSparks) -> Node:
+    return load_config(sparks.config_path).nodes[0]
+
+
+def make_start_request(
+    sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object
+) -> StartInstance:
+    chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile, overrides=sets)
+    words = (profile, *(word for one in sets for word in ("--set", one)))
+    return StartInstance(chosen, engines.load_engine(chosen.engine), (get_first_node(sparks),), words=words, **more)  # type: ignore[arg-type]
+
+
+async def collect_events(events: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in events]
+
+
+def find_command_end(events: Sequence[Event]) -> CommandEnded:
+    assert isinstance(events[-1], CommandEnded)
+    return events[-1]
+
+
+def list_guard_actions(events: Sequence[Event]) -> list[GuardAction]:
+    return [event.what for event in events if isinstance(event, GuardActed)]
+
+
+async def wait_for_guard_event(sparks: SimulatedSparks, what: str) -> None:
+    """Wait until the guard of spark1 has told ``what``."""
+    async with asyncio.timeout(sim_clients.PATIENCE):
+        while what not in [event["what"] for event in sparks.guards["spark1"].events]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def wait_for_freed_memory(sparks: SimulatedSparks) -> None:
+    """Wait until what a killed engine held has come back, which is after it: until then nothing else fits."""
+    async with asyncio.timeout(sim_clients.PATIENCE):
+        while sparks.nodes["spark1"].memory.available_bytes < 100 * GIB:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    events = await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY)))
+    ended = find_command_end(events)
+    assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 1)
+    assert ended.verdict is not None
+    assert ended.verdict.cause is FailureCause.GUARD_STOPPED
+    assert ended.verdict.field == "args.gpu-memory-utilization"
+    assert "now 0.8" in ended.verdict.remedy
+    proofs = [evidence.text for evidence in ended.verdict.evidence if evidence.origin == "guard"]
+    assert proofs[0].startswith("MemAvailable fell from ")
+    took = float(proofs[0].rpartition(" in ")[2].split()[0])
+    assert took <= ended.seconds + 0.1, (proofs[0], ended.seconds)  # nothing from before the start is its proof
+    assert ended.verdict.edit == FieldChange("args.gpu-memory-utilization", "0.72", "0.8", is_first_try=True)
+    assert ended.verdict.again == (
+        "sparkctl up qwen36-vllm --node spark1 --set env.SIM_FAULT=memory-runaway --set args.gpu-memory-utilization=0.72"
+    )
+    assert GuardAction.WARNED in list_guard_actions(events)
+    assert GuardAction.KILLED in list_guard_actions(events)
+    killed = next(event for event in events if isinstance(event, GuardActed) and event.what is GuardAction.KILLED)
+    assert killed.available is not None
+    assert 0 < killed.available < GIB // 2
+    (container,) = sparks.docker["spark1"].containers.values()
+    assert (container.state, container.exit_code) == ("exited", 137)  # nothing started it again
+
+
+async def test_the_receipt_lies_beside_the_log_for_the_operator_alone(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    ended = find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY))))
+    assert ended.log is not None
+    receipt = Path(ended.log).with_suffix(".guard.json")
+    assert stat.S_IMODE(receipt.stat().st_mode) == 0o600
+    kept = json.loads(receipt.read_text())
+    assert (kept["instance"], kept["did"], kept["floor"]) == ("qwen36-vllm", "killed", GIB // 2)
+    assert any(sample["at"] > kept["at"] for sample in kept["samples"])  # the readings after the act, too
+
+
+async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    events = await collect_events(start_instance(ctx, make_start_request(sparks)))
+    assert find_command_end(events).outcome is Outcome.READY
+    assert GuardAction.KILLED not in list_guard_actions(events)
+    guard = sparks.guards["spark1"]
+    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
+    assert not guard.watches
+
+
+async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    sparks.nodes["spark1"].memory.drop_caches(3)
+    wanted = make_start_request(sparks, "start.guard.cache_below=90g", profile="qwen36-ngram")
+    events = await collect_events(start_instance(ctx, wanted))
+    assert find_command_end(events).outcome is Outcome.READY
+    assert GuardAction.DROPPED in list_guard_actions(events)
+    seen = Phase.PLANNED, None
+    for event in events:
+        if isinstance(event, PhaseChanged):
+            seen = event.phase, event.step.name if event.step else None
+        if isinstance(event, GuardActed) and event.what is GuardAction.DROPPED:
+            assert seen in ((Phase.LOADING, "weights"), (Phase.LOADING, "profiling"))  # told a moment after it was done
+
+
+async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    for wanted in (
+        make_start_request(sparks, guarded=False, dry_run=True),
+        make_start_request(sparks, "start.guard=off", dry_run=True),
+    ):
+        events = await collect_events(start_instance(ctx, wanted))
+        assert [event.plan.guard for event in events if isinstance(event, LaunchPlanned)] == [None]
+    await collect_events(start_instance(ctx, make_start_request(sparks, guarded=False)))
+    assert not sparks.guards["spark1"].is_running
+
+
+async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    told: list[Event] = []
+    cuts = 0
+    async for event in start_instance(ctx, make_start_request(sparks)):
+        told.append(event)
+        if not cuts and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
+            cuts += 1
+            sparks.sshd["spark1"].drop_connections()
+    assert cuts == 1
+    assert find_command_end(told).outcome is Outcome.READY
+    guard = sparks.guards["spark1"]
+    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
+    assert not [event for event in told if isinstance(event, WarningEmitted) and "guard" in event.message]
+
+
+async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    ended = find_command_end(
+        await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY, detach=True)))
+    )
+    assert ended.outcome is Outcome.DETACHED
+    assert [watch.role for watch in sparks.guards["spark1"].watches.values()] == ["loading"]
+    await wait_for_guard_event(sparks, "killed")
+    (view,) = await node_status(ctx, [get_first_node(sparks)])
+    assert "stopped by the guard" in (view.instances[0].detail or "")
+    read = await collect_events(show_log(ctx, ShowLog("qwen36-vllm", [get_first_node(sparks)])))
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
+    # kept by now: the next one has no news of it, and counts it as a failed start
+    await wait_for_freed_memory(sparks)
+    events = await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY)))
+    assert find_command_end(events).verdict is not None
+    await wait_for_freed_memory(sparks)
+    refused = find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks))))
+    assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
+    assert "(each time: guard stopped)" in (refused.message or "")
+
+
+async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY, detach=True)))
+    await wait_for_guard_event(sparks, "killed")
+    await wait_for_freed_memory(sparks)
+    events = await collect_events(start_instance(ctx, make_start_request(sparks)))
+    warned = [event.message for event in events if isinstance(event, WarningEmitted)]
+    assert any(text.startswith("the guard stopped qwen36-vllm at ") for text in warned), warned
+    assert find_command_end(events).outcome is Outcome.READY
+
+
+async def test_what_became_of_an_earlier_start_is_told_before_a_refusal(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY, detach=True)))
+    await wait_for_guard_event(sparks, "killed")
+    too_much = ("args.gpu-memory-utilization=0.99",)
+    events = await collect_events(start_instance(ctx, make_start_request(sparks, *too_much)))
+    assert find_command_end(events).outcome is Outcome.REFUSED
+    assert any(isinstance(event, WarningEmitted) and event.message.startswith("the guard stopped ") for event in events)
+
+
+async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY, detach=True)))
+    await wait_for_guard_event(sparks, "killed")
+    (container,) = sparks.docker["spark1"].containers
+    assert (
+        find_command_end(
+            await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [get_first_node(sparks)])))
+        ).outcome
+        is Outcome.DONE
+    )
+    assert ctx.history.find_receipt("qwen36-vllm", "spark1", container) is not None
+    read = await collect_events(show_log(ctx, ShowLog("qwen36-vllm", [get_first_node(sparks)])))  # from the disk by now
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
+
+
+async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await collect_events(start_instance(ctx, make_start_request(sparks, detach=True)))
+    await wait_for_guard_event(sparks, "ended")
+    whys = [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"]
+    assert whys == ["it is ready, and nobody is attached"]
+
+
+class Answering(NonInteractivePrompter):
+    """Says yes or no to a third start, and remembers what was asked."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.asked: list[RetryStartQuestion] = []
+
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+        assert isinstance(question, RetryStartQuestion)
+        self.asked.append(question)
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [False, True])
+async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: CommandContext, answer: bool) -> None:
+    now = ctx.clock.unix_time()
+    for number in range(2):
+        ctx.history.record_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
+    asking = Answering(answer)
+    ended = find_command_end(
+        await collect_events(start_instance(replace(ctx, asker=asking), make_start_request(sparks)))
+    )
+    assert ended.outcome is (Outcome.READY if answer else Outcome.REFUSED)
+    (question,) = asking.asked
+    assert [how for _, how in question.failures] == ["crashed", "crashed"]
+    assert bool(sparks.docker["spark1"].containers) is answer
+    if answer:  # it was good: nobody is asked any more
+        await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [get_first_node(sparks)])))
+        assert (
+            find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks)))).outcome
+            is Outcome.READY
+        )
+
+
+async def test_once_more_needs_no_answer(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    for number in range(2):
+        ctx.history.record_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", ctx.clock.unix_time())
+    assert (
+        find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks, once_more=True)))).outcome
+        is Outcome.READY
+    )
+
+
+async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: CommandContext) -> None:
+    async with SimulatedSparks(speed=20, options={"spark1": SimNodeOptions(sudo=SudoRule.DENIED)}) as sparks:
+        events = await collect_events(start_instance(ctx, make_start_request(sparks)))
+    hints = [event.hint or "" for event in events if isinstance(event, WarningEmitted)]
+    assert sum("NOPASSWD" in hint for hint in hints) == 1
+    assert find_command_end(events).outcome is Outcome.READY
+
+
+async def test_a_floor_that_is_crossed_already_is_refused_before_anything_is_there(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    ended = find_command_end(
+        await collect_events(start_instance(ctx, make_start_request(sparks, "start.guard.floor=1000g")))
+    )
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "floor of 1000.0 GiB is above the" in (ended.message or "")
+    assert not sparks.docker["spark1"].containers
+
+
+async def cut_link_at_weights(
+    sparks: SimulatedSparks, ctx: CommandContext, meanwhile: Callable[[SimGuard], None]
+) -> list[Event]:
+    """Start one, and lose the link once while weights load; return what was told."""
+    told: list[Event] = []
+    is_cut = False
+    async for event in start_instance(ctx, make_start_request(sparks)):
+        told.append(event)
+        if not is_cut and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
+            is_cut = True
+            meanwhile(sparks.guards["spark1"])
+            sparks.sshd["spark1"].drop_connections()
+    assert is_cut
+    return told
+
+
+async def test_another_guard_that_somebody_else_started_is_told_to_watch(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    def replace_it(guard: SimGuard) -> None:
+        guard.watches.clear()
+        guard.events.clear()
+        guard.since += 5
+
+    told = await cut_link_at_weights(sparks, ctx, replace_it)
+    assert [
+        event.message
+        for event in told
+        if isinstance(event, WarningEmitted) and "another one watches now" in event.message
+    ]
+    assert [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"] == ["ready"]
+
+
+async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    def set_back(guard: SimGuard) -> None:
+        guard.events.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
+
+    told = await cut_link_at_weights(sparks, ctx, set_back)
+    assert [event.why for event in told if isinstance(event, GuardActed) and event.at == 1.0] == ["in 1970"]
+
+
+# armed by hand
+
+
+async def test_a_floor_above_what_is_available_is_refused_by_hand_too(ctx: CommandContext) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        rule = GuardRule(floor=1000 * GIB, limit=3600.0)
+        ended = find_command_end(await collect_events(arm_guard(ctx, ArmGuard(nodes, None, (), rule))))
+        assert ended.exit_code == 6
+        assert "is above the" in (ended.message or "")
+        assert not [watch for guard in sparks.guards.values() for watch in guard.watches]
+
+
+async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: CommandContext) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        assert [view.guard for view in await read_guard_status(ctx, nodes)] == [None, None]
+        ended = find_command_end(await collect_events(arm_guard(ctx, ArmGuard(nodes, None, (), RULE))))
+        assert ended.exit_code == 0
+        assert "qwen36-ngram on spark1" in (ended.message or "")
+        views = await read_guard_status(ctx, nodes)
+        watched = [watch for view in views if view.guard for watch in view.guard.watches]
+        assert [watch.role for watch in watched] == [GuardRole.SERVING, GuardRole.SERVING]
+        await asyncio.sleep(0.6)  # two rounds of the guard's own clock
+        assert not [event for guard in sparks.guards.values() for event in guard.events]
+        ended = find_command_end(await collect_events(disarm_guard(ctx, nodes, "qwen36-vllm")))
+        assert ended.message == "not guarded any more: qwen36-vllm on spark2"
+        assert "not guarded" in (
+            find_command_end(await collect_events(disarm_guard(ctx, nodes, "qwen36-vllm"))).message or ""
+        )
+        assert [len(view.guard.watches) for view in await read_guard_status(ctx, nodes) if view.guard] == [1, 0]
+        # down says it before it stops
+        await collect_events(stop_instance(ctx, StopInstance(None, nodes)))
+        assert [event["why"] for event in sparks.guards["spark1"].events] == ["stopped"]
+
+
+async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    ended = find_command_end(await collect_events(arm_guard(ctx, ArmGuard(nodes, None, (), RULE))))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    ended = find_command_end(await collect_events(arm_guard(ctx, ArmGuard(nodes, None, ("nobody",), RULE))))
+    assert ended.exit_code == 2
+    assert not any(guard.is_running for guard in sparks.guards.values())
+
+
+async def test_what_was_done_is_said_where_another_node_is_away(ctx: CommandContext) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        (there, other) = load_config(sparks.config_path).nodes
+        away = replace(other, name=NodeName("spark9"), port=1)
+        events = await collect_events(arm_guard(ctx, ArmGuard([there, away], None, (), RULE)))
+        ended = find_command_end(events)
+        assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.UNREACHABLE, 3, "spark9")
+        assert "guarded until" in (ended.message or "")
+        assert "qwen36-ngram on spark1" in (ended.message or "")
+        assert [event.node for event in events if isinstance(event, WarningEmitted)] == ["spark9"]
+        ended = find_command_end(await collect_events(disarm_guard(ctx, [there, away], None)))
+        assert ended.exit_code == 3
+        assert ended.message == "not guarded any more: qwen36-ngram on spark1; this could not be done on spark9"
+        nothing = find_command_end(await collect_events(arm_guard(ctx, ArmGuard([away], None, (), RULE))))
+        assert (nothing.outcome, nothing.node) == (Outcome.UNREACHABLE, "spark9")
+
+
+async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    ended = find_command_end(
+        await collect_events(start_instance(ctx, make_start_request(sparks, "start.guard.limit=1s", detach=True)))
+    )
+    assert "until it is ready, for at most 1.0 s." in (ended.message or "")
+    await wait_for_guard_event(sparks, "ended")
+    told = format_guard_status(await read_guard_status(ctx, [get_first_node(sparks)]))
+    assert any("qwen36-vllm is not guarded any more: its time limit of 1 s" in line for line in told), told
+
+
+def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: SimulatedSparks) -> None:
+    asked = make_start_request(
+        sparks, "env.HF_TOK=sesame", "args.max-model-len=4096", guarded=False, once_more=True, timeout=90.0
+    )
+    masked_word = "'env.HF_TOK=••••••'"
+    assert asked.retry_command == (
+        f"sparkctl up qwen36-vllm --node spark1 --set {masked_word} --set args.max-model-len=4096 --no-guard --again "
+        "--timeout=90s"
+    )
+    assert asked.build_retry_command(FieldChange("args.max-model-len", "2048")).count("max-model-len") == 1
+
+
+# as a command
+
+
+def test_a_detached_start_ends_in_two_lines() -> None:
+    started = run_demo("up", "qwen36-vllm", "--node", "spark1", "-d")
+    assert started.returncode == 0, started
+    assert "\N{REPLACEMENT CHARACTER}" not in started.stderr
+    assert [line for line in started.stderr.splitlines() if line.startswith("Stop it: sparkctl down qwen36-vllm")]
+
+
+def test_the_verb_prints_a_table_and_a_document() -> None:
+    shown = run_demo("guard", "status", scenario="two-stacks")
+    assert (shown.returncode, shown.stdout.count("no guard runs")) == (0, 2), shown
+    document = json.loads(run_demo("guard", "status", "--node", "spark2", "--json").stdout)
+    assert document["schema"] == 1
+    assert [(node["name"], node["state"], node["guard"]) for node in document["nodes"]] == [("spark2", "ok", None)]
+
+
+def test_the_verb_arms_and_says_until_when() -> None:
+    ended = parse_result(run_demo("guard", "arm", "--for", "2h", "--floor", "1GiB", "--json", scenario="two-stacks"))
+    assert ended["outcome"] == "done"
+    assert "stopped below 1.0 GiB available: qwen36-ngram on spark1, qwen36-vllm on spark2" in ended["message"]
+    wrong = run_demo("guard", "arm", "--floor", "1")
+    assert wrong.returncode == 2
+    assert "`1` is 1 bytes; write for example 512MiB" in wrong.stderr
+
+
+def test_a_dry_run_says_how_it_is_guarded() -> None:
+    assert "guarded until it is ready" in run_demo("up", "qwen36", "--node", "spark1", "--dry-run").stdout
+    assert "no guard: " in run_demo("up", "qwen36", "--node", "spark1", "--dry-run", "--no-guard").stdout

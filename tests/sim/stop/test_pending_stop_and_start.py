@@ -1,0 +1,141 @@
+"""A stop that had to wait never stops what was asked for later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.finish_switch import abort_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
+from sparkctl.model.phase import Phase
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from tests.sim.start.test_start_guard import ctx as ctx
+from tests.sim.start.test_start_guard import make_start_request
+from tests.sim.switch.test_switch import FAULT, NEW, OLD, SwitchScene, collect_events_and_end, open_two_rank_model
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    async with SimulatedSparks(speed=20) as opened:
+        yield opened
+
+
+def write_pending_stop(sparks: SimulatedSparks, ctx: CommandContext, node: str = "spark1", ago: float = 0.0) -> str:
+    """Owe the stop of what runs on a node, as `down` does when it cannot be asked; return its container."""
+    (one,) = sparks.docker[node].containers.values()
+    instance = one.labels["dev.sparkctl.instance"]
+    PendingStopFiles(ctx.history.directory).save_stop(
+        PendingStop(node, instance, ctx.clock.unix_time() - ago, (one.id[:12],))
+    )  # type: ignore[arg-type]
+    return one.id
+
+
+def list_pending_stops(ctx: CommandContext) -> tuple[PendingStop, ...]:
+    return PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
+
+
+def join_warnings(events: list[Event]) -> str:
+    return "\n".join(event.message for event in events if isinstance(event, WarningEmitted))
+
+
+async def test_up_of_what_runs_ends_the_stop_that_is_owed(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    container = write_pending_stop(sparks, ctx)
+    seen, ended = await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0)
+    assert "the stop of qwen36-vllm on spark1" in join_warnings(seen)
+    assert "a new start was asked for" in join_warnings(seen)
+    assert list_pending_stops(ctx) == ()
+    await collect_events_and_end(stop_instance(ctx, StopInstance(None, make_start_request(sparks).nodes, dry_run=True)))
+    _, ended = await collect_events_and_end(
+        start_instance(ctx, make_start_request(sparks, "port=8999", replace=False))
+    )  # refused, under no lock
+    assert sparks.docker["spark1"].containers[container].state == "running"
+
+
+async def test_a_dry_run_is_no_later_wish(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    write_pending_stop(sparks, ctx)
+    await collect_events_and_end(start_instance(ctx, make_start_request(sparks, dry_run=True)))
+    assert len(list_pending_stops(ctx)) == 1
+
+
+async def test_up_joins_a_start_that_was_to_be_stopped(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    """It loads still: the very container goes on, and no other is started."""
+    async with aclosing(start_instance(ctx, make_start_request(sparks))) as events:
+        async for event in events:
+            if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
+                break
+    container = write_pending_stop(sparks, ctx)
+    _, ended = await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    assert ended.exit_code == 0, ended
+    assert list(sparks.docker["spark1"].containers) == [container]
+
+
+async def test_a_stop_is_not_owed_of_what_was_started_again_whatever_the_nodes_clock_says(ctx: CommandContext) -> None:
+    """Its clock is ten minutes behind: by it, the container was started before the stop was asked for."""
+    async with SimulatedSparks(speed=20, options={"spark1": SimNodeOptions(clock_ahead=-600.0)}) as sparks:
+        await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+        container = write_pending_stop(sparks, ctx, ago=300.0)
+        async with aclosing(
+            start_instance(ctx, make_start_request(sparks, profile="orpheus-tts", forced=True))
+        ) as events:
+            async for event in events:
+                if isinstance(event, PhaseChanged) and event.phase is Phase.CREATING:
+                    break
+        assert sparks.docker["spark1"].containers[container].state == "running"
+
+
+async def test_a_switch_decides_on_what_was_to_be_stopped(bed: SwitchScene) -> None:
+    """The old one gives way and is kept; where the new one fails it comes back, as the switch promises."""
+    ctx = bed.ctx()
+    for docker in bed.sparks.docker.values():
+        (one,) = docker.containers.values()
+        PendingStopFiles(ctx.history.directory).save_stop(
+            PendingStop(docker.node.name, OLD, ctx.clock.unix_time(), (one.id,))
+        )  # type: ignore[arg-type]
+    seen, ended = await collect_events_and_end(switch_instance(ctx, bed.request(FAULT)))
+    assert ended.exit_code == 1, ended
+    assert f"{OLD} serves again" in (ended.message or "")
+    assert f"the switch to {NEW} decides on it now" in join_warnings(seen)
+    assert bed.is_old()
+    assert list_pending_stops(ctx) == ()
+
+
+async def test_abort_brings_back_what_another_had_wanted_stopped_before(bed: SwitchScene) -> None:
+    """Ada's stop waits; milo switches and is cut off; ada's `abort` does not remove the container that it is to start."""
+    ada = CommandContext(OperationHistory(bed.state.parent / "ada"), "ada@desk")
+    for docker in bed.sparks.docker.values():
+        (one,) = docker.containers.values()
+        PendingStopFiles(ada.history.directory).save_stop(
+            PendingStop(docker.node.name, OLD, ada.clock.unix_time(), (one.id,))
+        )  # type: ignore[arg-type]
+    assert await bed.crash(
+        switch_instance(bed.ctx(), bed.request()),
+        lambda event: isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING,
+    )
+    _, ended = await asyncio.wait_for(collect_events_and_end(abort_switch(ada, bed.finish())), 60)
+    assert ended.exit_code == 0, ended
+    assert bed.is_old()
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
+    async with open_two_rank_model(tmp_path / "state") as made:
+        yield made

@@ -1,0 +1,80 @@
+"""A container that is kept because its log could not be saved is never called gone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.context import CommandContext
+from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepReported
+from sparkctl.model.node import NodeName
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_text import format_release
+from tests.sim.start.test_start_guard import ctx as ctx
+from tests.sim.start.test_start_guard import make_start_request
+from tests.sim.switch.test_switch import FAULT, OLD, collect_events_and_end, open_two_rank_model
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    async with SimulatedSparks(speed=20) as opened:
+        yield opened
+
+
+def refuse_logs(state: Path) -> Path:
+    """Let no log be saved below a state directory, whoever tries it; return what stands in the way."""
+    state.mkdir(mode=0o700, exist_ok=True)
+    shutil.rmtree(state / "logs", ignore_errors=True)
+    (state / "logs").write_text("no directory")
+    return state / "logs"
+
+
+def join_messages(events: list[Event]) -> str:
+    return "\n".join(format_release(event) for event in events if isinstance(event, MemoryReleased))
+
+
+@pytest.mark.parametrize("frees", [False, True])
+async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: CommandContext, frees: bool) -> None:
+    await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
+    barrier = refuse_logs(ctx.history.directory)
+    asked = StopInstance(None if frees else "qwen36-vllm", make_start_request(sparks).nodes, frees=frees)
+    seen, ended = await collect_events_and_end(stop_instance(ctx, asked))
+    (container,) = sparks.docker["spark1"].containers.values()
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
+    assert f"{container.name} on spark1 was kept" in (ended.message or "")
+    assert "repeat the command" in (ended.hint or "")
+    assert "nothing of it is left" not in join_messages(seen)
+    assert f"its container {container.name} was kept" in join_messages(seen)
+    line, _ = describe_command_result("free" if frees else "down", ended, [NodeName("spark1")])
+    assert "was kept" in line
+    barrier.unlink()
+    _, ended = await collect_events_and_end(stop_instance(ctx, asked))
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0)
+    assert not sparks.docker["spark1"].containers
+
+
+async def test_a_switch_names_what_stayed(tmp_path: Path) -> None:
+    async with open_two_rank_model(tmp_path / "state") as bed:
+        refuse_logs(bed.state)
+        seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+        assert ended.outcome is Outcome.READY
+        assert "stayed" in (ended.message or "")
+        assert "nothing of it is left" not in join_messages(seen)
+
+
+async def test_so_does_its_way_back(tmp_path: Path) -> None:
+    async with open_two_rank_model(tmp_path / "state") as bed:
+        refuse_logs(bed.state)
+        seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT)))
+        proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepReported)]
+        assert f"{OLD} serves again" in (ended.message or "")
+        assert "stayed: the log could not be saved whole" in (ended.message or "")
+        assert not any("nothing of" in one for one in proofs), proofs
+        assert len(bed.all()) == 3, "the old one's two, and the one that stayed"

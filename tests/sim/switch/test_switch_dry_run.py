@@ -1,0 +1,31 @@
+"""``switch --dry-run`` on the simulated Sparks."""
+
+from __future__ import annotations
+
+import json
+
+from sparkctl.model.text.units import GIB
+from tests.sim.verbs.test_every_verb import run_demo
+
+
+def test_the_big_model_gives_way_on_one_spark_and_the_other_is_free() -> None:
+    ran = run_demo("switch", "qwen36", "--node", "spark1", "--dry-run", "--json", scenario="big-model")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert ran.returncode == 0
+    assert events[-1]["event"] == "result"
+    (plan,) = [event["plan"] for event in events if event["event"] == "switch-plan"]
+    first, second = plan["changes"]
+    assert [change["node"] for change in (first, second)] == ["spark1", "spark2"]
+    assert first["tenants"][0]["conflicts"] == ["memory"]
+    assert second["tenants"][0]["conflicts"] == ["nodes"]
+    assert (first["starts"], second["starts"]) == ("qwen36", None)
+    assert second["available_after"] > 110 * GIB
+    assert plan["stops"] == [first["tenants"][0]["instance"]]
+
+
+def test_the_picture_says_what_stops_what_starts_and_what_is_free() -> None:
+    ran = run_demo("switch", "qwen36", "--node", "spark1", "--dry-run", scenario="big-model")
+    assert ran.returncode == 0
+    assert "stops: no room for both" in ran.stdout
+    assert "stops: no half of it is left behind" in ran.stdout
+    assert "nothing: spark2 is free" in ran.stdout

@@ -1,0 +1,288 @@
+"""What a switch brings back, on the simulated Sparks: watched as a start is, and said why it does not come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch, resume_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepReported
+from sparkctl.model.phase import Phase
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.model.verdict import FailureCause
+from sparkctl.node.switch_journal_codec import decode_switch_journal
+from sparkctl.views.history_view import describe_reason
+from sparkctl.views.switch_plan_view import describe_rollback_window
+from tests.sim.sim_clients import wait_until_true
+from tests.sim.switch.test_switch import FAULT, NEW, OLD, SwitchScene, collect_events_and_end, open_two_rank_model
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`resume` loads the profile that the journal names."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
+    async with open_two_rank_model(tmp_path / "state") as made:
+        yield made
+
+
+async def test_a_rollback_is_watched_like_a_start(bed: SwitchScene) -> None:
+    """Its log, from where it was started again: phases, steps of both ranks, and the guard's word that weights are read."""
+    guards, seen = bed.sparks.guards, []
+
+    def is_told() -> bool:
+        return any(one.weights_until > 0 for guard in guards.values() for one in guard.watches.values())
+
+    told: asyncio.Task[None] | None = None
+    async with aclosing(switch_instance(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and told is None:
+                told = asyncio.create_task(wait_until_true(is_told))
+    assert told is not None
+    await told
+    back = [one for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD]
+    back = back[[one.phase for one in back].index(Phase.STARTING) :]
+    for node in ("spark1", "spark2"):
+        phases = list(dict.fromkeys(one.phase for one in back if one.node == node))
+        assert phases[0] is Phase.STARTING
+        assert phases[-1] is Phase.READY
+        assert Phase.LOADING in phases
+    steps_ = {one.step.name for one in back if one.node == "spark1" and one.step}
+    assert "weights" in steps_, steps_
+    assert [one.detail for one in back if one.phase is Phase.READY] == ["rank 0 of 2", "rank 1 of 2"]
+
+
+async def test_a_failed_rollback_has_a_verdict(bed: SwitchScene) -> None:
+    """The old one runs out of memory when it is started again: said with its cause, kept in its row, and tried once more."""
+    old = set().union(*bed.old.values())
+    there = [one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old]
+    seen = []
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
+                for one in there:
+                    one.body = {**one.body, "Env": [*(one.body.get("Env") or []), "SIM_FAULT=cuda-oom"]}
+    (ended,) = [one for one in seen if isinstance(one, CommandEnded)]
+    assert ended.exit_code == 1
+    assert f"{NEW} did not start; and {OLD} did not come back: Rank " in (ended.message or "")
+    assert "CUDA ran out of memory" in (ended.message or "")
+    assert f"sparkctl diagnose {OLD}" in (ended.hint or "")
+    assert "sparkctl resume" in (ended.hint or "")
+    assert any(one.phase is Phase.FAILED for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD)
+    again = next(
+        one
+        for one in OperationHistory(bed.state).list_operations()
+        if one.instance == OLD and one.kind is OperationKind.START
+    )
+    assert again.verdict is not None
+    assert again.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    of_new = {one.container for one in row.shares if one.instance == NEW}
+    assert not of_new & old, "what was brought back is not what was switched to"
+    for one in there:
+        one.body = {**one.body, "Env": [word for word in one.body["Env"] if word != "SIM_FAULT=cuda-oom"]}
+    _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.is_old()
+
+
+async def test_that_the_old_one_serves_again_is_said_once(bed: SwitchScene) -> None:
+    await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, ended = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0
+    told = [one.proof or "" for one in seen if isinstance(one, SwitchStepReported)] + [ended.message or ""]
+    assert sum("serves again" in one for one in told) == 1, told
+
+
+def _repeat_out_of_memory(bed: SwitchScene, *, is_bad: bool) -> None:
+    """Let the old one's containers run out of memory when they are started again, or not any more."""
+    old = set().union(*bed.old.values())
+    for one in (one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old):
+        env = [word for word in one.body.get("Env") or [] if word != "SIM_FAULT=cuda-oom"]
+        one.body = {**one.body, "Env": [*env, *(["SIM_FAULT=cuda-oom"] if is_bad else [])]}
+
+
+async def test_a_failed_rollback_can_be_given_up(bed: SwitchScene) -> None:
+    """The way back fails each time; giving up puts both away, logs saved, and the Sparks are open again."""
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
+                _repeat_out_of_memory(bed, is_bad=True)
+    assert isinstance(event, CommandEnded)
+    assert "sparkctl abort --give-up --node spark1" in (event.hint or "")
+    _, ended = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 1, "it does not come back this time, either"
+    assert all(bed.journals)
+    _, ended = await collect_events_and_end(stop_instance(bed.ctx(), StopInstance(OLD, bed.nodes)))
+    assert ended.exit_code == 6
+    assert "sparkctl abort --give-up" in (ended.hint or "")
+    _, ended = await collect_events_and_end(abandon_switch(bed.ctx("ada@desk"), bed.finish()))
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), ended
+    assert f"nothing of {OLD} and {NEW} is left" in (ended.message or "")
+    assert bed.all() == set()
+    assert bed.journals == [None, None]
+    assert len(OperationHistory(bed.state).list_saved_logs(OLD)) >= 2, "of both ranks"
+    row, *_ = (one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    assert row.has_succeeded
+    assert row.command == "sparkctl abort --give-up"
+    _, ended = await collect_events_and_end(start_instance(bed.ctx(), bed.request().to_start_request()))
+    assert ended.exit_code == 0, ended
+
+
+async def test_the_wreck_that_was_left_for_study_is_put_away(bed: SwitchScene) -> None:
+    _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert "sparkctl abort --give-up" in (ended.hint or "")
+    for dry_run in (True, False):  # what it would do is not said where it would be refused
+        _, ended = await collect_events_and_end(
+            stop_instance(bed.ctx(), StopInstance(None, bed.nodes, frees=True, dry_run=dry_run))
+        )
+        assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+        assert "left for study" in (ended.message or "")
+        assert "sparkctl abort --give-up" in (ended.hint or "")
+    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.all() == set()
+    assert bed.journals == [None, None]
+
+
+@pytest.mark.parametrize("step", [SwitchStep.STOPPING, SwitchStep.STARTING, SwitchStep.RESTORING])
+async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_others_is_touched(
+    bed: SwitchScene, step: SwitchStep
+) -> None:
+    """Also what is alive of it goes: neither serves afterwards. A speech model beside it stays."""
+    beside = await bed.speech_beside()
+    overrides = FAULT if step is SwitchStep.RESTORING else ()
+    assert await bed.crash(
+        switch_instance(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
+    )
+    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.all() == beside
+    assert bed.running() == {"orpheus-tts": beside}
+    assert bed.journals == [None, None]
+
+
+async def test_a_serving_instance_is_not_given_up(bed: SwitchScene) -> None:
+    assert await bed.crash(
+        switch_instance(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
+    )
+    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 6
+    assert set(bed.running()) == {NEW}
+
+
+async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: SwitchScene) -> None:
+    ctx = bed.ctx()
+    async with aclosing(switch_instance(ctx, bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING:
+                ctx.interrupt.record_press()
+    assert isinstance(event, CommandEnded)
+    assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
+    left = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    assert left.verdict is not None
+    assert "is left on its way back" in describe_reason(left), "not the verdict alone"
+    _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    left = [one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH][-1]
+    assert "finished by sparkctl resume" in describe_reason(left)
+
+
+async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(bed: SwitchScene) -> None:
+    """As long as its journal lies there the command would be refused."""
+    _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert ended.verdict is not None
+    assert (ended.verdict.edit, ended.verdict.again) == (None, None)
+    *ways, last = (ended.hint or "").splitlines()
+    assert any("sparkctl abort" in one for one in ways)
+    assert last.startswith(f"after that, with the change: sparkctl switch {NEW}")
+
+
+async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(bed: SwitchScene) -> None:
+    event = await bed.interrupted(SwitchStep.STOPPING)
+    assert (event.outcome, event.exit_code) == (Outcome.INTERRUPTED, 130)
+    assert event.message == "interrupted before anything was stopped"
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: SwitchScene) -> None:
+    """And says of nothing that the other did that it was proved here."""
+    seen = []
+    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.CLEARING:
+                row = next(
+                    one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH
+                )
+                assert row.outcome is None
+                (id_,) = {decode_switch_journal(text).id for text in bed.journals if text}
+                for node in bed.sparks.nodes.values():
+                    node.journal = None  # as another's resume leaves it
+                OperationHistory(bed.state).close_operation(id_, "finished by sparkctl resume: it serves", 1.0)
+    assert isinstance(event, CommandEnded)
+    assert event.exit_code == 6
+    assert not [
+        one for one in seen if isinstance(one, SwitchStepReported) and one.step is SwitchStep.CLEARING and one.proof
+    ]
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    assert (row.outcome, row.ended, row.why) == ("interrupted", 1.0, "finished by sparkctl resume: it serves")
+
+
+async def test_an_overtaken_switch_is_not_recorded_as_refused(bed: SwitchScene) -> None:
+    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RELEASING:
+                for node in bed.sparks.nodes.values():
+                    node.journal = None
+    assert isinstance(event, CommandEnded)
+    assert event.exit_code == 6
+    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    assert row.outcome == "interrupted"
+
+
+async def test_half_a_model_is_not_started_again(bed: SwitchScene) -> None:
+    """Its other rank is on a silent Spark: the plan says that there is no way back, and none is tried; it stops later."""
+    await bed.sparks.sshd["spark2"].close()
+    seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, keep_going=True)))
+    (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
+    assert plan.halves == (OLD,)
+    assert "there is no way back" in (describe_rollback_window(plan) or "")
+    assert ended.exit_code == 1
+    assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
+    assert f"sparkctl up {OLD}" in (ended.hint or "")
+    assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepReported)]
+    assert bed.journals == [None, None], "nothing is shut"
+    (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
+    assert (owed.node, owed.instance) == ("spark2", OLD)
+
+
+async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back(bed: SwitchScene) -> None:
+    seen, _ = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
+    (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
+    assert "they stay stopped until sparkctl abort (--no-rollback)" in (describe_rollback_window(plan) or "")
+
+
+async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(bed: SwitchScene) -> None:
+    await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, _ = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+    steps_ = [one for one in seen if isinstance(one, SwitchStepReported)]
+    assert steps_
+    assert {one.stops for one in steps_} == {(OLD,)}

@@ -1,0 +1,171 @@
+"""What `diagnose` says of an instance is what `up` said of it: while its container is there, and when it is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.diagnose_log import diagnose_exit, diagnose_instance
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
+from sparkctl.errors import InvalidInput
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import FailureCause
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from tests.sim.sim_clients import FAST
+from tests.sim.verbs.test_every_verb import run_demo
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks(speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+
+
+@pytest.fixture
+def node(sparks: SimulatedSparks) -> Node:
+    return load_config(sparks.config_path).nodes[0]
+
+
+async def start_and_fail(ctx: CommandContext, node: Node, fault: str) -> CommandEnded:
+    """Start a profile that fails, and return its end."""
+    overrides = [f"env.SIM_FAULT={fault}"]
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
+    request = StartInstance(
+        profile, load_engine(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0])
+    )
+    events = [event async for event in start_instance(ctx, request)]
+    assert isinstance(events[-1], CommandEnded)
+    return events[-1]
+
+
+@pytest.mark.parametrize("fault", ["cuda-oom", "oom-killed", "bad-flag", "exit0", "memory-runaway"])
+async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext, node: Node, fault: str) -> None:
+    ended = await start_and_fail(ctx, node, fault)
+    assert ended.verdict is not None
+    there = await diagnose_instance(ctx, "qwen36", [node], None)
+    judged = there.diagnosis.verdict
+    assert judged is not None
+    assert (there.node, there.diagnosis.engine, there.diagnosis.ready) == (node.name, "sglang", False)
+    assert (judged.cause, judged.field, judged.edit) == (ended.verdict.cause, ended.verdict.field, ended.verdict.edit)
+    assert judged.evidence[0] == ended.verdict.evidence[0] or judged.cause is FailureCause.GUARD_STOPPED
+    if judged.edit is not None:
+        assert judged.again == ended.verdict.again
+        assert judged.again == (
+            f"sparkctl up qwen36 --node spark1 --set env.SIM_FAULT={fault} --set {judged.edit.set_argument}"
+        )
+        assert "..." not in judged.again
+    async with ctx.create_session(node) as session:
+        await session.link.connect()
+        (container,) = [one for one in await session.docker.list_containers() if "qwen36" in one.name]
+    found = await diagnose_exit(ctx, node, container.id)
+    assert found is not None
+    assert found.verdict == judged
+
+    assert [event async for event in stop_instance(ctx, StopInstance("qwen36", [node]))]
+    gone = await diagnose_instance(ctx, "qwen36", [node], None)
+    assert "saved log" in gone.source
+    assert gone.diagnosis.verdict == ended.verdict, "what Docker and the guard knew is kept with the log"
+    (saved,) = ctx.history.list_saved_logs("qwen36", [node.name])
+    kept = saved.path.with_suffix(".verdict.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.write_text("{")
+    again = await diagnose_instance(ctx, "qwen36", [node], None)
+    assert again.diagnosis.engine == "sglang"
+
+
+async def test_a_word_that_is_nothing(ctx: CommandContext, node: Node) -> None:
+    with pytest.raises(InvalidInput, match="no instance howl on spark1"):
+        await diagnose_instance(ctx, "howl", [node], None)
+
+
+def test_an_instance_at_work_by_the_command() -> None:
+    ran = run_demo("diagnose", "qwen36-ngram", "--node", "spark1", "--json", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert (found["engine"], found["phase"], found["ready"], found["verdict"]) == ("sglang", Phase.READY, True, None)
+    assert (found["schema"], found["contributing"], found["instance"], found["node"]) == (
+        1,
+        [],
+        "qwen36-ngram",
+        "spark1",
+    )
+    words = run_demo("diagnose", "qwen36-ngram", "--node", "spark1", scenario="two-stacks")
+    assert words.stdout.startswith("SGLang")
+    assert "it was ready" in words.stdout
+    unknown = run_demo("diagnose", "howl", "--json", scenario="two-stacks")
+    assert unknown.returncode == 2
+    assert "no instance howl on spark1, spark2" in unknown.stderr
+
+
+FAULTS_OF_TWO = [("minimax-m27", "worker-dies"), ("qwen36-tp2", "worker-dies"), ("trtllm-qwen3-235b", "worker-dies")]
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS_OF_TWO)
+async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whichever_rank_is_asked(
+    sparks: SimulatedSparks, ctx: CommandContext, name: str, fault: str
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=[f"env.SIM_FAULT={fault}"])
+    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=(name,))
+    ended = [event async for event in start_instance(ctx, request)][-1]
+    assert isinstance(ended, CommandEnded)
+    assert ended.verdict is not None
+    assert ended.node is not None
+    whole = await diagnose_instance(ctx, name, nodes, None)
+    judged = whole.diagnosis.verdict
+    assert judged is not None
+    assert (whole.node, judged.cause, judged.summary) == (ended.node, ended.verdict.cause, ended.verdict.summary)
+    assert f"of 2 of {name} on {ended.node}" in whole.source
+    assert "read beside it" in whole.source
+    for at, node in enumerate(nodes):
+        async with ctx.create_session(node) as session:
+            await session.link.connect()
+            (container,) = [one for one in await session.docker.list_containers() if name in one.name]
+        found = await diagnose_exit(ctx, node, container.id, nodes)
+        assert found is not None
+        assert found.verdict is not None
+        assert (found.node, found.verdict.summary) == (node.name, ended.verdict.summary)
+        lines = [one for one in found.verdict.evidence if one.line is not None]
+        assert not lines or node.name == ended.node, "a line of the other's log is not one to go to here"
+        alone = await diagnose_instance(ctx, name, [node], None)
+        assert f"rank {at} of 2 of {name} on {node.name}" in alone.source
+        assert "no other rank's was read" in alone.source
+
+    assert [event async for event in stop_instance(ctx, StopInstance(name, nodes, everywhere=nodes))]
+    gone = await diagnose_instance(ctx, name, nodes, None)
+    assert gone.diagnosis.verdict == ended.verdict
+
+
+async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(
+        "minimax-m27", overrides=["env.SIM_FAULT=worker-dies"]
+    )
+    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
+    assert [event async for event in start_instance(ctx, request)]
+    await sparks.sshd["spark2"].close()
+    found = await diagnose_instance(ctx, "minimax-m27", nodes, None)
+    assert [name for name, _ in found.silent] == ["spark2"]
+    assert "no other rank's was read" in found.source
+    assert found.diagnosis.verdict is not None
+    assert found.diagnosis.verdict.summary.startswith("Rank 0 of 2, on spark1: ")

@@ -1,0 +1,429 @@
+"""The real command on the simulated Sparks: every verb, every way a start ends, and what a script gets to see of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = "40"
+
+
+def run_demo(
+    *words: str, scenario: str = "empty", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sparkctl", "demo", "--scenario", scenario, "--speed", QUICK, *words],
+        capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def parse_result(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["event"] for line in lines].count("result") == 1, ran
+    assert lines[-1]["event"] == "result"
+    assert lines[-1]["exit_code"] == ran.returncode
+    return lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("profile", "port"),
+    [
+        *(("qwen36", 8003), ("qwen36-ngram", 8003), ("qwen36-vllm", 8000), ("orpheus-tts", 5005)),
+        *(("llamacpp-gpt-oss-120b", 8080), ("trtllm-gpt-oss-20b", 8355)),
+    ],
+)
+def test_every_shipped_profile_gets_ready(profile: str, port: int) -> None:
+    ran = run_demo("up", profile, "--node", "spark1", "--json")
+    ended = parse_result(ran)
+    assert ended["outcome"] == "ready", ran.stderr
+    assert ended["endpoint"] == f"http://127.0.0.1:{port}"
+    phases = [json.loads(line)["phase"] for line in ran.stdout.splitlines() if '"event":"phase"' in line]
+    order = ["dropping-caches", "creating", "starting", "loading", "warming", "ready"]
+    assert list(dict.fromkeys(phases)) == [phase for phase in order if phase in phases]
+    assert {"creating", "warming", "ready"} <= set(phases)
+
+
+def test_stdout_is_the_endpoint_and_stderr_the_talk() -> None:
+    ran = run_demo("up", "qwen36", "--node", "spark1")
+    assert ran.returncode == 0
+    assert ran.stdout == "http://127.0.0.1:8003\n"
+    assert "ready after" in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+FAULTS = [
+    ("cuda-oom", 1, "failed", "cuda-out-of-memory"),
+    ("oom-killed", 1, "failed", "host-oom-kill"),
+    ("memory-runaway", 1, "failed", "guard-stopped"),
+    ("bad-flag", 1, "failed", "unknown-flag"),
+    ("exit0", 1, "failed", "exited"),
+    ("hang", 4, "timed-out", "timed-out"),
+    ("no-token", 4, "timed-out", "wedged"),
+]
+
+
+@pytest.mark.parametrize(("fault", "code", "outcome", "cause"), FAULTS)
+def test_every_failure_has_its_code_its_cause_and_its_proof(fault: str, code: int, outcome: str, cause: str) -> None:
+    ran = run_demo("up", "qwen36", "-n", "spark1", "--set", f"env.SIM_FAULT={fault}", "--timeout", "4s", "--json")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["outcome"]) == (code, outcome)
+    assert ended["verdict"]["cause"] == cause
+    assert ended["verdict"]["evidence"]
+    assert ended["verdict"]["remedy"]
+    assert ended["log"]
+
+
+def test_a_dry_run_changes_nothing_and_prints_the_docker_line() -> None:
+    ran = run_demo("up", "qwen36", "--node", "spark1", "--dry-run", "--format", "docker")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("docker run -d")
+    assert "-v /home/milo/models:/models" in ran.stdout
+    text = run_demo("up", "qwen36", "--node", "spark1", "--dry-run")
+    assert "drop the page cache" in text.stdout
+
+
+def test_detach_returns_at_once() -> None:
+    ended = parse_result(run_demo("up", "qwen36", "--node", "spark1", "--detach", "--json"))
+    assert ended["outcome"] == "detached"
+    assert ended["exit_code"] == 0
+
+
+def test_an_instance_that_is_ready_is_success_at_once() -> None:
+    ran = run_demo("up", "qwen36-ngram", "--node", "spark1", "--json", scenario="two-stacks")
+    assert parse_result(ran)["outcome"] == "ready"
+    assert '"phase":"creating"' not in ran.stdout
+
+
+def test_another_version_wants_replace_and_gets_it() -> None:
+    words = ("up", "qwen36-ngram", "--node", "spark1", "--set", "args.mem-fraction-static=0.6", "--json")
+    refused = parse_result(run_demo(*words, scenario="two-stacks"))
+    assert (refused["outcome"], refused["exit_code"]) == ("refused", 6)
+    assert "--replace" in refused["hint"]
+    replaced = run_demo(*words, "--replace", scenario="two-stacks")
+    assert parse_result(replaced)["outcome"] == "ready"
+    assert '"phase":"stopped"' in replaced.stdout
+
+
+def test_a_busy_port_and_a_missing_image_are_refused_before_anything_is_changed() -> None:
+    port = run_demo("up", "qwen36", "--node", "spark1", "--json", scenario="two-stacks")
+    assert parse_result(port)["exit_code"] == 6
+    assert "8003" in parse_result(port)["message"]
+    image = run_demo("up", "qwen36", "--node", "spark1", "--set", "image=missing/image:1", "--json")
+    assert parse_result(image)["exit_code"] == 6
+    assert "docker pull missing/image:1" in parse_result(image)["hint"]
+    for ran in (port, image):
+        assert '"phase":"creating"' not in ran.stdout
+        assert '"phase":"dropping-caches"' not in ran.stdout
+
+
+def test_down_waits_for_the_memory_and_tells_what_came_back() -> None:
+    ran = run_demo("down", "--all", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("came back") == 2
+    again = run_demo("down", "qwen36")
+    assert again.returncode == 0
+    assert "nothing to stop" in again.stderr
+
+
+def test_status_shows_phase_memory_and_endpoint() -> None:
+    ran = run_demo("status", scenario="two-stacks")
+    assert ran.returncode == 0
+    assert "qwen36-ngram   ready" in ran.stdout
+    assert "GiB" in ran.stdout
+    document = json.loads(run_demo("status", "--json", scenario="big-model").stdout)
+    assert document["schema"] == 1
+    assert [i["phase"] for node in document["nodes"] for i in node["instances"]] == ["ready", "ready"]
+
+
+def test_logs_are_whole_filtered_and_tailed() -> None:
+    whole = run_demo("logs", "qwen36-ngram", scenario="two-stacks")
+    assert "The server is fired up and ready to roll!" in whole.stdout
+    some = run_demo("logs", "qwen36-ngram", "--grep", "fired up", scenario="two-stacks").stdout.splitlines()
+    assert len(some) == 1
+    assert len(run_demo("logs", "qwen36-ngram", "--tail", "3", scenario="two-stacks").stdout.splitlines()) == 3
+    none = run_demo("logs", "no-such-thing")
+    assert none.returncode == 2
+    assert "no instance" in none.stderr
+
+
+def test_drop_caches_prints_before_and_after() -> None:
+    ran = run_demo("drop-caches", "--node", "spark1")
+    assert ran.returncode == 0
+    assert "page cache" in ran.stdout
+    assert "spark2" not in ran.stdout
+
+
+def test_doctor_finds_nothing_wrong_with_a_simulated_spark() -> None:
+    ran = run_demo("doctor", "--json")
+    assert parse_result(ran)["exit_code"] == 0
+    severities = {json.loads(line)["severity"] for line in ran.stdout.splitlines() if '"finding"' in line}
+    assert severities <= {"good", "note"}
+
+
+def test_the_operators_own_profile_runs_in_the_demo(tmp_path: Path) -> None:
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
+    ran = run_demo("up", "mine", "--node", "spark2", env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert ran.stdout == "http://127.0.0.1:8044\n"
+
+
+def test_what_the_demo_writes_is_in_directories_of_its_own(tmp_path: Path) -> None:
+    homes = {"HOME": "home", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    env = {name: str(tmp_path / place) for name, place in homes.items()}
+    mine = tmp_path / "config/sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
+    before = sorted(tmp_path.rglob("*"))
+    line = "docker run -d --gpus all --network host vllm/vllm-openai:v0.19.1 --model /models/x --port 8000"
+    ran = subprocess.run(
+        [sys.executable, "-m", "sparkctl", "demo", "profiles", "import", "--save", "--name", "other", "-"], input=line,
+        capture_output=True, text=True, timeout=60, env={**os.environ, **env},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "other" in ran.stdout + ran.stderr
+    assert "profiles that were written in the demo ended with it" in ran.stderr
+    started = run_demo("up", "mine", "--node", "spark1", env=env)
+    assert started.returncode == 0, started.stderr
+    assert "written in the demo" not in started.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [["--plain", "demo"], ["demo", "--plain"], ["--plain", "--ascii", "demo"]])
+def test_the_demo_is_told_in_sentences_where_the_option_stands_before_it_or_behind(words: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if "qwen36-vllm on spark2: ready" in told:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    first = told.splitlines()[0]
+    assert "connecting to spark1 and spark2" in first
+    assert "unknown" not in told
+    assert "qwen36-vllm on spark2: ready" in told
+
+
+def test_the_panels_options_are_for_the_demo_without_a_verb() -> None:
+    for words in (["--readonly", "demo", "status"], ["demo", "--readonly", "status"], ["demo", "--plain", "status"]):
+        ran = subprocess.run([sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 2
+        assert "belongs to the panel" in ran.stderr
+
+
+def test_a_secret_appears_nowhere(tmp_path: Path) -> None:
+    canary = "hf_canary0123456789abcdef"
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nenv:\n  HF_TOKEN: ${HF_TOKEN}\n")
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "HF_TOKEN": canary}
+    for words in (["--json"], ["--dry-run"], ["--dry-run", "--format", "docker"], ["--dry-run", "--format", "json"]):
+        ran = run_demo("up", "mine", "--node", "spark1", *words, env=env)
+        assert ran.returncode == 0, ran.stderr
+        assert canary not in ran.stdout + ran.stderr
+
+
+def test_a_secret_expanded_in_an_argument_appears_nowhere(tmp_path: Path) -> None:
+    canary = "canary/0123456789+abc"
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(
+        "schema: 1\nname: mine\nextends: qwen36\nargs:\n  tool-server: http://x/${MY_TOKEN}/y\n"
+        f"container: {{options: {{log-opt: [splunk-token={canary}]}}}}\n"
+    )
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "MY_TOKEN": canary}
+    for words in (
+        ["--json"],
+        [],
+        ["--dry-run"],
+        ["--dry-run", "--format", "docker"],
+        ["--dry-run", "--format", "json"],
+    ):
+        ran = run_demo("up", "mine", "--node", "spark1", *words, env=env)
+        assert ran.returncode == 0, ran.stderr
+        assert canary not in ran.stdout + ran.stderr
+    shown = run_demo("profiles", "show", "mine", env=env)
+    assert "${MY_TOKEN}" in shown.stdout
+    assert canary not in shown.stdout
+    for saved in (tmp_path / "state").rglob("*.log"):
+        assert canary not in saved.read_text()
+
+
+def test_ctrl_c_stops_watching_and_says_that_the_engine_goes_on() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "up", "qwen36", "--node", "spark1"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "loading" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(30) == 130
+    assert "still starting" in rest
+
+
+def test_top_adds_up_and_knows_what_an_instance_holds() -> None:
+    ran = run_demo("top", "--once", "--json", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert [node["name"] for node in document["nodes"]] == ["spark1", "spark2"]
+    for node in document["nodes"]:
+        memory = node["memory"]
+        assert sum(memory[part] for part in ("gpu_processes", "other_used", "page_cache", "free")) == memory["total"]
+        assert node["gpus"][0]["busy"] > 0.8
+        assert node["cpu"]["busy"] is not None
+    assert {one["name"] for one in document["instances"]} == {"qwen36-ngram", "qwen36-vllm"}
+    assert all(one["memory"] > 90 << 30 for one in document["instances"])
+
+
+def test_top_tells_what_both_engines_do() -> None:
+    ran = run_demo("top", "--once", "--json", scenario="two-stacks")
+    told = {one["engine"]: one for one in json.loads(ran.stdout)["instances"]}
+    for engine, (slowest, fastest), estimator in (("sglang", (11.5, 14), "log"), ("vllm", (19, 28), "counters")):
+        numbers = told[engine]["numbers"]
+        assert numbers["activity"] == "decoding", ran.stdout
+        assert slowest < numbers["generation_rate"] < fastest
+        assert 1.5 < numbers["acceptance"]["length"] < 3.6
+        assert 0 < numbers["acceptance"]["rate"] < 1
+        made = numbers["steps"] * numbers["batch"] * numbers["acceptance"]["length"]
+        # where a request ends between the two readings, some of what its last step accepted is no token any more
+        assert 0.98 < made / numbers["generation_rate"] < 1.25
+        assert numbers["estimator"] == numbers["acceptance"]["estimator"] == estimator
+    assert told["sglang"]["metrics_hint"] == "args.enable-metrics: true"
+    assert told["vllm"]["metrics_hint"] is None
+
+
+def test_top_says_what_both_engines_do() -> None:
+    lines = run_demo("top", "--once", "--explain", scenario="two-stacks").stdout.splitlines()
+    under = {
+        line.split()[1]: [each.strip() for each in lines[at + 1 :]] for at, line in enumerate(lines) if "ready" in line
+    }
+    speed = r"\d+(\.\d)? tok/s · {} running · KV \d+(\.\d)? % · "
+    accepts = r"accepts \d\.\d\d per step · \d+(\.\d)? % of {} drafts"
+    sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
+    assert re.fullmatch(speed.format(1) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
+    assert re.fullmatch(accepts.format(11) + " · by its log", sglang[1])
+    reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
+    assert reads is not None, sglang[2]
+    assert 180 < int(reads[1]) < 215, "27 GB seven times a second, as fast as a Spark reads"
+    assert re.fullmatch(r"holds 9\d\.\d GiB · 96\.0 GiB expected", sglang[3])
+    assert "weights        27.00 GB" in sglang
+    assert re.match(speed.format(1)[:-3] + "( |$)", vllm[0])
+    assert re.fullmatch(accepts.format(3) + r" · by position \d+( · \d+){2} %", vllm[1])
+    reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", vllm[2])
+    assert reads is not None, vllm[2]
+    assert 140 < int(reads[1]) < 215, "21.9 GB eight times a second"
+
+
+def test_live_top_follows_the_log_and_counts_on() -> None:
+    words = ["demo", "--scenario", "two-stacks", "top", "--json"]
+    process = subprocess.Popen([sys.executable, "-m", "sparkctl", *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    engines: set[str] = set()
+    while engines < {"sglang", "vllm"}:
+        shown = json.loads(process.stdout.readline())["instances"]
+        engines |= {one["engine"] for one in shown if (one["numbers"] or {}).get("generation_rate")}
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(15) == 0
+
+
+def test_top_goes_on_until_ctrl_c() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "top", "--json"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    seen = 0
+    while seen < 2:  # a node is unknown until its first sample
+        document = json.loads(process.stdout.readline())
+        seen += all(node["memory"] for node in document["nodes"])
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(15) == 0
+
+
+def test_top_of_a_node_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [{"name": "gone", "host": "127.0.0.1", "port": 1}]}))
+    env = {**os.environ, "SPARKCTL_CONFIG": str(tmp_path / "config.yaml")}
+    words = [sys.executable, "-m", "sparkctl", "top", "--once", "--json"]
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 3
+    (node,) = json.loads(ran.stdout)["nodes"]
+    assert (node["state"], node["memory"]) == ("unreachable", None)
+
+
+def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--serve"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    config = process.stdout.readline().strip().removeprefix("export SPARKCTL_CONFIG=")
+    state = process.stdout.readline().strip().removeprefix("export SPARKCTL_STATE=")
+    own = process.stdout.readline().strip().removeprefix("export XDG_CONFIG_HOME=")
+    assert Path(own).parent == Path(state).parent, (
+        "profiles that are written there are the demo's, and not the operator's"
+    )
+    env = {**os.environ, "SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state, "XDG_CONFIG_HOME": own}
+    try:
+        up = [sys.executable, "-m", "sparkctl", "up", "qwen36", "--node", "spark1"]
+        first = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        assert first.returncode == 0, first.stderr
+        second = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        assert "already runs" in second.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
+def test_in_the_demo_it_is_said_what_ended_with_it() -> None:
+    ready = run_demo("up", "qwen36-vllm", "--node", "spark1")
+    assert ready.returncode == 0, ready.stderr
+    assert "its endpoint too" in ready.stderr
+    refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--set", "env.SIM_FAULT=nosuch")
+    assert refused.returncode != 0
+    assert "memory-runaway" in refused.stderr, "the faults that there are"
+    assert "and this log" not in refused.stderr
+    nothing = run_demo("up", "nosuch", "--node", "spark1")
+    assert "and this log" not in nothing.stderr
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--serve"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert list(tmp_path.iterdir())
+    process.send_signal(signal.SIGHUP)
+    process.wait(20)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [["up", "qwen36", "--node", "spark1"], ["top", "--json"]])
+def test_a_verb_whose_terminal_is_closed_leaves_nothing_behind(tmp_path: Path, verb: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--scenario", "empty", *verb],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert list(tmp_path.iterdir())
+    process.send_signal(signal.SIGHUP)
+    process.stdout.read()
+    process.wait(20)
+    assert list(tmp_path.iterdir()) == []

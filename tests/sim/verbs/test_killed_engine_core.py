@@ -1,0 +1,36 @@
+"""An engine that ends with exit code 0 although nobody asked it to: status looks into its log before it calls it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.phase import Phase
+from sparkctl.monitor.node_status import read_node_status
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport.node_session import NodeSession
+from tests.sim.sim_clients import FAST, wait_until_true
+
+HEAD = "(APIServer pid=1) WARNING 11-22 02:08:43 [core_client.py:817] "
+DEATH = "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
+
+
+@pytest.mark.parametrize(("line", "phase"), [(DEATH, Phase.FAILED), ("goodbye", Phase.STOPPED)])
+async def test_an_engine_core_that_was_killed_is_no_stop(tmp_path: Path, line: str, phase: Phase) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        docker = sparks.docker["spark2"]
+        (process,) = docker.running.values()
+        process._write_log(f"{HEAD}{line}\n", "stdout")
+        process.terminate()
+        await wait_until_true(lambda: not docker.running)
+        ctx = CommandContext(OperationHistory(tmp_path), "tester")
+        async with NodeSession(load_config(sparks.config_path).nodes[1]) as session:
+            (one,) = (await read_node_status(ctx, session)).instances
+        (container,) = docker.containers.values()
+        assert container.exit_code == 0
+        assert one.phase is phase
+        assert (one.detail is not None) is (phase is Phase.FAILED)

@@ -1,0 +1,248 @@
+"""``plan`` and the first step of ``up`` on the simulated Sparks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.commands.start.check_fit import CheckFit, check_fit
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
+from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.memory_fit import EstimateSource
+from sparkctl.model.text.units import GIB
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import SimNodeOptions
+from tests.sim.sim_clients import FAST
+from tests.sim.verbs.test_every_verb import parse_result, run_demo
+
+SHARE = "args.mem-fraction-static"
+
+
+def run_plan(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]:
+    ran = run_demo("plan", *words, "--json", scenario=scenario)
+    (line,) = ran.stdout.splitlines()
+    document = json.loads(line)
+    assert document["schema"] == 1
+    assert document["exit_code"] == ran.returncode
+    return ran.returncode, document
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "qwen36",
+        "qwen36-ngram",
+        "qwen36-vllm",
+        "orpheus-tts",
+        "qwen36-nextn",
+        "qwen3-coder-next-dflash",
+        "qwen35-35b-dflash",
+    ],
+)
+def test_every_shipped_profile_fits_on_an_empty_spark(profile: str) -> None:
+    code, document = run_plan(profile, "--node", "spark1")
+    (node,) = document["nodes"]
+    assert code == 0
+    assert node["answer"] in ("fits", "after-drop-caches")
+    assert node["margin"] > 0
+    assert sum(part["size"] for part in node["parts"] if not part["within"]) == node["need"]
+    assert node["commands"] == [f"sparkctl up {profile} --node spark1"]
+    weights = [part for part in node["parts"] if part["name"] == "weights"]
+    assert all(part["obtained"] == "measured" for part in weights)
+    assert weights or profile == "orpheus-tts"
+
+
+def test_beside_another_it_fits_only_if_that_stops_and_every_node_is_asked() -> None:
+    code, document = run_plan("qwen36-vllm", "--node", "spark1", scenario="two-stacks")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["stops"]) == (6, "if-stopped", ["qwen36-ngram"])
+    assert node["commands"] == ["sparkctl switch qwen36-vllm --node spark1"]
+    assert node["short_by"] == -node["margin"]
+    code, document = run_plan("qwen36-ngram", scenario="two-stacks")
+    answers = {node["node"]: node["answer"] for node in document["nodes"]}
+    assert answers == {"spark1": "fits", "spark2": "if-stopped"}, "its own place counts as returned"
+    assert code == 0, "one that fits is enough"
+
+
+def test_the_sum_is_written_out_and_the_largest_share_that_fits_is_told() -> None:
+    ran = run_demo("plan", "qwen36-vllm", "--node", "spark1", "--set", "args.gpu-memory-utilization=0.97")
+    assert ran.returncode == 6
+    assert "does not fit on spark1: short by" in ran.stdout
+    assert "vLLM's own check" in ran.stdout
+    (command,) = [line.removeprefix("then: ") for line in ran.stdout.splitlines() if line.startswith("then: ")]
+    assert run_demo(*command.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("qwen36", "--set", "args.speculative-num-draft-tokens=20"), ("qwen36-nextn", "--set", f"{SHARE}=0.82")],
+)
+def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_not_fit(words: tuple[str, ...]) -> None:
+    code, document = run_plan(*words, "--node", "spark1")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["largest"]["field"]) == (6, "short", SHARE)
+    assert any(part["name"] == "draft workspace" for part in node["parts"])
+    (way,) = node["commands"]
+    assert run_demo(*way.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+@pytest.mark.parametrize("profile", ["qwen3-coder-next-dflash", "qwen35-35b-dflash"])
+def test_a_drafter_weighs_what_a_drafter_does_and_both_start(profile: str) -> None:
+    _, document = run_plan(profile, "--node", "spark1")
+    (draft,) = [part for part in document["nodes"][0]["parts"] if part["name"] == "draft model"]
+    assert draft["size"] < 2 * GIB
+    assert run_demo("up", profile, "--node", "spark1").returncode == 0
+
+
+def test_a_model_for_two_sparks_is_judged_over_both_and_its_start_is_the_next_step() -> None:
+    code, document = run_plan("minimax-m27")
+    start = "sparkctl up minimax-m27 --node spark1 --node spark2"
+    assert (code, document["sparks"]) == (0, 2)
+    assert [node["node"] for node in document["nodes"]] == ["spark1", "spark2"], "the order of the config"
+    assert [node["commands"] for node in document["nodes"]] == [[start], [start]]
+    assert all(node["answer"] in ("fits", "after-drop-caches") for node in document["nodes"])
+    told = run_demo("plan", "minimax-m27").stdout
+    assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in told
+
+
+def test_what_each_of_two_sparks_has_to_give_is_written_out_once() -> None:
+    ran = run_demo("plan", "minimax-m27")
+    assert ran.returncode == 0
+    assert ran.stdout.count("share of vLLM") == 1
+    assert "minimax-m27 claims the same on spark2 as on spark1: 98." in ran.stdout
+    assert [ran.stdout.count(f"{node} has\n") for node in ("spark1", "spark2")] == [1, 1]
+    assert ran.stdout.count("then: sparkctl up minimax-m27 --node spark1 --node spark2") == 1
+    told = json.loads(run_demo("plan", "minimax-m27", "--json").stdout)
+    first, second = told["nodes"]
+    assert first["parts"] == second["parts"] != []
+
+
+def test_plan_and_up_say_the_same_of_too_few_sparks() -> None:
+    for verb in ("plan", "up"):
+        ran = run_demo(verb, "minimax-m27", "--node", "spark1")
+        assert ran.returncode == 2
+        assert "minimax-m27 is for 2 Sparks, and 1 is named" in ran.stderr
+        assert "--node spark1 --node spark2" in ran.stderr
+
+
+def test_what_is_there_on_one_of_both_is_told_and_ranks_are_those_of_the_flags() -> None:
+    code, document = run_plan("minimax-m27", scenario="two-stacks")
+    assert code == 6
+    assert "it does not fit on spark1 and spark2 now" in document["together"][0]
+    switch = ["sparkctl switch minimax-m27 --node spark1 --node spark2"]
+    assert [node["commands"] for node in document["nodes"]] == [switch, switch]
+    shown = run_demo("plan", "minimax-m27", scenario="two-stacks").stdout
+    assert shown.count("GiB on each") == 1, "what each gives is said once, of all of them"
+    assert [line for line in shown.splitlines() if line.startswith("then: ")] == [f"then: {switch[0]}"]
+    code, document = run_plan("qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
+    assert (code, document["nodes"][0]["sparks"]) == (6, 2)
+    ran = run_demo("up", "qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
+    assert ran.returncode == 6
+    assert "needs 2 Sparks" in ran.stderr
+
+
+@pytest.mark.parametrize("setting", [f"{SHARE}=abc", f"{SHARE}=2", "args.context-length=banana"])
+@pytest.mark.parametrize("verb", ["plan", "up"])
+def test_a_deciding_flag_that_cannot_be_so_is_refused(verb: str, setting: str) -> None:
+    ran = run_demo(verb, "qwen36", "--node", "spark1", "--set", setting)
+    assert ran.returncode == 2
+    assert setting.replace("=", " is ") in ran.stderr
+
+
+def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
+    ran = run_demo("plan", "qwen36-ngram", scenario="two-stacks")
+    first, second = ran.stdout.splitlines()[-2:]
+    assert first.startswith("spark1  fits")
+    assert second.startswith("spark2  fits only without qwen36-vllm, short by")
+
+
+def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:
+    words = ("up", "qwen36", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
+    ran = run_demo(*words, "--json")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["outcome"]) == (6, "refused")
+    assert "short by" in ended["message"]
+    assert "--force" in ended["hint"]
+    assert f"--set {SHARE}=0." in ended["hint"]
+    kinds = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
+    assert "fit" in kinds
+    assert "phase" not in kinds
+    told = run_demo(*words)
+    assert "draft workspace" in told.stderr
+    assert told.stdout == ""
+    forced = run_demo(*words, "--force", "--json")
+    assert parse_result(forced)["outcome"] == "ready", "in the simulation it does run"
+    assert "--force starts it all the same" in forced.stdout
+
+
+async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-vllm")
+    async with SimulatedSparks("empty", **FAST) as sparks:
+        node = load_config(sparks.config_path).nodes[0]
+        events = [
+            event async for event in start_instance(ctx, StartInstance(profile, engines.load_engine("vllm"), (node,)))
+        ]
+        assert isinstance(events[-1], CommandEnded)
+        assert events[-1].outcome is Outcome.READY
+        (before,) = [event.fit for event in events if isinstance(event, MemoryFitEvaluated)]
+        seen = ctx.history.get_measured_peak(profile.digest, "spark1")
+        assert seen is not None
+        assert seen.estimated == before.estimated == before.needed_bytes
+        held = sparks.nodes["spark1"].memory.engine_bytes
+        assert abs(seen.peak - held) < GIB
+        again = [
+            event.fit
+            async for event in check_fit(ctx, CheckFit(profile, [node]))
+            if isinstance(event, MemoryFitEvaluated)
+        ]
+    assert again[0].parts[0].obtained is EstimateSource.HISTORY
+    assert again[0].needed_bytes == seen.peak
+    assert again[0].standing is not None
+    assert abs(again[0].standing.returned_bytes - held) < GIB, "its own place counts as returned"
+    event = MemoryFitEvaluated(1.0, node.name, again[0])
+    assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
+
+
+def test_what_cannot_be_summed_is_neither_promised_nor_refused(tmp_path: Path) -> None:
+    profile = tmp_path / "odd.yaml"
+    profile.write_text("schema: 1\nname: odd\nengine: container\nimage: orpheus-fastapi:latest\nport: 5005\n")
+    ran = run_demo("plan", str(profile), "--node", "spark1")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("whether odd fits on spark1 is not known")
+    assert "memory.expected" in ran.stdout
+
+
+def test_bad_input_and_a_node_that_is_not_there() -> None:
+    assert run_demo("plan", "qwen37", "--node", "spark1").returncode == 2
+    assert run_demo("plan", "qwen36", "--node", "spark1", "--set", "nonsense=1").returncode == 2
+    assert run_demo("plan", "qwen36", "--node", "milo@127.0.0.1:1").returncode == 3
+
+
+async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    overrides = ("memory.draft_workspace=before-weights",)
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
+    gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
+    async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
+        node = load_config(sparks.config_path).nodes[0]
+        request = StartInstance(profile, engines.load_engine("sglang"), (node,), detach=True)
+        events = [event async for event in start_instance(ctx, request)]
+        planned_events = [event async for event in check_fit(ctx, CheckFit(profile, [node]))]
+    assert isinstance(events[-1], CommandEnded)
+    assert events[-1].outcome is Outcome.DETACHED
+    told = [event.message for event in events if isinstance(event, WarningEmitted)]
+    assert any("does not fit" in one and "no weights lie in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told)
+    assert isinstance(planned_events[-1], CommandEnded)
+    assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"

@@ -1,0 +1,146 @@
+"""The scenes: which screen of which recording, at which moment; and how a panel gets there and stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from sparkctl.commands.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
+from sparkctl.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded, Event, PhaseChanged
+from sparkctl.model.phase import Phase
+from sparkctl.model.questions import Prompter
+from sparkctl.monitor.recording.recording_file import read_recording
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.screens import registry
+
+RECORDINGS = Path(__file__).with_name("recordings")
+PATIENCE = 30.0  # seconds
+
+Driver = Pilot[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """``until`` ends the recording after the first event for which it holds; ``keys`` are pressed there (``~text``: wait
+    until that is seen), and ``shows`` is what has to be seen then. ``place`` is the screen, None for the overview."""
+
+    recording: str
+    shows: str
+    until: Callable[[Event], bool] = lambda _: False
+    keys: tuple[str, ...] = ()
+    place: str | None = None
+
+
+def when_weights_loaded(share: float) -> Callable[[Event], bool]:
+    """Hold as soon as so much of the weights is loaded."""
+
+    def there(event: Event) -> bool:
+        step = event.step if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING else None
+        return step is not None and bool(step.total) and (step.done or 0) >= share * (step.total or 0)
+
+    return there
+
+
+SCENES: dict[str, Scene] = {
+    "overview": Scene("evening", "loading", when_weights_loaded(0.6)),
+    "failure": Scene("failure", "failed", lambda event: isinstance(event, CommandEnded)),
+    "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
+    "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
+    "logs": Scene("failure", "paused", keys=("l", "~27 lines", "G", "~Received sigquit", "E"), place=LOGS),
+    "switch": Scene("switching", "switch ›", when_weights_loaded(0.6), keys=("s",), place=SWITCH),
+    "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
+    "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
+}
+
+
+def when_there_are() -> dict[str, Scene]:
+    """Return the scenes whose screens exist."""
+    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *registry.AVAILABLE_SCREENS)}
+
+
+class FrozenClock:
+    """The clock of a panel that stands still: a recording is over as soon as it begins."""
+
+    def unix_time(self) -> float:
+        return 0.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+@cache
+def load_recording(name: str) -> tuple[Event, ...]:
+    """Return the events of a recording."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / f"{name}.jsonl"
+        path.write_bytes(gzip.decompress((RECORDINGS / f"{name}.jsonl.gz").read_bytes()))
+        return tuple(read_recording(path))
+
+
+def cut_recording(scene: Scene) -> Sequence[Event]:
+    """Return the events up to the scene's moment."""
+    events = load_recording(scene.recording)
+    last = next((at for at, event in enumerate(events) if scene.until(event)), len(events) - 1)
+    return events[: last + 1]
+
+
+def build_panel(scene: Scene, state: Path) -> PanelApp:
+    """Return a panel that plays the recording up to the scene's moment."""
+    events, clock = cut_recording(scene), FrozenClock()
+
+    def context(asker: Prompter) -> CommandContext:
+        return CommandContext(OperationHistory(state), "milo@desk", asker=asker, clock=clock)
+
+    return PanelApp(PanelOptions((), context, recording=lambda: (events, 1.0), clock=clock))
+
+
+def read_screen_text(pilot: Driver) -> str:
+    """Return what is on the screen, as bare text: one line for each stretch of one style."""
+    return unescape("\n".join(re.findall(r"<text[^>]*>([^<]*)</text>", pilot.app.export_screenshot()))).replace(
+        "\xa0", " "
+    )
+
+
+async def enact_scene(pilot: Driver, scene: Scene) -> None:
+    """Wait until the recording is played, press the keys, and wait until the picture is whole and rests."""
+    there = pilot.app
+    assert isinstance(there, PanelApp)
+    moment = cut_recording(scene)[-1].ts
+    now = ""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while there.displayed_time() != moment:
+                await pilot.pause(0.02)
+            there.repaint_unless_frozen()
+            await pilot.pause()
+            for key in scene.keys:
+                if key.startswith("~"):
+                    while key[1:] not in (now := read_screen_text(pilot)):
+                        await pilot.pause(0.02)
+                    continue
+                await pilot.press(key)
+                await pilot.pause()
+            before = None
+            while (
+                before != (now := read_screen_text(pilot)) or scene.shows not in now or there._beside
+            ):  # what is fetched beside
+                before = now
+                there.repaint_unless_frozen()
+                await pilot.pause(0.1)
+    except TimeoutError:
+        raise AssertionError(f"{scene.shows!r} never came:\n{now}") from None

@@ -1,0 +1,415 @@
+"""The log of an instance on simulated Sparks: followed, through breaks, after its container is gone, and by every key."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from textual.strip import Strip
+from textual.widgets import Input
+
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.clock import SystemClock
+from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
+from sparkctl.logs.log_subscription import RECOVERY_NOTICE_SECONDS
+from sparkctl.logs.own_requests import is_own_request
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import Sample
+from sparkctl.model.text.units import GIB
+from sparkctl.monitor.store import Store
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.log_screen import (
+    LogScope,
+    LogScreen,
+    LogSource,
+    describe_clock_skew,
+    format_log_title,
+    list_log_sources,
+)
+from sparkctl.tui.widgets.search_prompt import SearchPrompt
+from tests.sim.sim_clients import FAST
+from tests.tui.panel_driver import (
+    build_panel_options,
+    controller_of,
+    open_panel,
+    open_panel_on,
+    panel_of,
+    read_screen,
+    read_toasts,
+    wait_for_text,
+    wait_until_true,
+)
+from tests.tui.screens.test_instance_screen import type_line, wait_for_log_view
+
+
+def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
+    bound = {one.id: one.key for one in (*LogScreen.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
+    for one in ACTIONS:
+        if LOGS in one.on and one.id.startswith("log."):
+            assert bound[one.id] == ",".join(map(parse_key, one.keys)), one.id
+
+
+async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        shown = await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        assert "f follow   / find   & only   E first error   w wrap" in shown
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        lines = len(view.book.spool)
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > lines)
+        panel_of(pilot).perform_action("log.wrap")
+        panel_of(pilot).perform_action("log.follow")
+        await pilot.pause()
+        assert (view.state.is_wrapped, view.is_following) == (True, False)
+        panel_of(pilot).perform_action("log.find")
+        assert view.screen.query_one(SearchPrompt).is_open
+        await pilot.press(*"decode", "enter")
+        await wait_for_log_view(pilot, lambda view: view.state.found)
+        await pilot.press("escape", "escape")
+        await wait_for_text(pilot, "spark2 ●")
+
+
+async def test_a_prompt_that_opens_and_closes_leaves_the_log_as_it_is_painted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[int] = []
+    paint = LogView.render_line
+
+    def count(view: LogView, y: int) -> Strip:
+        painted.append(y)
+        return paint(view, y)
+
+    monkeypatch.setattr(LogView, "render_line", count)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 40)
+        await pilot.press("g")
+        await wait_for_text(pilot, lambda _: not view.is_following and painted)
+        await pilot.pause(0.5)
+        painted.clear()
+        await pilot.press("slash")
+        await pilot.pause(0.1)
+        assert isinstance(pilot.app.focused, Input)
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert pilot.app.focused is view
+        assert not painted
+        await pilot.press("slash", *"decode", "escape")
+        await pilot.pause(0.1)
+        assert painted, "what was found was marked, and is not any more"
+
+
+async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        await pilot.press("right_square_bracket")
+        await wait_for_log_view(pilot, lambda view: view.place.current is not None)
+        found = view.book.get_line(view.place.current[1])  # type: ignore[index]
+        assert found is not None
+        assert "ready to roll" in found.text
+
+
+def list_foreign_numbers(sparks: SimulatedSparks, node: str, last: int) -> set[int]:
+    """The numbers of the lines of a Spark's only container, up to ``last``, that are not our own questions to it."""
+    (one,) = sparks.docker[node].running.values()
+    records = one.container.journal._records[:last]
+    return {number for number, each in enumerate(records, 1) if not is_own_request(each.data.decode().rstrip())}
+
+
+class HeldClock(SystemClock):
+    """Time that stands still for whoever says that a break is over, until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == RECOVERY_NOTICE_SECONDS:
+            await self.let_go.wait()
+        else:
+            await super().sleep(seconds)
+
+
+async def test_a_break_is_said_and_the_log_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    clock = HeldClock()
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, clock=clock) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        before = len(view.book.spool)
+        sparks.sshd["spark1"].drop_connections()
+        await wait_for_text(pilot, "spark1 was away and is back: the log goes on where it stopped")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > before + 3)
+        assert "the log goes on where it stopped" in read_screen(pilot), (
+            "lines that come do not hide that there was a break"
+        )
+        clock.let_go.set()
+        await wait_for_text(pilot, lambda text: "goes on where it stopped" not in text)
+        lines = [(line.line, line.text) for line in view.book.read_lines(0, view.book.spool.end)]
+        numbers = [number for number, _ in lines]
+        assert numbers == sorted(numbers)
+        assert set(numbers) == list_foreign_numbers(sparks, "spark1", numbers[-1]), "no line is lost"
+        assert len(set(lines)) == len(lines), "and none is twice; a progress bar has a line for each state"
+
+
+async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with open_panel_on(sparks, tmp_path, (120, 30), commands=Grammar()) as pilot:
+            await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+            await pilot.press("enter", "x")
+            await wait_for_text(pilot, "Type qwen36-ngram to do it")
+            await pilot.press(*"qwen36-ngram", "enter")
+            await wait_for_text(pilot, "It is not on this Spark now.")
+            await pilot.press("l")
+            await wait_for_text(pilot, "this is its saved log")
+            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+            assert "is gone from spark1" in read_screen(pilot)
+
+
+async def test_a_typed_line_opens_the_log_where_the_instance_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with open_panel_on(sparks, tmp_path, commands=Grammar()) as pilot:
+            await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+            await type_line(pilot, "logs qwen36-vllm")
+            await wait_for_text(pilot, "sparkctl › spark2 › qwen36-vllm › log")
+            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+
+
+async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
+    node = NodeName("spark1")
+    lines = tuple(LogLine("2026-11-21T21:00:00Z", f"line {number} of it", number) for number in range(1, 41))
+    one = InstanceView(
+        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
+        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
+    )  # fmt: skip
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    events: tuple[Event, ...] = (
+        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
+        ContainersListed(100.0, node, (one,)),
+        PhaseChanged(100.1, node, "qwen36", Phase.LOADING, Step("weights", 3, 18), 0.1, 60.0),
+        LogArrived(100.2, node, "qwen36", lines),
+    )
+    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0))) as pilot:
+        await wait_for_text(pilot, "qwen36")
+        await pilot.press("enter")
+        shown = await wait_for_text(pilot, "line 40 of it")
+        assert "weights" in shown
+        assert "this recording does not hold it" in shown or "docker run" not in shown
+        await pilot.press("l")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 40)
+        await pilot.press("ampersand", *"line 7", "enter")
+        await wait_for_log_view(pilot, lambda view: view.state.shown == 1)
+        assert view.state.total == 40
+
+
+async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> None:
+    """On the instance's screen and on the log's: what was said later is not there, and nothing stands twice."""
+    node = NodeName("spark1")
+    one = InstanceView(
+        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
+        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
+    )  # fmt: skip
+
+    def said(ts: float, text: str, number: int) -> Event:
+        return LogArrived(ts, node, "qwen36", (LogLine("2026-11-21T21:00:00Z", text, number),))
+
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    events: tuple[Event, ...] = (
+        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
+        ContainersListed(100.0, node, (one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
+        ContainersListed(150.0, node, (one,)), said(175.0, "the third line", 3),
+    )  # fmt: skip
+    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (120, 40)) as pilot:
+        await wait_for_text(pilot, "qwen36")
+        await pilot.press("space", "enter")
+        await wait_for_text(pilot, "the first line")
+        await pilot.press("shift+right")
+        shown = await wait_for_text(pilot, "the second line")
+        assert "the third line" not in shown
+        await pilot.press("shift+left")
+        await wait_for_text(pilot, lambda text: "the first line" in text and "the second line" not in text)
+        await pilot.press("shift+right", "shift+right", "l")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 3)
+        await wait_for_text(pilot, "its end")
+        await pilot.press("shift+left", "comma")
+        await wait_for_text(pilot, " of 1:15 paused")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 1)
+        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line"]
+        await pilot.press("full_stop", "full_stop", "full_stop")
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 2)
+        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line", "the second line"]
+
+
+async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        (connection,) = sparks.sshd["spark1"].logins
+        await pilot.press("l")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        assert sparks.sshd["spark1"].logins == {connection}
+        await pilot.press("escape")
+        await wait_for_text(pilot, "spark2 ●")
+        listeners = controller_of(pilot).supervisor._followers["spark1"].session.link._listeners
+        for _ in range(3):
+            before = len(listeners)
+            await pilot.press("l")
+            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+            await pilot.press("escape")
+            await wait_for_text(pilot, "spark2 ●")
+            assert len(listeners) == before, "whoever has left is told nothing any more"
+
+
+def run_same_name_twice(sparks: SimulatedSparks) -> None:
+    """Let both containers be parts of one instance."""
+    (other,) = sparks.docker["spark2"].containers.values()
+    other.body["Labels"][ContainerLabel.INSTANCE] = "qwen36-ngram"
+
+
+async def test_the_parts_of_one_instance_are_merged_by_time_and_each_is_a_key_away(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 30)) as pilot:
+        run_same_name_twice(sparks)
+        await wait_for_text(pilot, lambda text: text.count("qwen36-ngram") >= 2)
+        await pilot.press("l")
+        await wait_for_text(pilot, "sparkctl › qwen36-ngram on 2 Sparks › log")
+        view = await wait_for_log_view(
+            pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2
+        )
+        assert view.book.sources == ("spark1", "spark2")
+        rows = [view.book.get_line(view.sight.rows.get_key(at)[1]) for at in range(len(view.sight.rows))]
+        stamps = [datetime.fromisoformat(one.when).timestamp() for one in rows if one is not None]
+        assert all(later - one > -0.002 for one, later in pairwise(stamps)), "as far as milliseconds tell"
+        assert view.state.sources == 2
+        seen = []
+        for _ in range(3):
+            await pilot.press("m")
+            await wait_for_log_view(pilot, lambda view: view.state.narrowing is None)
+            seen.append(view.state.source)
+        assert seen == ["spark1", "spark2", None]
+
+
+async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: Path) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_panel_on(sparks, tmp_path, (120, 30), clock=HeldClock()) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        await pilot.press("M")
+        await wait_for_text(pilot, "sparkctl › all logs")
+        view = await wait_for_log_view(
+            pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2
+        )
+        assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
+        before = view.book.spool.end
+        sparks.sshd["spark2"].drop_connections()
+        await wait_for_text(pilot, "spark2 was away and is back: the log goes on where it stopped")
+        await wait_for_log_view(
+            pilot, lambda view: sum(line.source for line in view.book.read_lines(before, before + 10_000)) > 5
+        )
+        for source, name in enumerate(("spark1", "spark2")):
+            lines = [line.line for line in view.book.read_lines(0, view.book.spool.end) if line.source == source]
+            assert sorted(set(lines)) == lines
+            assert set(lines) == list_foreign_numbers(sparks, name, lines[-1])
+        await pilot.press("M")
+        await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+
+
+def test_clocks_that_differ_are_said() -> None:
+    here, there = NodeName("spark1"), NodeName("spark2")
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    store = Store((here, there))
+    both = (LogSource(here, "minimax"), LogSource(there, "minimax"))
+    assert describe_clock_skew(store, both) is None
+    store.apply_event(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
+    store.apply_event(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
+    assert describe_clock_skew(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
+    assert describe_clock_skew(store, both[:1]) is None
+
+
+async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 30)) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        await pilot.press("P")
+        assert len(pilot.app._notifications) == 1, "there is none"
+        history = controller_of(pilot).context.history
+        writer = history.open_log_writer("qwen36-ngram", "spark1", "e" * 64, ())
+        writer.write(
+            [LogLine("2026-05-01T10:00:00.000000000Z", f"as it was {number}", number) for number in range(1, 6)]
+        )
+        writer.close(whole=True)
+        await pilot.press("P")
+        await wait_for_text(pilot, lambda text: "› earlier log" in text and "this is its saved log" in text)
+        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 5)
+        assert view.book.get_line(4).text == "as it was 5"  # type: ignore[union-attr]
+        await pilot.press("P")
+        await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+
+
+async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        first = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        controller_of(pilot).supervisor.reconnect_node(NodeName("spark1"))
+        await wait_for_text(pilot, "read again when it answers")
+        view = await wait_for_log_view(pilot, lambda view: view is not first and len(view.book.spool) > 20)
+        await wait_for_text(pilot, lambda text: "read again when it answers" not in text)
+        lines = [line.line for line in view.book.read_lines(0, view.book.spool.end)]
+        assert sorted(set(lines)) == lines
+        assert set(lines) == list_foreign_numbers(sparks, "spark1", lines[-1])
+        assert len(sparks.sshd["spark1"].logins) == 1
+
+
+async def test_more_logs_are_never_fewer_and_lead_back_to_both_ranks(tmp_path: Path) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 30)) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await wait_for_text(pilot, "minimax-m27 on 2 Sparks › log")
+        await pilot.press("M")
+        await wait_until_true(pilot, lambda: "no other log is there now" in read_toasts(pilot))
+        await wait_for_text(pilot, "minimax-m27 on 2 Sparks › log")
+
+
+def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
+    here, there = NodeName("spark1"), NodeName("spark2")
+    store = Store((here, there))
+    for node, names in ((here, ("big", "small")), (there, ("big", "other"))):
+        listed = tuple(
+            InstanceView(
+                name, node, name, "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
+            )
+            for name in names
+        )
+        store.apply_event(ContainersListed(1.0, node, listed))
+    big = LogSource(here, "big")
+    of_it = list_log_sources(store, LogScope.INSTANCE, big)
+    of_spark = list_log_sources(store, LogScope.SPARK, big)
+    assert set(of_it) == {big, LogSource(there, "big")}
+    assert set(of_spark) == {*of_it, LogSource(here, "small")}
+    assert format_log_title(LogScope.SPARK, of_spark, big) == "big and all of spark1 › logs"
+    assert set(list_log_sources(store, LogScope.ALL, big)) == {*of_spark, LogSource(there, "other")}

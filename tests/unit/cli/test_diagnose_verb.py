@@ -1,0 +1,137 @@
+"""The verb on files and pipes: what a script gets, what people read, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl.model.verdict import FailureCause
+from sparkctl.views.diagnosis_view import format_remedy_as_flags
+from tests.unit.logs.test_log_diagnosis import FAILED, NO_SHARE, SERVING, SGLANG, STOPPED, VLLM
+
+BROKEN = "\n".join((*VLLM[:4], NO_SHARE, FAILED, ""))
+HEALTHY = "\n".join((*VLLM, SERVING, ""))
+
+
+def run_diagnose(*words: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "HOME": str(cwd or Path.cwd()), "XDG_CONFIG_HOME": str(cwd), "XDG_STATE_HOME": str(cwd)}
+    command = [sys.executable, "-m", "sparkctl", "diagnose", *words]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False
+    )
+
+
+def parse_document(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert ran.returncode == 0, ran
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_the_json_document(tmp_path: Path) -> None:
+    (tmp_path / "vllm.log").write_text(BROKEN)
+    found = parse_document(run_diagnose("vllm.log", "--json", cwd=tmp_path))
+    keys = ["schema", "engine", "version", "phase", "ready", "verdict", "contributing", "facts"]
+    assert [key for key in found if key in keys] == keys
+    assert (found["schema"], found["engine"], found["version"], found["phase"], found["ready"]) == (
+        1, "vllm", "0.19.1", "loading", False,
+    )  # fmt: skip
+    verdict = found["verdict"]
+    assert verdict["cause"] == "startup-memory-check"
+    assert verdict["evidence"] == [{"line": 5, "text": NO_SHARE, "origin": "log"}]
+    assert isinstance(verdict["remedy"], list)
+    assert verdict["summary"]
+    assert isinstance(found["facts"], dict)
+
+
+def test_a_healthy_log_from_a_pipe_with_and_without_its_dash(tmp_path: Path) -> None:
+    for words in (("-", "--json"), ("--json",), ("--engine", "vllm", "--json")):
+        found = parse_document(run_diagnose(*words, stdin=HEALTHY, cwd=tmp_path))
+        assert (found["engine"], found["ready"], found["phase"], found["verdict"]) == ("vllm", True, "ready", None)
+
+
+def test_words_for_people(tmp_path: Path) -> None:
+    ran = run_diagnose("-", stdin=BROKEN, cwd=tmp_path)
+    assert ran.stderr == ""
+    assert ran.stdout.startswith("vLLM 0.19.1   not ready, it came to: loading")
+    assert f"  proof   line 5: {NO_SHARE}" in ran.stdout
+    assert "..." not in ran.stdout.replace(NO_SHARE, "")
+    twice = run_diagnose("-", stdin=BROKEN + HEALTHY, cwd=tmp_path).stdout
+    assert "2 in this log; all this is of the last one, from line 7 on" in twice
+    assert "The run before it ended so:" in twice
+
+
+def test_what_cannot_be_read_is_exit_2_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "noise.log").write_bytes(os.urandom(1 << 16))
+    for word, why in ((str(tmp_path), "is a directory"), ("none.log", "there is no file none.log"),
+                      ("noise.log", "noise.log is no log"), ("howl", "no file howl, no instance howl")):  # fmt: skip
+        ran = run_diagnose(word, "--json", cwd=tmp_path)
+        assert ran.returncode == 2, word
+        assert why in ran.stderr
+        assert json.loads(ran.stdout)["exit_code"] == 2
+
+
+@pytest.mark.parametrize("log", ["", "hello\n", "\n\n\n"])
+def test_a_log_of_an_unknown_engine_is_read(log: str, tmp_path: Path) -> None:
+    found = parse_document(run_diagnose("-", "--json", stdin=log, cwd=tmp_path))
+    assert (found["engine"], found["verdict"], found["lines"]) == (None, None, log.count("\n"))
+
+
+def test_the_closed_set_is_printed_with_its_meanings(tmp_path: Path) -> None:
+    lines = run_diagnose("--causes", cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [str(cause) for cause in FailureCause]
+    assert len(parse_document(run_diagnose("--causes", "--json", cwd=tmp_path))["causes"]) == len(FailureCause)
+
+
+def test_nothing_of_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
+    hostile = BROKEN + "RuntimeError: \x1b]0;owned\x07 \x1b[2J [/red] \u202e hf_" + "a" * 30 + "\n"
+    for words in (("-",), ("-", "--json")):
+        told = run_diagnose(*words, stdin=hostile, cwd=tmp_path).stdout
+        assert "\x1b" not in told
+        assert "hf_aaaa" not in told
+
+
+def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
+    stopped = "\n".join((*VLLM, SERVING, *STOPPED, ""))
+    for log, says in (
+        (HEALTHY, "No failure found. The log ends while it was serving."),
+        (stopped, "No failure found. The log ends with an orderly shutdown."),
+        ("\n".join(VLLM[:3]), "the log breaks off, or it was still starting"),
+        ("Dear diary\n", "This does not look like an engine's log."),
+        ("\0" * 100_000, "The log holds no text: it is empty, or nothing but zeros"),
+    ):
+        assert says in run_diagnose("-", stdin=log, cwd=tmp_path).stdout
+    assert "it was looked for in" in run_diagnose("nofile.log", cwd=tmp_path).stderr
+
+
+def test_a_log_without_a_profile_is_told_flags_as_they_are_typed(tmp_path: Path) -> None:
+    typed = "--gpu-memory-utilization (in a profile: args.gpu-memory-utilization)"
+    assert typed in " ".join(run_diagnose("-", stdin=BROKEN, cwd=tmp_path).stdout.split())
+    told = parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]
+    assert typed in told["remedy"][0]
+    assert told["again"] is None
+
+
+def test_flags_in_a_remedy_as_they_are_typed() -> None:
+    assert (
+        format_remedy_as_flags("Lower args.a-b to 5, or args.a-b.")
+        == "Lower --a-b (in a profile: args.a-b) to 5, or --a-b."
+    )
+    assert format_remedy_as_flags("set args.tp: 1, or") == "set --tp 1 (in a profile: args.tp: 1), or"
+    assert (
+        format_remedy_as_flags("Remove args.no-such: this image")
+        == "Remove --no-such (in a profile: args.no-such): this image"
+    )
+    assert format_remedy_as_flags("Raise container.shm_size.") == "Raise container.shm_size."
+
+
+def test_facts_have_units(tmp_path: Path) -> None:
+    told = run_diagnose("-", stdin="\n".join(SGLANG), cwd=tmp_path).stdout
+    assert "available at load: 111.87 GiB" in told
+    assert "kv cache tokens: 100,000" in told
+    assert "0.0 s" not in told

@@ -1,0 +1,67 @@
+"""What a measured rate means, for the lanes that Sparks have."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.commands.fabric.link_speed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
+from sparkctl.model.fabric_route import FabricLane
+from sparkctl.model.finding import Severity
+
+FAST = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000)
+TWIN = FabricLane("enP2p1s0f0np0", "192.168.201.1", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000)
+SMALL = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 1500, 200_000)
+LAN = FabricLane("enP7s7", "192.168.1.1", "192.168.1.0/24", None, None, 1500, 10_000)
+WRITE = """\
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    2000             92.60              92.57              0.011035
+---------------------------------------------------------------------------------------
+"""
+
+
+def make_measurement(rate: float) -> LaneMeasurement:
+    return LaneMeasurement(rate * 1e9 / 8)
+
+
+def test_a_function_carries_half_of_what_it_says() -> None:
+    assert get_lane_capacity((FAST,)) == 100.0
+    assert get_lane_capacity((FAST, TWIN)) == 200.0
+    assert get_lane_capacity((LAN,)) == 10.0
+    assert get_lane_capacity((FabricLane("x", "a", "b"),)) is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "lanes", "severity", "words", "remedy"),
+    [
+        (make_measurement(41.2), (FAST,), Severity.GOOD, "41.2 Gb/s by TCP, of 100 that it can carry", None),
+        (make_measurement(41.2), (FAST,), Severity.GOOD, ": good for TCP, a fault would be under 20", None),
+        (make_measurement(70.0), (FAST, TWIN), Severity.GOOD, "70.0 Gb/s by TCP, of 200 that they can carry", None),
+        (make_measurement(13.8), (FAST,), Severity.WARNING, "far too little", "reseat the cable"),
+        (make_measurement(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
+        (make_measurement(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10 that it can carry: good", None),
+        (make_measurement(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
+        (
+            LaneMeasurement(5e9, 9e-5, 92.6),
+            (FAST,),
+            Severity.GOOD,
+            "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms",
+            None,
+        ),
+        (LaneMeasurement(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
+        (LaneMeasurement(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
+        (make_measurement(1.0), (FabricLane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
+    ],
+)
+def test_a_verdict(
+    measured: LaneMeasurement, lanes: tuple[FabricLane, ...], severity: Severity, words: str, remedy: str | None
+) -> None:
+    seen, said, todo = rate_lane_speed(measured, lanes)
+    assert seen is severity
+    assert words in said
+    assert (todo is None) if remedy is None else remedy in (todo or "")
+
+
+def test_what_ib_write_bw_prints() -> None:
+    assert parse_ib_write_bw(WRITE) == 92.57
+    assert parse_ib_write_bw("Couldn't connect to 192.168.200.2:18515\n") is None

@@ -1,0 +1,147 @@
+"""What has to go from one node to another, of what lies on both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.commands.transfer.transfer_plan import (
+    RESERVED_BYTES,
+    SpaceNeed,
+    SymbolicLink,
+    TransferPlan,
+    TransferRate,
+    find_disk_shortage,
+    part_name,
+    plan_transfer,
+    resolve_doubtful_files,
+)
+from sparkctl.model.events import TransferProgressed
+from sparkctl.model.node import NodeName
+from sparkctl.node import transfer
+from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
+from sparkctl.views.transfer_view import format_transfer
+
+SECOND = 10**9
+GIB = 1 << 30
+
+
+def make_listing(*entries: ModelFile, parts: dict[str, int] | None = None, base: str = "/models/m") -> FileListing:
+    return FileListing(base, "dir", base, entries, (), parts or {}, FreeSpace(base, base, 100 * GIB, 1, True))
+
+
+def make_model_file(name: str, size: int = 100, when: int = 5, **changes: object) -> ModelFile:
+    return replace(ModelFile(name, size, when * SECOND, 0o644), **changes)  # type: ignore[arg-type]
+
+
+def test_only_changed_files_are_sent() -> None:
+    source = make_listing(
+        make_model_file("a"),
+        make_model_file("b"),
+        make_model_file("c", 7),
+        make_model_file("d", when=9),
+        ModelFile("l", 0, 0, 0, "a"),
+        base="/x/m",
+    )
+    target = make_listing(make_model_file("a"), make_model_file("c", 8), make_model_file("d"), make_model_file("own"))
+    found = plan_transfer([(source, target)])
+    assert [(one.name, one.source, one.target_path) for one in found.send] == [
+        ("b", "/x/m/b", "/models/m/b"),
+        ("c", "/x/m/c", "/models/m/c"),
+    ]
+    assert [one.name for one in found.doubtful] == ["d"]
+    assert found.links == (SymbolicLink("/models/m", "l", "a"),)
+    assert found.same == 1
+    assert not found.is_done
+    assert plan_transfer([(source, source)]).is_done
+
+
+def test_what_differs_by_less_than_a_second_is_the_same() -> None:
+    found = plan_transfer(
+        [(make_listing(make_model_file("a")), make_listing(make_model_file("a", mtime=5 * SECOND + 999)))]
+    )
+    assert found.is_done
+
+
+def test_a_file_named_by_its_content_needs_no_time() -> None:
+    name = "blobs/" + "ab" * 32
+    assert plan_transfer([(make_listing(make_model_file(name)), make_listing(make_model_file(name, when=8)))]).is_done
+    assert plan_transfer(
+        [(make_listing(make_model_file("blobs/readme")), make_listing(make_model_file("blobs/readme", when=8)))]
+    ).doubtful
+
+
+def test_a_part_of_the_same_state_of_a_file_goes_on() -> None:
+    one = make_model_file("d/model.safetensors", 1000, 77)
+    name = part_name(one.name, one.size, one.mtime)
+    assert name == "d/.model.safetensors.1000-77.sparkctl-part"
+    job = {"base": "/m", "name": "d/model.safetensors", "size": 1000, "mtime": 77 * SECOND + 3}
+    assert f"d/{transfer.get_part_name(job)}" == name
+    found = plan_transfer([(make_listing(one), make_listing(parts={name: 400}))])
+    assert (found.total_bytes, found.present_bytes, found.missing_bytes) == (1000, 400, 600)
+    later = plan_transfer([(make_listing(replace(one, mtime=78 * SECOND)), make_listing(parts={name: 400}))])
+    assert later.present_bytes == 0
+
+
+def test_checksums_decide_about_doubtful_files() -> None:
+    found = plan_transfer(
+        [
+            (
+                make_listing(make_model_file("a", when=1), make_model_file("b", when=1)),
+                make_listing(make_model_file("a"), make_model_file("b")),
+            )
+        ]
+    )
+    done = resolve_doubtful_files(found, {one.number: one.name == "a" for one in found.doubtful})
+    assert [one.name for one in done.send] == ["b"]
+    assert [(one.target_path, one.mtime) for one in done.touch] == [("/models/m/a", SECOND)]
+    assert (done.same, done.doubtful) == (1, ())
+    assert {one.number for one in done.send}.isdisjoint({one.number for one in found.send})
+
+
+def test_what_lies_on_one_disk_shares_its_room() -> None:
+    room = FreeSpace("/a", "/", 10 * GIB + RESERVED_BYTES, 1)
+    both = [SpaceNeed("files", 6 * GIB, room), SpaceNeed("image", 6 * GIB, replace(room, path="/b"))]
+    assert [(need.what, missing) for need, missing in find_disk_shortage(both)] == [("image", 2 * GIB)]
+    assert find_disk_shortage([both[0], SpaceNeed("image", 6 * GIB, replace(room, device=2))]) == []
+    assert find_disk_shortage([SpaceNeed("files", 6 * GIB, replace(room, free=None))]) == []
+
+
+def test_the_rate_is_of_the_last_seconds() -> None:
+    pace = TransferRate(1000, [])
+    assert pace.add_sample(0.0, 0) == (None, None)
+    assert pace.add_sample(1.0, 100) == (100.0, 9.0)
+    for second in range(2, 10):
+        pace.add_sample(float(second), 100 + 50 * (second - 1))
+    rate, left = pace.add_sample(10.0, 550)
+    assert rate == 50.0
+    assert left == 9.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 1 << 40))))
+def test_whatever_comes_no_rate_is_negative(steps: list[tuple[float, int]]) -> None:
+    pace, now = TransferRate(1 << 40, []), 0.0
+    for wait, done in steps:
+        now += wait
+        rate, left = pace.add_sample(now, done)
+        assert rate is None or rate > 0
+        assert left is None or left >= 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.integers(0, 3)), unique_by=lambda one: one[0]))
+def test_after_everything_has_gone_nothing_is_left_to_send(files: list[tuple[str, int, int]]) -> None:
+    source = make_listing(*(make_model_file(name, size, when) for name, size, when in files))
+    found = plan_transfer([(source, make_listing())])
+    assert len(found.send) == len(files)
+    assert found.total_bytes == sum(size for _, size, _ in files)
+    assert plan_transfer([(source, make_listing(*source.entries))]) == TransferPlan(same=len(files))
+
+
+def test_a_line_of_progress() -> None:
+    moved = TransferProgressed(
+        0.0, NodeName("spark2"), NodeName("spark1"), "files of q", 12 * GIB, 34 * GIB, 1.21e9, 18.0
+    )
+    assert format_transfer(moved) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
+    assert format_transfer(replace(moved, total=None, rate=None, left=None)) == "files of q   12.0 GiB"

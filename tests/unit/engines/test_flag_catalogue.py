@@ -1,0 +1,52 @@
+"""Which catalogue is a profile's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from sparkctl.engines.flags import flag_catalogue
+from sparkctl.engines.flags.flag_catalogue import CatalogueMatch
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "said", "asked", "expected"),
+    [
+        ("sglang", "scitrera/dgx-spark-sglang:0.5.12", None, None, ("0.5.12", CatalogueMatch.EXACT, "the image's tag")),
+        ("sglang", "lmsysorg/sglang:v0.5.23-cu130", None, None, ("0.5.23", CatalogueMatch.EXACT, "the image's tag")),
+        ("sglang", "host:5000/sglang", None, None, ("0.5.23", CatalogueMatch.NEWEST, "nothing")),
+        ("sglang", "x/sglang:latest", None, None, ("0.5.23", CatalogueMatch.NEWEST, "nothing")),
+        ("sglang", "x/sglang:0.5.14", None, None, ("0.5.12", CatalogueMatch.NEAREST, "the image's tag")),
+        ("sglang", "x/sglang:0.5.20", None, None, ("0.5.23", CatalogueMatch.NEAREST, "the image's tag")),
+        ("sglang", "x/sglang:latest", "0.5.12", None, ("0.5.12", CatalogueMatch.EXACT, "engine_version")),
+        ("sglang", "x/sglang:0.5.12", "0.5.12", "0.5.23", ("0.5.23", CatalogueMatch.EXACT, "--engine-version")),
+        ("vllm", "vllm/vllm-openai:v0.19.1", None, None, ("0.19.1", CatalogueMatch.EXACT, "the image's tag")),
+        ("vllm", "nvcr.io/nvidia/vllm:26.04-py3", None, None, ("0.33.0", CatalogueMatch.NEWEST, "nothing")),
+        ("vllm", "x/vllm:cu12.9-0.32.0", None, None, ("0.32.0", CatalogueMatch.EXACT, "the image's tag")),
+        ("vllm", "x/vllm:0.19.2rc1", None, None, ("0.19.1", CatalogueMatch.NEAREST, "the image's tag")),
+        ("vllm", "x/vllm@sha256:0.19", None, None, ("0.33.0", CatalogueMatch.NEWEST, "nothing")),
+    ],
+)
+def test_the_version_is_the_nearest_to_what_is_known(
+    engine: str, image: str, said: str | None, asked: str | None, expected: tuple[str, CatalogueMatch, str]
+) -> None:
+    chosen = flag_catalogue.choose_catalogue(engine, image, said, asked)
+    assert chosen is not None
+    assert (chosen.catalogue.version, chosen.basis, chosen.said_by) == expected
+
+
+def test_an_engine_without_a_catalogue_has_none() -> None:
+    assert flag_catalogue.choose_catalogue("container", "x/y:0.5.12") is None
+
+
+def test_they_are_read_when_one_is_asked_for() -> None:
+    code = (
+        "import pathlib; read = pathlib.Path.read_text; seen = [];"
+        "pathlib.Path.read_text = lambda self, *a: (seen.append(self.name), read(self, *a))[1];"
+        "from sparkctl.engines import flag_catalogue as f; f.list_versions('vllm'); assert seen == [];"
+        "f.choose_catalogue('vllm', 'x:0.19.1'); print(seen)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['vllm-0.19.1.json']"

@@ -1,0 +1,75 @@
+"""What a token of context takes, counted by hand against the code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.engines.memory.kv_cache import parse_kv_layout
+from tests.unit.engines import model_configs
+
+
+@pytest.mark.parametrize(
+    ("config", "per_token"),
+    [
+        (model_configs.QWEN36_27B, 16 * 2 * 4 * 256 * 2),  # a layer in four keeps keys and values
+        (model_configs.MINIMAX_M27, 62 * 2 * 8 * 128 * 2),
+        (model_configs.DEEPSEEK, 61 * (512 + 64) * 2),  # one latent, no key and value
+        (model_configs.GPT_OSS, 18 * 2 * 8 * 64 * 2),  # beyond the window only the other half grows
+        (model_configs.LLAMA, 32 * 2 * 8 * (4096 // 32) * 2),  # no head_dim: hidden size by heads
+    ],
+)
+def test_a_token_of_a_long_context(config: str, per_token: int) -> None:
+    found = parse_kv_layout(config)
+    assert found is not None
+    assert found.count_bytes_per_token() == per_token
+    assert found.count_bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
+    assert found.count_cache_bytes(100_001) - found.count_cache_bytes(100_000) == per_token
+
+
+def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> None:
+    windowed = parse_kv_layout(model_configs.GPT_OSS)
+    hybrid = parse_kv_layout(model_configs.QWEN36_27B)
+    assert windowed is not None
+    assert hybrid is not None
+    each = 2 * 8 * 64 * 2
+    assert windowed.count_cache_bytes(131072) == 18 * each * (131072 + 128)
+    state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2)
+    assert hybrid.count_cache_bytes(0, requests=3) == 3 * state
+    assert hybrid.longest == 262144
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, "", "{", "[]", "7", "{}", '{"num_hidden_layers": 2}', '{"num_hidden_layers": 1e9, "num_key_value_heads": 1}',
+     '{"num_hidden_layers": true, "num_attention_heads": 2, "head_dim": 2}', "[" * 100_000,
+     '{"num_hidden_layers": 8, "full_attention_interval": 4, "num_attention_heads": 2, "head_dim": 2}'],
+)  # fmt: skip
+def test_an_incomplete_config_gives_no_cache_size(said: str | None) -> None:
+    assert parse_kv_layout(said) is None
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+_KEYS = st.sampled_from([
+    "text_config", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "layer_types",
+    "full_attention_interval", "sliding_window", "kv_lora_rank", "qk_rope_head_dim", "hybrid_override_pattern",
+    "linear_num_value_heads", "linear_value_head_dim", "linear_num_key_heads", "linear_key_head_dim", "mamba_num_heads",
+])  # fmt: skip
+
+
+@given(st.dictionaries(_KEYS, _JSON, max_size=10), st.integers(0, 1 << 22), st.integers(0, 512))
+def test_any_config_gives_a_figure_or_none_and_never_less_than_nothing(
+    said: dict[str, object], tokens: int, n: int
+) -> None:
+    found = parse_kv_layout(json.dumps(said))
+    assert found is None or (
+        found.count_cache_bytes(tokens, n) >= 0
+        and found.count_cache_bytes(tokens + 1, n) >= found.count_cache_bytes(tokens, n)
+    )

@@ -1,0 +1,474 @@
+"""A log read a block of bytes at a time tells what it tells line by line; and it tells the truth."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl import engines
+from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.logs.analyzer import LogDiagnosis
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import FailureCause
+from tests.unit.engines.test_failed_start_logs import DEATHS, VERSIONS, build_death_log
+
+DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
+PREFILL = "[2026-05-01 10:09:00 TP0] Prefill batch, #new-seq: 1, #new-token: 9, #cached-token: 0, token usage: 0.00"
+SERVING = "(APIServer pid=1) INFO 05-01 10:09:00 [loggers.py:259] Engine 000: Avg prompt throughput: 7.1 tokens/s, Avg "\
+    "generation throughput: 132.3 tokens/s, Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.7%"  # fmt: skip
+POLL = '(APIServer pid=1) INFO:     127.0.0.1:40676 - "GET /metrics HTTP/1.1" 200 OK'
+USED = 'INFO:     10.0.0.7:40676 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+REFUSED = 'INFO:     10.0.0.7:40676 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request'
+SGLANG = (
+    "[2026-05-01 10:00:00] server_args=ServerArgs(model_path='/models/qwen36', mem_fraction_static=0.8)",
+    "[2026-05-01 10:00:10] Init torch distributed begin.",
+    "[2026-05-01 10:00:12] Load weight begin. avail mem=111.87 GB",
+    "Multi-thread loading shards:  25% Completed | 1/4 [00:00<00:00,  4.44it/s]\r"
+    "Multi-thread loading shards: 100% Completed | 4/4 [00:01<00:00,  4.44it/s]",
+    "[2026-05-01 10:03:12] Load weight end. elapsed=180.42 s, type=Qwen3, avail mem=78.67 GB, mem usage=30.13 GB.",
+    "[2026-05-01 10:03:20] KV Cache is allocated. #tokens: 100000, K size: 8.00 GB, V size: 8.00 GB",
+    "[2026-05-01 10:03:21] Capture cuda graph begin. This can take up to several minutes. avail mem=27.40 GB",
+    "[2026-05-01 10:03:40] INFO:     Application startup complete.",
+    "[2026-05-01 10:03:50] The server is fired up and ready to roll!",
+)
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 119.64 GiB of "
+    "which 1.18 GiB is free."
+)
+DYING = "[2026-05-01 10:10:00] Scheduler hit an exception: Traceback (most recent call last):"
+AFTER = "[2026-05-01 10:10:01] Received sigquit from a child process. It usually means the child failed."
+CLIENTS = (
+    "ERROR:    Exception in ASGI application",
+    "Traceback (most recent call last):",
+    "ValueError: too many tokens asked",
+)
+VLLM = (
+    "(APIServer pid=1) INFO 05-01 10:00:00 [utils.py:233] non-default args: {'model': '/models/q', 'oom': 'out of memory'}",
+    "(EngineCore pid=9) INFO 05-01 10:00:05 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='q'",
+    "(EngineCore pid=9) INFO 05-01 10:00:14 [gpu_model_runner.py:71] Starting to load model /models/q...",
+    "(EngineCore pid=9) INFO 05-01 10:01:35 [default_loader.py:384] Loading weights took 84.31 seconds",
+    "(EngineCore pid=9) INFO 05-01 10:01:40 [kv_cache_utils.py:1319] GPU KV cache size: 174,720 tokens",
+    "(APIServer pid=1) INFO 05-01 10:02:00 [api_server.py:596] Starting vLLM server on http://0.0.0.0:8000",
+    "(APIServer pid=1) INFO:     Application startup complete.",
+)
+NO_SHARE = (
+    "ValueError: Free memory on device cuda:0 (84.12/119.64 GiB) on startup is less than desired GPU memory utilization "
+    "(0.8, 95.71 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+)
+FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+
+
+def diagnose_lines(*lines: str, engine: str | None = None) -> LogDiagnosis:
+    reading = LogDiagnoser(engine)
+    for line in lines:
+        reading.feed_raw_line(line)
+    return reading.build_diagnosis()
+
+
+def diagnose_bytes(log: bytes, cut: int = 1 << 18) -> LogDiagnosis:
+    reading, rest = LogDiagnoser(), b""
+    for at in range(0, len(log), cut):
+        whole, newline, rest = (rest + log[at : at + cut]).rpartition(b"\n")
+        reading.feed_block(whole + newline)
+    if rest:
+        reading.feed_block(rest + b"\n")
+    return reading.build_diagnosis()
+
+
+# what it tells
+
+
+def test_a_healthy_log_has_no_verdict_and_tells_how_long_each_part_took() -> None:
+    found = diagnose_lines(*SGLANG, *[DECODE] * 5, *CLIENTS, DECODE, REFUSED)
+    assert (found.engine, found.phase, found.ready, found.verdict) == ("sglang", Phase.READY, True, None)
+    taken = {part.step: part.seconds for part in found.parts}
+    assert taken["weights"] == 180
+    assert taken["warm-up"] == 10
+    assert sum(taken.values()) == 230 - 0
+    assert any(took.seconds == 180.42 for took in found.took)
+
+
+def test_the_first_cause_wins_over_what_follows_from_it() -> None:
+    found = diagnose_lines(*SGLANG[:4], OOM, DYING, AFTER)
+    assert found.verdict is not None
+    assert (found.ready, found.phase, found.verdict.cause) == (False, Phase.LOADING, FailureCause.CUDA_OUT_OF_MEMORY)
+    assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (5, OOM)
+    assert found.verdict.summary.startswith("At the start (weights): ")
+    assert found.verdict.contributing == ()
+
+
+def test_a_failure_after_ready_is_said_to_be_while_serving() -> None:
+    found = diagnose_lines(*SGLANG, DECODE, DECODE, OOM, DYING, AFTER)
+    assert found.verdict is not None
+    assert found.ready
+    assert found.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    assert found.verdict.summary.startswith("While serving: ")
+
+
+def test_an_error_that_was_survived_is_no_verdict() -> None:
+    assert diagnose_lines(*SGLANG, OOM, *[DECODE] * 60).verdict is None
+    assert diagnose_lines(*SGLANG, *CLIENTS, *[USED] * 4).verdict is None
+    early = "[2026-05-01 10:00:11] requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://hub.example/x"
+    assert diagnose_lines(*SGLANG[:2], early, *SGLANG[2:]).verdict is None
+
+
+def test_another_cause_contributes() -> None:
+    disk = "OSError: [Errno 28] No space left on device: '/root/.cache'"
+    found = diagnose_lines(*SGLANG[:3], OOM, disk, AFTER)
+    assert found.verdict is not None
+    assert [one.cause for one in found.verdict.contributing] == [FailureCause.DISK_FULL]
+    assert found.verdict.contributing[0].evidence[0].line == 5
+
+
+def test_of_several_runs_the_last_one_counts() -> None:
+    found = diagnose_lines(*SGLANG[:4], OOM, AFTER, *SGLANG)
+    assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
+    assert found.before is not None
+    assert found.before.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    thrice = diagnose_lines(*(*VLLM[:3], NO_SHARE, FAILED) * 3)
+    assert thrice.verdict is not None
+    assert (thrice.runs, thrice.verdict.cause, thrice.verdict.evidence[0].line) == (
+        3,
+        FailureCause.STARTUP_MEMORY_CHECK,
+        14,
+    )
+
+
+def test_the_end_of_a_log_alone_shows_that_it_served() -> None:
+    assert diagnose_lines(*[PREFILL, DECODE] * 3).ready
+    assert diagnose_lines(*[SERVING, POLL] * 3).ready
+    assert not diagnose_lines(*[POLL] * 30).ready
+
+
+@pytest.mark.parametrize("frame", [
+    "2026-05-01T10:00:00.123456789Z ", "engine-1  | ", "engine-1  | 2026-05-01T10:00:00.123456789Z ",
+    "2026-05-01T10:00:00.1Z stdout F ",
+    "[pod/qwen-0/engine] ", "May  1 10:00:00 spark1 docker[912]: ", "2026-05-01T10:00:00+0000 spark1 vllm[9]: ",
+])  # fmt: skip
+@pytest.mark.parametrize("log", [(*VLLM, SERVING), (*VLLM[:4], NO_SHARE, FAILED), (*SGLANG[:4], OOM, AFTER)])
+def test_what_others_put_before_a_line_changes_nothing(frame: str, log: tuple[str, ...]) -> None:
+    plain, framed = diagnose_lines(*log), diagnose_lines(*(frame + line for line in log))
+    assert (framed.engine, framed.phase, framed.ready) == (plain.engine, plain.phase, plain.ready)
+    assert framed.verdict == plain.verdict
+    assert (plain.verdict is None) is plain.ready
+
+
+def test_colours_carriage_returns_and_colours_that_lost_their_escape() -> None:
+    coloured = [line.replace("(APIServer pid=1)", "\x1b[0;36m(APIServer pid=1)\x1b[0;0m") + "\r" for line in VLLM]
+    for log in (coloured, [line.replace("\x1b", "") for line in coloured]):
+        assert diagnose_lines(*log).ready, log
+        assert diagnose_bytes("\n".join([*log, SERVING, ""]).encode()).ready
+
+
+def test_a_secret_is_masked_wherever_it_turns_up() -> None:
+    token, key = "hf_" + "a" * 30, "sesame-" + "9" * 9
+    lines = [
+        f"vllm serve: error: unrecognized arguments: --api-key {key} --howl {token}",
+        f"OSError: 401 Client Error for url https://user:{key}@hub.example/x with HF_TOKEN={token}",
+    ]
+    for line in lines:
+        told = repr(diagnose_lines(VLLM[0], line))
+        assert token not in told
+        assert key not in told
+
+
+def test_a_log_of_an_unknown_engine() -> None:
+    empty = LogDiagnoser().build_diagnosis()
+    assert (empty.engine, empty.verdict, empty.lines) == (None, None, 0)
+    alien = diagnose_lines("widget made", "widget 2 failed: no such thing", "bye")
+    assert (alien.engine, alien.ready) == (None, False)
+    assert alien.verdict is not None
+    assert (alien.verdict.cause, alien.verdict.evidence[0].line) == (FailureCause.CRASHED, 2)
+    assert diagnose_lines("widget made").verdict is None
+
+
+def test_a_log_that_is_told_to_be_an_engines_is_read_as_that() -> None:
+    assert diagnose_lines("hello", engine="vllm").engine == "vllm"
+
+
+@pytest.mark.parametrize("engine", sorted(VERSIONS))
+def test_every_death_that_is_known_is_told_of_a_log_that_nobody_named(engine: str) -> None:
+    """Of each engine version, in whichever wrapping, and in a restart loop of three."""
+    wrong = []
+    for version in VERSIONS[engine]:
+        for death in DEATHS[engine]:
+            log = build_death_log(engine, version, death)
+            found = diagnose_bytes(log.encode())
+            by_line = diagnose_lines(*log.removesuffix("\n").split("\n"))
+            framed = diagnose_bytes(
+                "".join(f"engine-1  | 2026-05-01T10:00:00.1Z {line}\r\n" for line in log.splitlines()).encode()
+            )
+            loop = diagnose_bytes(log.encode() * 3)
+            for name, one in (("whole", found), ("by line", by_line), ("framed", framed), ("loop", loop)):
+                verdict = one.verdict
+                if verdict is None or (verdict.cause, verdict.field) != (death.cause, death.field):
+                    wrong.append(
+                        (name, version, death.text[:90], death.cause, None if verdict is None else verdict.cause)
+                    )
+            is_anothers = found.engine not in (engine, None) and death.where != "bare"  # the kernel names processes
+            if found != by_line or is_anothers or found.ready:
+                wrong.append(("alike", version, death.text[:90], found.engine, found.ready))
+    assert not wrong
+
+
+# how an engine ends that served
+
+
+CORE = "(EngineCore pid=9) ERROR 05-01 10:10:00 [core.py:1108] "
+DEAD = (
+    "(APIServer pid=1) ERROR 05-01 10:10:01 [async_llm.py:707] vllm.v1.engine.exceptions.EngineDeadError: EngineCore "
+    "encountered an issue. See stack trace (above) for the root cause."
+)
+STOPPED = (
+    "(APIServer pid=1) INFO 05-01 10:11:00 [launcher.py:137] Shutting down FastAPI HTTP server.",
+    "(APIServer pid=1) INFO:     Application shutdown complete.",
+)
+ODD = (
+    "KeyError: 'req-17'",
+    "AssertionError",
+    "AssertionError: slots",
+    "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_engine_that_dies_at_work_of_what_no_rule_knows_has_crashed(odd: str) -> None:
+    trace = "Traceback (most recent call last):"
+    vllm = (*VLLM, SERVING, CORE + "EngineCore encountered a fatal error.", CORE + trace, CORE + odd, DEAD, *STOPPED)
+    sglang = (
+        *SGLANG,
+        DECODE,
+        DYING,
+        '  File "scheduler.py", line 3, in run',
+        odd,
+        "",
+        AFTER.replace("Received sig", "SIG"),
+    )
+    for log, number in ((vllm, 11), (sglang, 13), ((*sglang[:-1], AFTER), 13)):
+        for found in (diagnose_lines(*log), diagnose_bytes("\n".join([*log, ""]).encode())):
+            assert found.verdict is not None, log
+            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, FailureCause.CRASHED, False)
+            assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (number, odd)
+            assert found.verdict.summary.startswith("While serving: ")
+
+
+def test_what_its_parts_say_of_each_other_while_a_server_stops_is_no_end() -> None:
+    found = diagnose_lines(*VLLM, SERVING, *STOPPED, DEAD)
+    assert (found.verdict, found.ready, found.is_stopped) == (None, True, True)
+    assert (
+        diagnose_lines(*VLLM, SERVING, STOPPED[0], DEAD, CORE + "EngineCore encountered a fatal error.").verdict is None
+    )
+    assert not diagnose_lines(*VLLM, SERVING).is_stopped
+
+
+def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
+    assert diagnose_lines(*VLLM, SERVING, OOM, SERVING, SERVING).verdict is None
+    idle = SERVING.replace("132.3", "0.0")
+    for log in (
+        [OOM, idle, idle, idle],
+        [OOM, SERVING],
+        [CORE + "EngineCore encountered a fatal error.", OOM, *[SERVING] * 3],
+    ):
+        told = diagnose_lines(*VLLM, SERVING, *log).verdict
+        assert told is not None
+        assert told.cause is FailureCause.CUDA_OUT_OF_MEMORY
+
+
+# several runs in one log
+
+BANNER = "(APIServer pid=1) INFO 05-02 10:11:12 [utils.py:299]  ▄▄ ▄█ █     █     █ ▀▄▀▀ █  version "
+HOWL = "error: unrecognized arguments: --howl"
+NO_CONFIG = (
+    "Traceback (most recent call last):",
+    "ValueError: Unrecognized model in /models/x. Should have a `model_type` key in its config.json.",
+)
+
+
+def test_a_run_of_another_engine_is_a_run() -> None:
+    found = diagnose_lines(*SGLANG, DECODE, DECODE, BANNER + "0.19.1", *VLLM[:4], NO_SHARE, FAILED)
+    assert (found.engine, found.version, found.runs, found.run_began, found.ready) == ("vllm", "0.19.1", 2, 12, False)
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.evidence[0].line) == (FailureCause.STARTUP_MEMORY_CHECK, 17)
+    back = diagnose_lines(*VLLM[:4], NO_SHARE, FAILED, *SGLANG, DECODE)
+    assert (back.engine, back.runs, back.run_began, back.ready, back.verdict) == ("sglang", 2, 7, True, None)
+    assert back.before is not None
+    assert back.before.cause is FailureCause.STARTUP_MEMORY_CHECK
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize(
+    ("served", "words", "engine", "cause"),
+    [
+        (VLLM, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", FailureCause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: launch_server.py [-h]", f"launch_server.py: {HOWL}"), "sglang", FailureCause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", FailureCause.UNKNOWN_FLAG),
+        (VLLM, NO_CONFIG, "vllm", FailureCause.MODEL_FILES),
+        (SGLANG, NO_CONFIG, "sglang", FailureCause.MODEL_FILES),
+    ],
+)
+def test_what_only_a_start_can_say_is_never_while_serving(
+    served: tuple[str, ...], words: tuple[str, ...], engine: str, cause: FailureCause, is_stopped: bool
+) -> None:
+    work = SERVING if served is VLLM else DECODE
+    ends = (STOPPED if served is VLLM else ("[2026-05-01 10:11:00] INFO:     Shutting down",)) if is_stopped else ()
+    log = (*served, work, work, *ends, *words)
+    found = diagnose_lines(*log)
+    assert found == diagnose_bytes("\n".join([*log, ""]).encode())
+    assert found.verdict is not None
+    assert (found.engine, found.ready, found.runs, found.verdict.cause) == (engine, False, 2, cause)
+    assert found.run_began == len(log) - 1
+    assert "While serving" not in found.verdict.summary
+    if words is NO_CONFIG:
+        assert diagnose_lines(*served, work, *words, POLL, work, work).ready  # a client's nonsense: it went on
+
+
+def test_a_llama_server_that_refuses_a_flag_after_a_good_run() -> None:
+    good = ("0.00.100.000 I build_info: b7001-abc", "0.24.777.216 I main: server is listening on http://0.0.0.0:8080")
+    found = diagnose_lines(*good, "error: invalid argument: --howl")
+    assert found.verdict is not None
+    assert (found.ready, found.runs, found.verdict.cause) == (False, 2, FailureCause.UNKNOWN_FLAG)
+
+
+def test_a_run_begins_at_its_banner_with_its_own_version() -> None:
+    old = (BANNER + "0.11.0", VLLM[0], *VLLM[2:4], NO_SHARE, FAILED)
+    found = diagnose_lines(*old, BANNER + "0.19.1", *VLLM, SERVING)
+    assert (found.version, found.runs, found.run_began, found.ready) == ("0.19.1", 2, 7, True)
+    bare = diagnose_lines(*old, *VLLM)  # without a banner the engine says it later
+    assert (bare.version, bare.run_began) == ("0.19.1", 7)
+
+
+# an end that no rule knows
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        (*VLLM[:4], CORE + "Something odd came to pass"),
+        (*VLLM[:4], CORE + "Something odd came to pass", "(APIServer pid=1) INFO:     Finished server process [1]"),
+        ("[12/20/2025-04:21:10] [TRT-LLM] [I] Using LLM with PyTorch backend", "[TensorRT-LLM][ERROR] Something odd"),
+        ("0.00.100.000 I build_info: b7001-abc", "0.24.777.216 E something odd came to pass"),
+    ],
+)
+def test_a_log_that_ends_on_an_error_without_a_name_has_crashed(log: tuple[str, ...]) -> None:
+    found = diagnose_lines(*log)
+    assert found.verdict is not None
+    assert (found.ready, found.verdict.cause) == (False, FailureCause.CRASHED)
+    assert "omething odd" in found.verdict.evidence[0].text
+    assert diagnose_lines(*log, *[VLLM[2]] * 9).verdict is None or log[0] != VLLM[0]  # it went on
+
+
+def test_a_validation_error_is_proved_by_its_first_line() -> None:
+    error = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
+        "method",
+        "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
+        "    For further information visit https://errors.example/2/v/literal_error",
+    )
+    told = diagnose_lines(VLLM[0], *error).verdict
+    assert told is not None
+    assert told.evidence[0].line == 2
+    assert told.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
+
+
+def test_a_client_s_request_that_is_refused_is_no_end() -> None:
+    error = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ChatCompletionRequest",
+        "messages",
+        "  Field required [type=missing, input_value={}, input_type=dict]",
+        "    For further information visit https://errors.example/2/v/missing",
+    )
+    found = diagnose_lines(*VLLM, SERVING, *error)
+    assert (found.verdict, found.ready, found.runs) == (None, True, 1)
+
+
+def test_a_late_bar_is_no_step_back() -> None:
+    bar = "Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:20<00:00, 10.1s/it]"
+    found = diagnose_lines(
+        *VLLM[:4], "(EngineCore pid=9) INFO 05-01 10:01:39 [g.py:1] Available KV cache memory: -3.1 GiB", bar
+    )
+    assert (found.phase, found.step) == (Phase.LOADING, "kv-cache")
+
+
+@pytest.mark.parametrize("quoting", ["    ", "> ", ">", "\t", "> > ", "        "])
+def test_a_paste_is_read_though_each_line_is_quoted(quoting: str) -> None:
+    for log in ((*VLLM[:4], NO_SHARE, FAILED), (*VLLM[:4], *ODD[:1], "", NO_SHARE, FAILED), (*VLLM, *[SERVING] * 20)):
+        quoted = [quoting + line if line else quoting.rstrip() for line in log]
+        assert diagnose_lines(*quoted) == diagnose_lines(*log)
+        assert diagnose_bytes("\n".join([*quoted, ""]).encode()) == diagnose_lines(*log)
+
+
+# that it is the same, whichever way it is read
+
+
+@pytest.mark.parametrize("name", engines.engine_names())
+def test_an_engine_at_work_says_nothing_else_with_such_a_line(name: str) -> None:
+    engine = engines.load_engine(name)
+    for start in engine.signs.serving:
+        for rest in ("", "0: ", " RuntimeError: CUDA out of memory", ": 12% Completed | 1/2 [00:01<"):
+            assert engine.classify_line(start + rest) is None, start
+    for start in engine.signs.begins:
+        assert not start.startswith(engine.signs.serving)
+
+
+DYING_LOGS = st.sampled_from(
+    [build_death_log(engine, VERSIONS[engine][0], death) for engine in DEATHS for death in DEATHS[engine]]
+)
+PARTS = DYING_LOGS | st.sampled_from(
+    [
+        *SGLANG, *VLLM, OOM, DYING, AFTER, *CLIENTS, NO_SHARE, FAILED, DECODE, PREFILL, SERVING, POLL, USED, REFUSED, "",
+        " ", "\t", DECODE + "\r", "\x1b[32m" + POLL + "\x1b[0m", "engine-1  | " + DECODE, SERVING[:90], "é " + DECODE,
+        "2026-05-01T10:00:00.1Z " + SERVING, "[0;36m" + POLL, DECODE[:21] + "Decode batches failed: no such thing",
+        "Decode batch" + chr(0x9B) + "31m", "pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
+        POLL.replace("metrics", "metrics?by=sparkctl"), USED.replace("completions", "completions?by=sparkctl"),
+        *STOPPED, DEAD, BANNER + "0.19.1", f"vllm serve: {HOWL}", *NO_CONFIG, "usage: vllm serve [-h]", CORE + "odd", *ODD,
+        "    indented", "> quoted", "(APIServer pid=41) usage: vllm serve", f"launch_server.py: {HOWL}",
+        "method", "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
+        "    For further information visit https://errors.example/2/v/literal_error", "widget failed: no such thing",
+        "(EngineCore pid=9) " * 2 + DECODE, "(Worker_TP0 pid=1) (Worker_TP1 pid=2) " + NO_SHARE, "| " + POLL, "x" * 9000,
+    ]
+)  # fmt: skip
+LOGS = st.lists(st.tuples(PARTS, st.sampled_from([1, 1, 1, 2, 60])), max_size=40).map(
+    lambda some: "\n".join(line for line, times in some for _ in range(times))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LOGS, st.sampled_from([64, 1000, 1 << 18]), st.binary(max_size=12))
+def test_blocks_and_lines_tell_the_same(log: str, cut: int, noise: bytes) -> None:
+    raw = log.encode() + noise.replace(b"\n", b"") + b"\n"
+    by_line = LogDiagnoser()
+    for line in raw[:-1].split(b"\n"):
+        by_line.feed_raw_line(line.decode("utf-8", "replace"))
+    assert diagnose_bytes(raw, cut) == by_line.build_diagnosis()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=400))
+def test_anything_can_be_read(raw: bytes) -> None:
+    found = diagnose_bytes(raw + b"\n")
+    assert found.lines == raw.count(b"\n") + 1
+
+
+def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
+    preparer = LinePreparer()
+    assert not preparer.is_joining
+    preparer.prepare_lines("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
+    assert preparer.is_joining
+
+
+def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:
+    told = diagnose_lines("error: invalid argument: --no-such-flag")
+    assert told.engine == "llamacpp"
+    assert told.verdict is not None
+    assert told.verdict.cause is FailureCause.UNKNOWN_FLAG
+
+
+def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
+    asked = f'(APIServer pid=1) INFO:     127.0.0.1:4 - "GET {mark_request_path("/metrics")} HTTP/1.1" 500 Internal Server Error'
+    assert diagnose_lines(*VLLM, asked, asked).verdict == diagnose_lines(*VLLM).verdict
+    dead = diagnose_lines(*SGLANG[:5], OOM)
+    assert dead.verdict is not None
+    assert diagnose_lines(*SGLANG[:5], OOM, asked).verdict == dead.verdict

@@ -1,0 +1,96 @@
+"""Bytes of a log become blocks of whole lines, whatever they lie in; what is no log is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.errors import InvalidInput
+from sparkctl.logs.log_file import BLOCK_BYTES, open_log, read_line_blocks
+
+
+class SlowReader:
+    """A pipe that gives so many bytes at a time."""
+
+    def __init__(self, raw: bytes, most: int) -> None:
+        self.file = io.BytesIO(raw)
+        self.most = most
+
+    def read(self, size: int, /) -> bytes:
+        return self.file.read(min(size, self.most))
+
+
+def read_all_blocks(raw: bytes, most: int = BLOCK_BYTES) -> bytes:
+    return b"".join(read_line_blocks(SlowReader(raw, most), "it"))
+
+
+@given(st.lists(st.sampled_from(["a", "line two", "é█", "", "\r", "x" * 300])).map("\n".join), st.integers(1, 400))
+def test_every_block_ends_with_a_line_and_nothing_is_lost(log: str, most: int) -> None:
+    raw = log.encode()
+    found = list(read_line_blocks(SlowReader(raw, most), "it"))
+    assert all(block.endswith(b"\n") for block in found)
+    assert b"".join(found) == raw + (b"" if not raw or raw.endswith(b"\n") else b"\n")
+
+
+@pytest.mark.parametrize("packed", [
+    gzip.compress(b"one\ntwo\n", mtime=0), "one\ntwo\n".encode("utf-16"), b"\xef\xbb\xbfone\ntwo", b"\0" * 300_000 + b"one\ntwo\n",
+])  # fmt: skip
+def test_a_compressed_or_padded_log_is_read(packed: bytes) -> None:
+    assert read_all_blocks(packed) == b"one\ntwo\n"
+
+
+def test_a_line_without_end_is_kept_by_its_head_and_its_tail() -> None:
+    whole = read_all_blocks(b"head" + b"-" * (5 << 20) + b"tail\nnext\n")
+    long, after = whole.splitlines()
+    assert len(long) <= 3 * BLOCK_BYTES
+    assert (long[:4], long[-4:], after) == (b"head", b"tail", b"next")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [os.urandom(1 << 16), gzip.compress(os.urandom(1 << 16)), gzip.compress(b"one\n" * 9, mtime=0)[:-9]],
+    ids=["binary", "binary, packed", "packed, cut off"],
+)
+def test_what_is_no_log_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_all_blocks(raw)
+    assert "it " in refused.value.message
+
+
+def test_colours_and_bars_make_no_binary_of_a_log() -> None:
+    raw = b"\x1b[32mINFO\x1b[0m \x1b[1m67%\x1b[0m|##| 1/3 [00:01<00:03]\r" * 99 + b"\n"
+    assert read_all_blocks(raw) == raw
+
+
+def test_a_directory_or_a_missing_file_is_refused(tmp_path: Path) -> None:
+    for path, word in ((tmp_path, "directory"), (tmp_path / "none.log", "no file")):
+        with pytest.raises(InvalidInput, match=word), open_log(path):
+            pass
+    with open_log(Path(os.devnull)) as source:
+        assert list(read_line_blocks(source, "null")) == []
+
+
+def test_what_a_file_grows_by_meanwhile_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "grows.log"
+    path.write_bytes(b"old\n" * 10)
+    with open_log(path) as source, path.open("ab") as writer:
+        writer.write(b"new\n" * 10)
+        writer.flush()
+        assert b"".join(read_line_blocks(source, "it")) == b"old\n" * 10
+
+
+def test_a_pipe_is_read_until_its_writer_closes(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writing = threading.Thread(target=lambda: path.write_bytes(b"through\na pipe\n"))
+    writing.start()
+    with open_log(path) as source:
+        assert b"".join(read_line_blocks(source, "it")) == b"through\na pipe\n"
+    writing.join()

@@ -1,0 +1,265 @@
+"""The verdict: what Docker knows for certain, then the engine's own words, then the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.engines import load_engine
+from sparkctl.errors import DockerError, GpuRuntimeMissing, PortInUse
+from sparkctl.logs import start_verdict
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.guard_state import GuardAction, GuardMemoryReading, GuardReceipt
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.phase import Phase
+from sparkctl.model.text.units import GIB
+from sparkctl.model.verdict import LAST_LINE_ORIGIN, FailureCause
+from tests.unit.conftest import READY
+
+Reader = Callable[..., LogAnalyzer]
+Make = Callable[..., Container]
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 119.64 GiB "
+    "of which 1.18 GiB is free."
+)
+
+
+def make_ended_container(container: Make, code: int, **more: object) -> Container:
+    return container(state=ContainerState.EXITED, exit_code=code, oom_killed=more.pop("oom_killed", False), **more)
+
+
+def test_a_limits_oom_kill_is_dockers_word_and_names_the_limit(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    limited = replace(plan, options=(("memory", "64m"),))
+    verdict = start_verdict.build_exit_verdict(
+        limited, read("Load weight begin."), make_ended_container(container, 137, oom_killed=True)
+    )
+    assert verdict.cause is FailureCause.HOST_OOM_KILL
+    assert "64m" in verdict.summary
+    assert any(e.origin == "docker" and "OOMKilled=true" in e.text for e in verdict.evidence)
+
+
+def test_cuda_out_of_memory_is_proved_by_its_line_whatever_the_exit_code(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    log = read("Load weight begin.", OOM, "Received sigquit from a child process. It usually means the child failed.")
+    for code in (0, 1, 137):
+        verdict = start_verdict.build_exit_verdict(plan, log, make_ended_container(container, code))
+        assert verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+        assert verdict.evidence[0].line == 2
+        assert "out of memory" in verdict.evidence[0].text
+        assert verdict.field == "args.mem-fraction-static"
+
+
+def test_exit_137_without_a_log_line_is_killed_and_not_oom(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    verdict = start_verdict.build_exit_verdict(plan, read("Load weight begin."), make_ended_container(container, 137))
+    assert verdict.cause is FailureCause.KILLED
+    assert f"On {plan.node}: sudo dmesg" in verdict.remedy
+    ended_so, last = verdict.evidence
+    assert (ended_so.location, last.location, last.line) == ("docker", "its last line, 1", 1), "which proves nothing"
+
+
+def test_137_is_not_put_down_to_an_error_after_which_the_log_went_on(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    """A worker of Ray that waits for its head complains of that, and joins."""
+    early = "[2026-05-01 22:04:12,114 E 1 1] gcs_client.cc:172: Failed to connect to GCS within 5 seconds."
+    log = read(early, *(f"line {number}" for number in range(8)))
+    verdict = start_verdict.build_exit_verdict(plan, log, make_ended_container(container, 137))
+    assert verdict.cause is FailureCause.KILLED
+    assert "GCS" not in verdict.summary + "".join(one.text for one in verdict.evidence)
+    at_the_end = start_verdict.build_exit_verdict(
+        plan, read("line", "frobnication failed: widget", "bye"), make_ended_container(container, 137)
+    )
+    assert (at_the_end.cause, "frobnication failed" in at_the_end.summary) == (FailureCause.CRASHED, True)
+
+
+def test_exit_0_that_nobody_asked_for_is_a_failure(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    assert (
+        start_verdict.build_exit_verdict(plan, read("bye"), make_ended_container(container, 0)).cause
+        is FailureCause.EXITED
+    )
+
+
+def test_an_unknown_crash_shows_its_last_error_line(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    verdict = start_verdict.build_exit_verdict(
+        plan, read("frobnication failed: widget", "bye"), make_ended_container(container, 3)
+    )
+    assert verdict.cause is FailureCause.CRASHED
+    assert "frobnication failed" in verdict.summary
+    assert verdict.evidence[0].line == 1
+
+
+def test_a_container_that_is_gone_was_removed_by_somebody(plan: LaunchPlan, read: Reader) -> None:
+    assert start_verdict.build_exit_verdict(plan, read("hello"), None).cause is FailureCause.STOPPED_BY_OTHERS
+    assert start_verdict.build_exit_verdict(plan, read(), None).evidence == ()
+
+
+def test_a_timeout_names_the_phase_and_the_setting(plan: LaunchPlan, read: Reader) -> None:
+    log = read("Load weight begin.", "Multi-thread loading shards:  60% Completed | 6/10 [00:01<00:04,  2.2it/s]")
+    verdict = start_verdict.build_timeout_verdict(plan, log, Phase.LOADING, 61.0, "start.timeouts.loading", None)
+    assert verdict.cause is FailureCause.TIMED_OUT
+    assert verdict.field == "start.timeouts.loading"
+    assert "loading" in verdict.summary
+    assert "weights" in verdict.summary
+
+
+def test_health_without_a_token_is_its_own_cause(plan: LaunchPlan, read: Reader) -> None:
+    log = read("[2026-05-01 10:00:00] " + READY)
+    verdict = start_verdict.build_timeout_verdict(
+        plan, log, Phase.WARMING, 90.0, "start.timeouts.warming", "POST /v1/completions answered 500"
+    )
+    assert verdict.cause is FailureCause.WEDGED
+    assert any("answered 500" in e.text for e in verdict.evidence)
+
+
+# the guard
+
+
+def make_receipt(*curve: tuple[float, float], **more: object) -> GuardReceipt:
+    """A receipt with this curve of (seconds before the act, GiB available); the last is what was decided on."""
+    samples = tuple(GuardMemoryReading(1000.0 - before, int(gib * GIB), GIB, GIB, 0) for before, gib in curve)
+    given = {"available": samples[-1].available if samples else GIB // 4, "floor": GIB // 2, "samples": samples, **more}
+    return GuardReceipt("ab" * 32, 1000.0, GuardAction.KILLED, "400 MiB are available, under 512 MiB", **given)  # type: ignore[arg-type]
+
+
+def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
+    log = read("Load weight begin.", "Multi-thread loading shards:  60% Completed | 6/10 [00:01<00:04,  2.2it/s]")
+    found = make_receipt((30, 12.0), (1.2, 9.9), (0.6, 5.0), (0.0, 0.4), reaction=0.031)
+    verdict = start_verdict.build_guard_kill_verdict(plan, log, found, "args.mem-fraction-static", "0.8")
+    assert verdict.cause is FailureCause.GUARD_STOPPED
+    assert verdict.evidence[0].text == "MemAvailable fell from 9.9 GiB to 410 MiB in 1.2 s"
+    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", LAST_LINE_ORIGIN]
+    assert "31 ms" in verdict.evidence[2].text
+    assert verdict.field == "args.mem-fraction-static"
+    assert "(now 0.8)" in verdict.remedy
+    assert "start.guard.floor (512 MiB)" in verdict.remedy
+    assert "weights" in verdict.summary
+
+
+def test_without_a_claim_the_guards_remedy_names_no_field(plan: LaunchPlan, read: Reader) -> None:
+    verdict = start_verdict.build_guard_kill_verdict(plan, read(), make_receipt(), None, None)
+    assert verdict.field is None
+    assert "claim less" in verdict.remedy
+    assert len(verdict.evidence) == 2
+
+
+def test_a_curve_that_did_not_fall_is_not_told_as_a_fall() -> None:
+    assert (
+        start_verdict.describe_memory_drop(make_receipt((5, 0.42), (0, 0.4)))
+        == "MemAvailable was 410 MiB, the floor is 512 MiB"
+    )
+    assert start_verdict.describe_memory_drop(make_receipt()) == "MemAvailable was 256 MiB, the floor is 512 MiB"
+
+
+def test_what_was_read_after_the_act_is_not_part_of_the_fall() -> None:
+    assert start_verdict.describe_memory_drop(
+        make_receipt((2, 3.0), (0, 0.3), (-3, 90.0), available=int(0.3 * GIB))
+    ).startswith("MemAvailable fell from 3.0 GiB to 307 MiB in 2.0 s")
+
+
+def test_nothing_before_the_watch_is_part_of_the_fall() -> None:
+    found = make_receipt((9, 90.0), (3, 12.0), (2, 5.0), (0, 0.4))
+    assert "from 90.0 GiB" in start_verdict.describe_memory_drop(found)
+    assert start_verdict.describe_memory_drop(found, within=2.5) == "MemAvailable fell from 5.0 GiB to 410 MiB in 2.0 s"
+
+
+def test_a_floor_that_is_far_too_high_is_itself_the_reason(plan: LaunchPlan, read: Reader) -> None:
+    found = make_receipt((1, 101.0), (0, 99.0), floor=100 * GIB)
+    verdict = start_verdict.build_guard_kill_verdict(plan, read(), found, "args.mem-fraction-static", "0.8")
+    assert verdict.field == "start.guard.floor"
+    assert verdict.remedy == "Lower start.guard.floor (now 100.0 GiB; 512 MiB without it)."
+    assert "froze" not in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (GpuRuntimeMissing("spark1", "Docker on spark1 has no NVIDIA runtime: unknown runtime"), FailureCause.GPU_RUNTIME_MISSING),
+        (PortInUse("spark1", "Bind for 0.0.0.0:8003 failed: port is already allocated"), FailureCause.PORT_IN_USE),
+        (DockerError("spark1", "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+         FailureCause.GPU_RUNTIME_MISSING),
+        (DockerError("spark1", "exec /usr/bin/python: exec format error"), FailureCause.IMAGE_ARCH),
+        (DockerError("spark1", "something that nobody has heard of"), FailureCause.DOCKER_REFUSED),
+    ],
+)  # fmt: skip
+def test_what_docker_refuses_has_its_cause_by_kind_or_by_its_words(
+    plan: LaunchPlan, error: DockerError, cause: FailureCause
+) -> None:
+    verdict = start_verdict.build_docker_error_verdict(
+        plan, load_engine("sglang"), error, "sparkctl up p --node spark1", old_is_gone=True
+    )
+    assert verdict.cause is cause
+    assert [(proof.text, proof.origin) for proof in verdict.evidence] == [(error.message, "docker")]
+    assert verdict.summary.endswith("The one that ran before was stopped.")
+    assert verdict.remedy
+
+
+# what ended on request
+
+HARMLESS = (
+    "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "
+    "increase with error current limit exceeds maximum limit."
+)
+
+
+def test_a_warning_is_never_why_it_ended(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    for code, cause in (
+        (137, FailureCause.KILLED),
+        (1, FailureCause.CRASHED),
+        (139, FailureCause.CRASHED),
+        (143, FailureCause.STOPPED_BY_OTHERS),
+    ):
+        verdict = start_verdict.build_exit_verdict(plan, read(HARMLESS), make_ended_container(container, code))
+        assert verdict.cause is cause, code
+        assert "ulimit" not in verdict.summary
+        assert all(one.origin in ("docker", LAST_LINE_ORIGIN) for one in verdict.evidence), (
+            "the last line proves nothing"
+        )
+    assert (
+        "no line of its log says why"
+        in start_verdict.build_exit_verdict(plan, read(HARMLESS), make_ended_container(container, 1)).summary
+    )
+    assert (
+        "139, SIGSEGV"
+        in start_verdict.build_exit_verdict(plan, read(HARMLESS), make_ended_container(container, 139)).summary
+    )
+
+
+def test_a_start_that_was_sent_a_signal_to_end_was_stopped_by_somebody(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    interrupted = ("Traceback (most recent call last):", '    raise KeyboardInterrupt("terminated")')
+    for last, code in (("KeyboardInterrupt: terminated", 130), ("KeyboardInterrupt", 1), ("SIGTERM received.", 137)):
+        verdict = start_verdict.build_exit_verdict(
+            plan, read(HARMLESS, *interrupted, last), make_ended_container(container, code), "sparkctl up it"
+        )
+        assert verdict.cause is FailureCause.STOPPED_BY_OTHERS, last
+        assert verdict.summary.startswith(f"Somebody stopped {plan.instance} while it was loading")
+        assert verdict.evidence[0].text == last
+        assert verdict.remedy.endswith("sparkctl up it")
+    for code in (130, 143):
+        assert (
+            start_verdict.build_exit_verdict(
+                plan, read("Load weight begin."), make_ended_container(container, code)
+            ).cause
+            is FailureCause.STOPPED_BY_OTHERS
+        )
+
+
+def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    for code in (130, 137, 143):
+        log = read("Load weight begin.", OOM, "SIGTERM received. Draining requests and shutting down...")
+        assert (
+            start_verdict.build_exit_verdict(plan, log, make_ended_container(container, code)).cause
+            is FailureCause.CUDA_OUT_OF_MEMORY
+        )
+    limited = replace(plan, options=(("memory", "64m"),))
+    oom = start_verdict.build_exit_verdict(
+        limited, read("KeyboardInterrupt"), make_ended_container(container, 137, oom_killed=True)
+    )
+    assert oom.cause is FailureCause.HOST_OOM_KILL

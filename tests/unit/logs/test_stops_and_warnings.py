@@ -1,0 +1,237 @@
+"""What ends a log that somebody stopped, and what only sounds like a failure: no harmless warning is the reason of a death."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from sparkctl.engines import load_engine
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.line_patterns import looks_like_error
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.verdict import FailureCause
+
+API, CORE = "(APIServer pid=1) ", "(EngineCore pid=77) "
+ULIMIT = (
+    f"{API}WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically increase with "
+    "error current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too many open files`."
+)
+VLLM_START = (
+    f"{API}INFO 11-22 10:00:00 [api_utils.py:347]  ▄▄ ▄█ █     █     █ ▀▄▀▀ █  version 0.32.0",
+    f"{API}INFO 11-22 10:00:00 [api_utils.py:286] non-default args: {{'model': '/models/m'}}",
+    ULIMIT,
+    f"{CORE}INFO 11-22 10:00:09 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='/models/m'",
+    f"{CORE}INFO 11-22 10:00:12 [gpu_model_runner.py:3] Starting to load model /models/m...",
+)
+VLLM_READY = (
+    *VLLM_START,
+    "INFO:     Application startup complete.",
+    'INFO:     10.0.0.9:5 - "POST /v1/completions HTTP/1.1" 200 OK',
+)
+# vLLM 0.32.0 by `docker stop` while it loads: its own signal handler raises this, until uvicorn's takes over.
+INTERRUPTED = (
+    "Traceback (most recent call last):",
+    '  File "/usr/bin/vllm", line 8, in <module>',
+    "    sys.exit(main())",
+    '  File "/x/vllm/entrypoints/launchers/api_server/entry.py", line 172, in _interrupt_init',
+    '    raise KeyboardInterrupt("terminated")',
+    "KeyboardInterrupt: terminated",
+)
+# The same while it serves: the first line is always first, the others race.
+SHUTDOWN = (
+    f"{API}INFO 11-22 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered",
+    f"{API}ERROR 11-22 10:05:00 [async_llm.py:742] AsyncLLM output_handler failed.",
+    f"{API}ERROR 11-22 10:05:00 [async_llm.py:742] Traceback (most recent call last):",
+    f"{API}ERROR 11-22 10:05:00 [async_llm.py:742] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. "
+    "See stack trace (above) for the root cause.",
+    "INFO:     Shutting down",
+    "INFO:     Waiting for connections to close. (CTRL+C to force quit)",
+)
+
+
+def analyze_lines(engine: str, *lines: str, whole: bool = False) -> LogAnalyzer:
+    found = load_engine(engine)
+    log = LogAnalyzer(found, ReadinessRule(found.defaults.ready_line, "/health"), whole)
+    log.feed_lines(
+        [LogLine(f"2026-11-22T10:00:{at % 60:02}.000000000Z", text, at + 1) for at, text in enumerate(lines)]
+    )
+    return log
+
+
+def diagnose_lines(lines: Iterable[str], engine: str | None = None) -> LogDiagnoser:
+    reading = LogDiagnoser(engine)
+    for at, text in enumerate(lines):
+        reading.feed_line(LogLine("", text, at + 1))
+    return reading
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Found ulimit of 20000 and failed to automatically increase with error current limit exceeds maximum limit.",
+    ],
+)
+@pytest.mark.parametrize("level", ["DEBUG", "INFO", "WARNING"])
+def test_lines_below_error_level_are_no_error(line: str, level: str) -> None:
+    head = f"{API}{level} 11-22 10:00:01 [system_utils.py:265] "
+    assert analyze_lines("vllm", head + line).last_error is None
+    kept = analyze_lines("vllm", head.replace(level, "ERROR") + line).last_error
+    assert kept is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/lib/python3.12/site-packages/torch/x.py:63: FutureWarning: this failed before and is an error now",
+        "UserWarning: Failed to initialize NumPy: cannot import it",
+        "[rank0]:[W1122 10:00:01.123456789 ProcessGroupNCCL.cpp:1538] Warning: destroy failed",
+        "[W1122 10:00:01.123456789 socket.cpp:200] The client socket has failed to connect to [::]:25000",
+        "W1122 10:00:01.123456 77 cache.cc:3] cannot open it",
+        "2026-11-22 10:00:01,123 - WARNING - could not import flash_attn",
+        "WARNING:root:error while reading the config",
+        "[2026-11-22 10:00:01] WARNING server_args.py:900: it failed",
+        "[2026-05-01 22:04:12,114 W 1 1] gcs_client.cc:172: Failed to connect to GCS",
+        "[11/22/2026-10:00:01] [TRT-LLM] [W] Failed to get device capability",
+        "[TensorRT-LLM][WARNING] cannot find it",
+        "0.24.777.216 W common: failed to lock",
+        "    raise RuntimeError('failed')",
+        '  File "/x/error.py", line 3, in failed',
+    ],
+)
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "trtllm", "container"])
+def test_a_warning_is_never_an_error_whoever_writes_it(line: str, engine: str) -> None:
+    assert analyze_lines(engine, "hello", line).last_error is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "frobnication failed: widget",
+        "ERROR: ignoring a WARNING is an error",
+        "FATAL: cannot go on",
+        "[2026-11-22 10:00:01] ERROR server.py:9: it failed",
+        "[2026-05-01 22:04:12,114 E 1 1] gcs_client.cc:172: Failed to connect to GCS",
+        "the Warner node failed",
+    ],
+)
+def test_an_error_line_looks_like_an_error(line: str) -> None:
+    assert looks_like_error(line)
+
+
+def test_a_stop_while_it_loads_is_no_failure() -> None:
+    log = analyze_lines("vllm", *VLLM_START, *INTERRUPTED)
+    assert log.stopped is not None
+    assert (log.stopped.text, log.fatal_line, log.root_failure, log.final_error) == (
+        "KeyboardInterrupt: terminated",
+        None,
+        None,
+        None,
+    )
+    found = diagnose_lines([*VLLM_START, *INTERRUPTED]).build_diagnosis()
+    assert (found.verdict, found.is_stopped, found.ready) == (None, True, False)
+
+
+def test_what_its_parts_say_of_each_other_while_it_stops_is_no_failure() -> None:
+    found = diagnose_lines([*VLLM_READY, *SHUTDOWN, "INFO:     Application shutdown complete."]).build_diagnosis()
+    assert (found.verdict, found.is_stopped, found.ready) == (None, True, True)
+    tail = analyze_lines("vllm", *VLLM_READY[-1:], *SHUTDOWN)  # of which the ready line was cut off
+    assert tail.stopped is not None
+    assert tail.fatal_line is None
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        f"{API}WARNING 11-22 10:05:00 [core_client.py:818] [shutdown] MPClient: engine core exited unexpectedly; starting cleanup",
+        f"{API}ERROR 11-22 10:05:00 [core_client.py:667] Engine core proc EngineCore died unexpectedly, shutting down client.",
+    ],
+)
+def test_a_core_that_was_killed_is_lost_though_the_front_shuts_down_then(death: str) -> None:
+    found = diagnose_lines(
+        [*VLLM_READY, death, *SHUTDOWN, "INFO:     Application shutdown complete."]
+    ).build_diagnosis()
+    assert found.verdict is not None
+    assert found.verdict.cause is FailureCause.WORKER_LOST
+    assert not found.is_stopped
+
+
+def test_uvicorns_words_before_it_is_ready_are_no_stop() -> None:
+    """SGLang whose port is taken prints them, and so may any start that fails."""
+    log = analyze_lines(
+        "sglang", "Load weight begin.", "INFO:     Shutting down", "INFO:     Application shutdown complete."
+    )
+    assert log.stopped is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "word"),
+    [
+        (
+            "sglang",
+            "[2026-11-22 10:05:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...",
+        ),
+        ("vllm", f"{CORE}INFO 11-22 10:05:00 [core.py:1210] Shutdown initiated (timeout=0)"),
+        ("llamacpp", "0.11.657.474 I srv    operator(): operator(): cleaning up before exit..."),
+    ],
+)
+def test_each_engine_has_its_words_for_a_stop(engine: str, word: str) -> None:
+    ready = {
+        "sglang": "[2026-11-22 10:00:00] The server is fired up and ready to roll!",
+        "vllm": "INFO:     Application startup complete.",
+        "llamacpp": "0.01.657.474 I srv  llama_server: listening on http://127.0.0.1:8080",
+    }[engine]
+    assert analyze_lines(engine, ready, word).stopped is not None
+
+
+def test_a_restarted_engine_is_not_stopping() -> None:
+    again = analyze_lines("vllm", *VLLM_READY, *SHUTDOWN, *VLLM_START)
+    assert again.stopped is None
+
+
+KILLED_WORKER = (
+    *VLLM_START,
+    f"{CORE}ERROR 11-22 10:00:40 [core.py:1180] EngineCore failed to start.",
+    f"{CORE}ERROR 11-22 10:00:40 [core.py:1180] Traceback (most recent call last):",
+    f'{CORE}ERROR 11-22 10:00:40 [core.py:1180]   File "/x/vllm/v1/executor/multiproc_executor.py", line 700, in wait_for_ready',
+    f"{CORE}ERROR 11-22 10:00:40 [core.py:1180]     raise e from None",
+    f"{CORE}ERROR 11-22 10:00:40 [core.py:1180] Exception: WorkerProc initialization failed due to an exception in a background "
+    "process. See stack trace for root cause.",
+    "Traceback (most recent call last):",
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+)
+
+
+def test_a_worker_that_was_killed_while_it_loaded_is_lost() -> None:
+    found = diagnose_lines(KILLED_WORKER).build_diagnosis().verdict
+    assert found is not None
+    assert found.cause is FailureCause.WORKER_LOST
+    assert "killed" in found.summary
+    assert "lines after" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        # an error that no rule knows: where it stands is said
+        ((f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "AssertionError"), FailureCause.CRASHED),
+        # one that names itself, and one that a rule knows
+        (
+            (f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "ZeroDivisionError: no"),
+            FailureCause.CRASHED,
+        ),
+        (
+            (
+                f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.",
+                "OSError: [Errno 98] Address already in use",
+            ),
+            FailureCause.PORT_IN_USE,
+        ),
+    ],
+)
+def test_a_worker_that_failed_on_an_error_is_not_called_lost(lines: tuple[str, ...], cause: FailureCause) -> None:
+    found = diagnose_lines([*VLLM_START, *lines, *KILLED_WORKER[len(VLLM_START) :]]).build_diagnosis().verdict
+    assert found is not None
+    assert found.cause is cause

@@ -1,0 +1,113 @@
+"""How an engine is asked, against servers on a port of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from sparkctl.logs.own_requests import REQUEST_MARK
+from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
+from sparkctl.model.node import Node, NodeName
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
+from sparkctl.monitor.meters.engine_meters import InstanceMeter
+from sparkctl.transport.local_connection import LocalConnection
+
+LINK = LocalConnection(Node(NodeName("spark1"), "local"))
+
+
+@dataclass
+class SteppingClock:
+    """A clock that is set by hand."""
+
+    seconds: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class AskedEngine:
+    """What asking an engine takes of a session."""
+
+    link: LocalConnection
+    clock: SteppingClock
+
+
+@asynccontextmanager
+async def serve_by_target(status: Callable[[str], str]) -> AsyncIterator[tuple[int, list[str]]]:
+    """Answer by the target; yield the port and the first lines of all requests."""
+    heard: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, target, _ = (await reader.readuntil(b"\r\n\r\n")).decode().split(" ", 2)
+        heard.append(f"{method} {target}")
+        writer.write(f"HTTP/1.1 {status(target)}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    opened = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with opened:
+        yield opened.sockets[0].getsockname()[1], heard
+
+
+async def test_an_engine_is_asked_once() -> None:
+    for status in ("200 OK", "503 Loading", "401 Unauthorized", "500 Oh"):
+        async with serve_by_target(lambda _, said=status: said) as (port, heard):  # type: ignore[misc]
+            answer = await request_engine(LINK, port, "GET", "/health", timeout=5.0)
+        assert answer.status == int(status[:3])
+        assert heard == [f"GET /health?{REQUEST_MARK}"]
+
+
+async def test_a_server_that_takes_no_query_is_asked_without() -> None:
+    async with serve_by_target(lambda target: "200 OK" if target == "/health" else "404 Not Found") as (port, heard):
+        answer = await request_engine(LINK, port, "GET", "/health", timeout=5.0)
+    assert answer.is_success
+    assert heard == [f"GET /health?{REQUEST_MARK}", "GET /health"]
+
+
+async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None:
+    sglang = Node(NodeName("spark1"), "local")
+    async with serve_by_target(lambda _: "404 Not Found") as (port, heard):
+        clock = SteppingClock()
+        meter = InstanceMeter(AskedEngine(LocalConnection(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]
+        for _ in range(4):
+            await meter.read_metrics()
+            clock.seconds += 61.0
+    assert heard == [f"GET /metrics?{REQUEST_MARK}", "GET /metrics", *[f"GET /metrics?{REQUEST_MARK}"] * 3]
+
+
+async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other_twice() -> None:
+    """What it has not is not there; an unmarked line in its log would be nobody's."""
+    service = ReadinessTarget(0, ReadinessRule(None, "/health"), "m")
+    async with serve_by_target(lambda target: "200 OK" if target.startswith("/health") else "404 Not Found") as (
+        port,
+        heard,
+    ):
+        service, manners = replace(service, port=port), QueryMarkerSupport()
+        assert (await engine_probe.check_health(LINK, service, manners=manners)).good
+        assert not (await engine_probe.request_token(LINK, service, manners)).good
+    assert heard == [
+        f"GET /health?{REQUEST_MARK}",
+        f"POST /v1/completions?{REQUEST_MARK}",
+        f"POST /v1/chat/completions?{REQUEST_MARK}",
+    ]
+
+
+@pytest.mark.parametrize("early", ["404 Not Found", "503 Loading"])
+async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_often(early: str) -> None:
+    loaded: list[bool] = []
+
+    def status(target: str) -> str:
+        return early if not loaded else "200 OK" if target == "/health" else "404 Not Found"
+
+    async with serve_by_target(status) as (port, heard):
+        service, manners = ReadinessTarget(port, ReadinessRule(None, "/health"), "m"), QueryMarkerSupport()
+        assert not (await engine_probe.check_health(LINK, service, manners=manners)).good
+        loaded.append(True)
+        for _ in range(2):
+            assert (await engine_probe.check_health(LINK, service, manners=manners)).good
+    assert heard[-4:] == [f"GET /health?{REQUEST_MARK}", "GET /health"] * 2

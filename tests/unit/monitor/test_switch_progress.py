@@ -1,0 +1,64 @@
+"""A switch is known by what it tells, whoever tells it and from wherever it is told."""
+
+from __future__ import annotations
+
+from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepReported
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
+from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, advance_switch
+
+NODE = NodeName("spark1")
+PLAN = SwitchPlan("qwen36", "qwen36", (NODE,), (NodeSwitchPlan(NODE, 1, 1, ()),), ("minimax-m27",))
+
+
+def make_step_event(
+    ts: float, step: SwitchStep, proof: str | None = None, instance: str = "qwen36"
+) -> SwitchStepReported:
+    return SwitchStepReported(ts, NODE, step, instance, proof, ts - 100.0)
+
+
+def advance_all(*events: Event, course: SwitchProgress | None = None) -> SwitchProgress:
+    for event in events:
+        course = advance_switch(course, event)
+    assert course is not None
+    return course
+
+
+def test_each_step_has_its_time_and_what_proved_it() -> None:
+    course = advance_all(
+        SwitchPlanned(100.0, NODE, PLAN), make_step_event(101.0, SwitchStep.CHECKING), make_step_event(103.0, SwitchStep.CHECKING, "all there"),
+        make_step_event(104.0, SwitchStep.STOPPING),
+    )  # fmt: skip
+    checking, stopping = course.steps
+    assert (checking.began, checking.ended, checking.proofs) == (101.0, 103.0, (StepEvidence("all there", NODE),))
+    assert (stopping.began, stopping.ended) == (104.0, None)
+    assert course.plan is PLAN
+    assert course.began == 100.0
+    assert not course.is_rolling_back
+
+
+def test_a_start_that_failed_is_not_done_when_the_way_back_begins() -> None:
+    course = advance_all(make_step_event(110.0, SwitchStep.STARTING), make_step_event(150.0, SwitchStep.UNDOING))
+    assert course.steps[0].ended is None
+    assert course.is_rolling_back
+    assert course.began == 100.0, "told from the middle: by its own count of seconds"
+
+
+def test_a_switch_ends_with_its_own_command() -> None:
+    memory = MemoryReading(10, 2, 1, 1, 0, 0)
+    begun = advance_all(make_step_event(101.0, SwitchStep.CHECKING))
+    assert advance_switch(begun, CachesDropped(102.0, NODE, memory, memory, proven=True)) is begun
+    assert advance_switch(begun, CommandEnded(102.0, Outcome.DONE, 0, 1.0, "spark2", "orpheus-tts")) is begun
+    over = advance_all(CommandEnded(103.0, Outcome.READY, 0, 3.0, NODE, "qwen36"), course=begun)
+    assert over.is_over
+    again = advance_all(make_step_event(201.0, SwitchStep.CHECKING), course=over)
+    assert (again.is_over, again.began, len(again.steps)) == (False, 100.0, 1)
+    assert advance_switch(None, CommandEnded(103.0, Outcome.READY, 0, 3.0, NODE, "qwen36")) is None
+
+
+def test_a_repeated_proof_is_listed_once() -> None:
+    course = advance_all(
+        make_step_event(101.0, SwitchStep.DONE, "it answers"), make_step_event(102.0, SwitchStep.DONE, "it answers")
+    )
+    assert course.steps[0].proofs == (StepEvidence("it answers", NODE),)

@@ -1,0 +1,167 @@
+"""The look: the real script on this machine, and the meaning of what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.fabric_route import FabricLane
+from sparkctl.model.text.units import GIB, KIB, MIB
+from sparkctl.node.node_inspection import (
+    LaneReadings,
+    build_inspection_command,
+    decode_inspection,
+    read_inspection_script,
+)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+CONTAINER = "ab" * 32
+
+
+@linux
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
+    words = shell.split()
+    if subprocess.run(["which", words[0]], capture_output=True).returncode:
+        pytest.skip(f"no {words[0]} here")
+    odd = tmp_path / "a 'quoted' name; $(id)"
+    odd.mkdir()
+    sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
+                "docker", "sudo", "health", "fabric"]  # fmt: skip
+    done = subprocess.run(
+        [*words, *build_inspection_command(*sections)[1:]],
+        input=read_inspection_script(),
+        capture_output=True,
+        timeout=30,
+    )
+    look = decode_inspection(b"a greeting from .bashrc\n" + done.stdout)
+    assert look.identity is not None
+    assert look.identity.home == os.environ["HOME"]
+    assert look.memory is not None
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    assert look.memory.total == int(total.split()[1]) * KIB
+    assert look.disks[0].free is not None
+    assert look.disks[0].path == str(odd)
+    assert look.paths == ((str(odd), True), ("/no/such", False))
+    assert look.listening is not None
+    assert look.docker is not None
+    assert look.habits is not None
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may see less")
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+def test_what_lies_in_a_folder_that_may_not_be_searched_is_not_missing(shell: str, tmp_path: Path) -> None:
+    words = shell.split()
+    if subprocess.run(["which", words[0]], capture_output=True).returncode:
+        pytest.skip(f"no {words[0]} here")
+    for folder in (tmp_path, *tmp_path.parents):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(0o755)
+    home = tmp_path / "root"
+    (home / "models" / "m").mkdir(parents=True)
+    (tmp_path / "to-hidden").symlink_to(home / "models")
+    (tmp_path / "relative").symlink_to("root/models/m")
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "file").write_text("")
+    home.chmod(0o700)
+    wanted = {
+        str(home): True,
+        str(home / "models"): None,
+        str(home / "models" / "m"): None,
+        str(home / "never" / "was"): None,
+        str(tmp_path / "to-hidden" / "m"): None,
+        str(tmp_path / "relative"): None,
+        str(tmp_path / "file"): True,
+        str(tmp_path / "file" / "below"): False,
+        str(tmp_path / "dangling"): False,
+        str(tmp_path / "dangling" / "below"): False,
+        str(tmp_path / "circle"): False,
+        str(tmp_path / "gone" / "below"): False,
+        "/no/such": False,
+    }
+    sections = [f"path={path}" for path in wanted]
+    done = subprocess.run(
+        [*words, *build_inspection_command(*sections)[1:]], input=read_inspection_script(), capture_output=True, timeout=30, user=65534, group=65534,
+        extra_groups=[], cwd="/",
+    )  # fmt: skip
+    assert dict(decode_inspection(done.stdout).paths) == wanted
+
+
+def test_a_look_that_was_cut_is_no_look() -> None:
+    with pytest.raises(ValueError, match="cut short"):
+        decode_inspection(b"@@ memory\nMemTotal: 5 kB\n")
+
+
+def test_what_was_not_asked_is_not_known() -> None:
+    look = decode_inspection(b"@@ end\n")
+    assert look.memory is None
+    assert look.gpu is None
+    assert look.listening is None
+    assert look.get_container_memory(CONTAINER) is None
+
+
+def test_memory_is_the_kernels_in_bytes() -> None:
+    look = decode_inspection(
+        b"@@ memory\nMemTotal:  127600592 kB\nMemFree: 9000000 kB\nMemAvailable: 24000000 kB\nBuffers: 100 kB\n"
+        b"Cached: 15000000 kB\nShmem: 500 kB\nSReclaimable: 400 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n"
+        b"drop_pagecache 3\n@@ end\n"
+    )
+    assert look.memory is not None
+    assert look.memory.total == 127600592 * KIB
+    assert look.memory.page_cache == 15000000 * KIB
+    assert look.memory.used == (127600592 - 24000000) * KIB
+    assert look.memory.swap_used == 60 * KIB
+    assert look.drops == 3
+
+
+def test_a_container_holds_its_anonymous_its_shared_and_its_gpu_memory() -> None:
+    look = decode_inspection(
+        f"@@ cgroups\n/proc/10/cgroup:{CONTAINER}\n/proc/11/cgroup:{CONTAINER}\n"
+        "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/10/status:RssShmem:\t 2048 kB\n"
+        "/proc/11/status:RssAnon:\t 1024 kB\n/proc/11/status:RssShmem:\t 1024 kB\n/proc/1/status:RssAnon:\t 9 kB\n"
+        "@@ gpu\n10, 1024\n10, 512\n999, 7\nstatus 0\n@@ end\n".encode()
+    )
+    assert look.get_container_memory(CONTAINER) == 4 * MIB + GIB
+    assert look.gpu == {10: GIB, 999: 7 * MIB}
+
+
+def test_a_gpu_that_did_not_answer_is_not_known() -> None:
+    assert decode_inspection(b"@@ gpu\nstatus 124\n@@ end\n").gpu is None
+    assert decode_inspection(b"@@ gpu\nstatus 0\n@@ end\n").gpu == {}
+
+
+def test_a_disk_that_df_cannot_read_is_not_known() -> None:
+    look = decode_inspection(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
+    assert look.disks[0].free is None
+
+
+def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
+    body = "\n".join(
+        [
+            "devices yes",
+            "link enp1s0f0np0 9000 200000",
+            "link wlP9s9 1500 -",
+            "address lo 127.0.0.1/8",
+            "address enp1s0f0np0 192.168.200.11/24",
+            "address enP2p1s0f0np0 192.168.201.11/24",
+            "address wlP9s9 nonsense",
+            "address wlP9s9 10.1.2.3/22",
+            "device rocep1s0f0 enp1s0f0np0",
+            "gid rocep1s0f0 1 fe80:0000:0000:0000:4abb:feff:fe12:3456",
+            "gid rocep1s0f0 3 0000:0000:0000:0000:0000:ffff:c0a8:c80b",
+        ]
+    )
+    lanes = decode_inspection(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
+    assert lanes == LaneReadings(
+        (
+            FabricLane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
+            FabricLane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),
+        ),
+        has_devices=True,
+    )

@@ -1,0 +1,41 @@
+"""systemd units around a `docker run`."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.errors import InvalidInput
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from tests.unit.profiles.importers.import_text import get_container_argv, import_and_check, list_keys_of
+
+UNIT = r"""
+[Unit]
+Description=A model, 100%%
+After=docker.service
+[Service]
+Environment="CTX=8192" TAG=v1
+EnvironmentFile=/etc/model.env
+Restart=always
+CPUWeight=200
+ExecStartPre=-/usr/bin/docker rm -f m1
+ExecStart=/usr/bin/docker run --name m1 --gpus all -v %h/models:/models -e HF_TOKEN=${HF_TOKEN} \
+    -e "MONEY=5$$" x/vllm:1 vllm serve /models/q --max-model-len ${CTX} --template "a \"b\" 10%%"
+ExecStop=/usr/bin/docker stop m1
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def test_a_unit_lands_field_by_field() -> None:
+    written = import_and_check(UNIT, "model.service")
+    profile = written.profile
+    assert (profile.name, profile.title, profile.image) == ("m1", "A model, 100%", "x/vllm:1")
+    assert profile.mounts == ("~/models:/models",)
+    assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("MONEY", "5$"))
+    assert get_container_argv(profile)[-4:] == ("--max-model-len", "${CTX:-8192}", "--template", 'a "b" 10%')
+    assert {"Restart", "EnvironmentFile", "CPUWeight"} <= set(list_keys_of(written, KeyOutcome.UNSUPPORTED))
+
+
+def test_a_unit_without_docker_is_said() -> None:
+    with pytest.raises(InvalidInput, match="starts no `docker run`"):
+        import_and_check("[Service]\nExecStart=/usr/bin/vllm serve m\n", "x.service")

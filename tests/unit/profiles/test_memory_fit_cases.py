@@ -1,0 +1,253 @@
+"""What owners report of real Sparks, as sums: 121.7 GiB of memory, about 116 of it available after a boot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.memory.kv_cache import parse_kv_layout
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.memory.model_weights import WeightsSize
+from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.model.node import NodeName
+from sparkctl.model.text.units import GIB, KIB
+from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
+from tests.unit.engines import model_configs
+
+TOTAL = 127_600_592 * KIB
+SPARK = MemoryBudget(TOTAL, available=116 * GIB, droppable=38 * GIB)
+NODE = NodeName("spark1")
+
+
+def make_weights_size(gigabytes: float) -> WeightsSize:
+    return WeightsSize(int(gigabytes * 1e9), EstimateSource.MEASURED, "files")
+
+
+def make_estimate_input(
+    command: str, weights: float, config: str | None, version: tuple[int, ...], **more: object
+) -> EstimateInput:
+    engine = "vllm" if "vllm" in command else "sglang"
+    return EstimateInput(
+        engine,
+        CommandFlags(command.split()),
+        make_weights_size(weights),
+        layout=parse_kv_layout(config),
+        version=version,
+        **more,
+    )
+
+
+def evaluate_fit(one: EstimateInput, standing: MemoryBudget | None = SPARK, **more: object) -> MemoryFit:
+    claim = find_memory_rule(one, standing.total if standing else 0)
+    return evaluate_memory_fit(NODE, "it", claim, standing, floor=GIB, **more)
+
+
+def fit_qwen36(
+    algorithm: str, share: float = 0.82, workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
+) -> EstimateInput:
+    command = f"sglang serve --model-path /m --mem-fraction-static {share} --speculative-algorithm {algorithm}"
+    return make_estimate_input(command, 27, model_configs.QWEN36_27B, (0, 5, 12), workspace=workspace)
+
+
+def test_nextn_at_082_with_a_workspace_that_is_taken_before_the_weights_does_not_fit_and_ngram_does() -> None:
+    nextn = evaluate_fit(fit_qwen36("NEXTN", workspace=DraftWorkspace.TAKEN))
+    assert nextn.answer is FitOutcome.SHORT
+    assert nextn.missing_bytes > 10 * GIB
+    assert nextn.largest is not None
+    assert (nextn.largest.field, nextn.least) == ("args.mem-fraction-static", None)
+    assert (
+        evaluate_fit(fit_qwen36("NEXTN", float(nextn.largest.value), DraftWorkspace.TAKEN)).answer
+        is FitOutcome.AFTER_DROP_CACHES
+    )
+    assert (
+        evaluate_fit(fit_qwen36("NEXTN", float(nextn.largest.value) + 0.01, DraftWorkspace.TAKEN)).answer
+        is FitOutcome.SHORT
+    )
+    assert evaluate_fit(fit_qwen36("NGRAM", workspace=DraftWorkspace.TAKEN)).answer is FitOutcome.AFTER_DROP_CACHES
+
+
+def test_nextn_at_082_that_came_up_for_its_author_is_told_of_the_images_where_it_does_not() -> None:
+    doubted = evaluate_fit(fit_qwen36("NEXTN"))
+    assert doubted.answer is FitOutcome.AFTER_DROP_CACHES
+    assert any(
+        "before the weights" in caution and "args.mem-fraction-static=0." in caution for caution in doubted.cautions
+    )
+    assert not evaluate_fit(fit_qwen36("NEXTN", workspace=DraftWorkspace.NOT_TAKEN)).cautions, "a start of it went well"
+    assert not evaluate_fit(replace(fit_qwen36("NEXTN"), version=(0, 5, 23))).cautions, "no such image was reported"
+    assert not evaluate_fit(fit_qwen36("NEXTN", 0.6)).cautions, "it fits either way"
+
+
+def test_all_three_flags_on_0512_take_the_workspace_first_unless_a_start_of_them_went_well() -> None:
+    flags = "NEXTN --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 20"
+    assert evaluate_fit(fit_qwen36(flags)).answer is FitOutcome.SHORT
+    assert evaluate_fit(fit_qwen36(flags, 0.6)).answer is FitOutcome.AFTER_DROP_CACHES
+    assert not evaluate_fit(fit_qwen36(flags, workspace=DraftWorkspace.NOT_TAKEN)).is_refused
+    assert not evaluate_fit(replace(fit_qwen36(flags), version=(0, 5, 23))).is_refused
+
+
+def fit_minimax(ranks: int, share: float) -> MemoryFit:
+    command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 196608"
+    return evaluate_fit(make_estimate_input(command, 115, model_configs.MINIMAX_M27, (0, 19, 1), ranks=ranks))
+
+
+@pytest.mark.parametrize("share", [0.8, 0.85, 0.9, 0.95])
+def test_minimax_of_115_gb_needs_both_sparks(share: float) -> None:
+    alone = fit_minimax(1, share)
+    assert alone.answer is FitOutcome.SHORT
+    assert (alone.largest, alone.least) == (None, None), "no share of one Spark would do"
+    if share <= 0.9:
+        assert fit_minimax(2, share).answer is FitOutcome.AFTER_DROP_CACHES
+
+
+def fit_coder_next(share: float) -> MemoryFit:
+    config = '{"method":"dflash","model":"z-lab/Qwen3-Coder-Next-DFlash","num_speculative_tokens":15}'
+    command = f"vllm serve /m --enforce-eager --max-model-len 65536 --gpu-memory-utilization {share}"
+    one = make_estimate_input(command, 47, model_configs.CODER_NEXT, (0, 19, 1), draft=make_weights_size(1.1))
+    return evaluate_fit(replace(one, words=CommandFlags([*command.split(), "--speculative-config", config])))
+
+
+def test_vllm_with_dflash_is_unsafe_at_085_and_not_at_060() -> None:
+    assert fit_coder_next(0.60).answer is FitOutcome.AFTER_DROP_CACHES
+    assert fit_coder_next(0.80).answer is FitOutcome.AFTER_DROP_CACHES, "is published as running"
+    unsafe = fit_coder_next(0.85)
+    assert unsafe.answer is FitOutcome.SHORT
+    assert unsafe.largest is not None
+    assert 0.8 <= float(unsafe.largest.value) < 0.85
+
+
+def fit_vllm(share: float, standing: MemoryBudget = SPARK) -> MemoryFit:
+    command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 8192"
+    return evaluate_fit(make_estimate_input(command, 17, model_configs.QWEN36_27B, (0, 33, 0)), standing)
+
+
+def test_vllms_own_check_is_of_all_memory_and_sglangs_share_of_what_is_available() -> None:
+    half = replace(SPARK, available=60 * GIB, holders=(MemoryHolder("other", True, 55 * GIB),))
+    refused = fit_vllm(0.8, half)
+    assert refused.answer is FitOutcome.IF_STOPPED
+    assert refused.stops == ("other",)
+    assert refused.missing_bytes >= int(0.8 * TOTAL) - 60 * GIB
+    assert "vLLM's own check" in refused.cautions[0]
+    assert refused.largest is not None
+    assert float(refused.largest.value) < 0.5
+    assert evaluate_fit(fit_qwen36("NGRAM"), half).answer is FitOutcome.AFTER_DROP_CACHES, (
+        "its share shrinks with what there is"
+    )
+
+
+def test_weights_that_do_not_go_into_the_share_want_a_larger_one() -> None:
+    small = fit_vllm(0.1)
+    assert small.answer is FitOutcome.SHORT
+    assert small.largest is None
+    assert small.least is not None
+    assert fit_vllm(float(small.least.value)).answer is not FitOutcome.SHORT
+    tiny = evaluate_fit(fit_qwen36("NGRAM", 0.2))
+    assert tiny.least is not None
+    assert evaluate_fit(fit_qwen36("NGRAM", float(tiny.least.value))).answer is not FitOutcome.SHORT
+
+
+def test_the_defaults_of_the_engines_are_those_of_their_versions() -> None:
+    def share(command: str, version: tuple[int, ...]) -> float:
+        return find_memory_rule(make_estimate_input(command, 17, model_configs.QWEN36_27B, version), TOTAL).share
+
+    assert share("vllm serve /m", (0, 19, 1)) == 0.9
+    assert share("vllm serve /m", (0, 33, 0)) == 0.92
+    assert share("sglang serve --model-path /m", (0, 5, 12)) == pytest.approx(0.89, abs=0.005)
+    assert share("sglang serve --model-path /m --speculative-algorithm EAGLE3", ()) == pytest.approx(0.86, abs=0.005)
+
+
+def test_a_share_of_what_is_free_is_told_as_it_is_once_what_has_to_stop_is_gone() -> None:
+    words = CommandFlags(["trtllm-serve", "m", "--kv_cache_free_gpu_memory_fraction", "0.7", "--tp_size", "2"])
+    one = EstimateInput("trtllm", words, make_weights_size(133), ranks=2)
+    free = evaluate_fit(one, replace(SPARK, available=118 * GIB))
+    beside = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder("minimax-m27", True, 100 * GIB),))
+    busy = evaluate_fit(one, beside)
+    assert (free.answer, busy.answer, busy.stops) == (
+        FitOutcome.AFTER_DROP_CACHES,
+        FitOutcome.IF_STOPPED,
+        ("minimax-m27",),
+    )
+    assert busy.needed_bytes == free.needed_bytes
+    assert busy.needed_bytes is not None
+    assert busy.missing_bytes == busy.needed_bytes + GIB - 18 * GIB
+    assert (
+        evaluate_fit(one, replace(beside, holders=(replace(beside.holders[0], is_replaced=True),))).needed_bytes
+        == busy.needed_bytes
+    )
+    assert busy.needed_bytes == pytest.approx(102 * GIB, rel=0.02), "as memory.expected of trtllm-qwen3-235b has it"
+
+
+def test_the_last_start_corrects_the_sum() -> None:
+    plain = evaluate_fit(fit_qwen36("NGRAM"))
+    assert plain.estimated is not None
+    more = evaluate_fit(fit_qwen36("NGRAM"), seen=MeasuredPeak(plain.estimated + 30 * GIB, plain.estimated))
+    assert more.answer is FitOutcome.SHORT
+    assert more.needed_bytes == plain.estimated + 30 * GIB
+    assert more.parts[0].obtained is EstimateSource.HISTORY
+    assert more.estimated == plain.estimated, "the next start is compared with the sum, not with its correction"
+    wrong = evaluate_fit(fit_qwen36("NEXTN", workspace=DraftWorkspace.TAKEN))
+    assert wrong.estimated is not None
+    forced = evaluate_fit(
+        fit_qwen36("NEXTN", workspace=DraftWorkspace.TAKEN),
+        seen=MeasuredPeak(wrong.estimated - 30 * GIB, wrong.estimated),
+    )
+    assert forced.answer is FitOutcome.AFTER_DROP_CACHES, "forced once, it is known to run"
+
+
+def test_what_is_not_known_is_not_promised_and_a_whole_figure_decides() -> None:
+    unknown = replace(fit_qwen36("NGRAM"), weights=WeightsSize(None, EstimateSource.MEASURED, "no files"))
+    assert evaluate_fit(unknown).answer is FitOutcome.UNKNOWN
+    assert not evaluate_fit(unknown).is_refused
+    assert evaluate_fit(unknown, expected=96 * GIB).answer is FitOutcome.AFTER_DROP_CACHES
+    assert evaluate_fit(unknown, expected=119 * GIB).answer is FitOutcome.SHORT
+    assert evaluate_fit(unknown, seen=MeasuredPeak(96 * GIB)).answer is FitOutcome.AFTER_DROP_CACHES
+    assert evaluate_fit(fit_qwen36("NGRAM"), None).answer is FitOutcome.UNKNOWN
+    no_config = make_estimate_input("vllm serve /m --max-model-len 8192 --gpu-memory-utilization 0.5", 17, None, ())
+    assert evaluate_fit(no_config).answer is FitOutcome.UNKNOWN
+
+
+def test_what_is_replaced_comes_back_and_what_still_loads_is_taken() -> None:
+    busy = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder("it", True, 96 * GIB, is_replaced=True),))
+    assert not evaluate_fit(fit_qwen36("NGRAM"), busy).is_refused
+    silent = replace(busy, holders=(MemoryHolder("it", True, None, is_replaced=True),))
+    assert evaluate_fit(fit_qwen36("NGRAM"), silent).answer is FitOutcome.UNKNOWN, "unknown is never zero"
+    loads = replace(SPARK, holders=(MemoryHolder("other", True, 10 * GIB, coming=90 * GIB),))
+    assert evaluate_fit(fit_qwen36("NGRAM"), loads).stops == ("other",)
+
+
+def test_one_that_is_enough_is_stopped_before_several_and_ours_before_others() -> None:
+    holders = (
+        MemoryHolder("tts", True, 6 * GIB), MemoryHolder("ours", True, 40 * GIB), MemoryHolder("foreign", False, 45 * GIB),
+        MemoryHolder("odd", False, None),
+    )  # fmt: skip
+    crowded = MemoryBudget(TOTAL, 25 * GIB, 5 * GIB, holders)
+    assert fit_vllm(0.5, crowded).stops == ("ours",)
+    assert fit_vllm(0.55, crowded).stops == ("ours", "tts")
+    assert fit_vllm(0.8, crowded).stops == ("foreign", "ours")
+
+
+def test_a_sum_on_free_memory_needs_no_drop() -> None:
+    assert fit_vllm(0.5).answer is FitOutcome.FITS
+    assert fit_vllm(0.8).answer is FitOutcome.AFTER_DROP_CACHES
+
+
+def test_what_is_left_less_than_what_is_guessed_is_called_tight() -> None:
+    share = next(at / 100 for at in range(99, 50, -1) if not fit_vllm_before_021(at / 100).is_refused)
+    assert any(caution.startswith("tight: ") for caution in fit_vllm_before_021(share).cautions)
+    assert not any(caution.startswith("tight: ") for caution in fit_vllm_before_021(share - 0.05).cautions)
+
+
+def fit_vllm_before_021(share: float) -> MemoryFit:
+    command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 8192"
+    tight = replace(SPARK, available=int(0.8 * TOTAL) + 2 * GIB)
+    return evaluate_fit(make_estimate_input(command, 17, model_configs.QWEN36_27B, (0, 19, 1)), tight)
+
+
+def test_a_vllm_without_a_gpu_takes_the_cache_that_its_environment_says_and_no_share() -> None:
+    told = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), cpu_cache="1"))
+    assert [part.size for part in told.parts if part.name == "KV cache"] == [GIB]
+    assert told.answer is FitOutcome.FITS
+    for unsaid in (None, "0"):
+        usual = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), cpu_cache=unsaid))
+        assert any(part.name == "share of vLLM" for part in usual.parts)

@@ -1,0 +1,456 @@
+"""Profiles held against the flags of their engine: the catalogue decides what is an error, each in its place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl.engines.flags import flag_catalogue
+from sparkctl.engines.flags.model import FlagArity
+from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.profile_library import ProfileLibrary
+
+HEADS = {
+    "sglang": "schema: 1\nname: mine\nengine: sglang\nimage: x/sglang:0.5.12\n"
+    "model: {path: /models/Qwen3.5-35B-A3B-AWQ-4bit}\nargs:\n  enable-metrics: true\n",
+    "vllm": "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.19.1\nmodel: {path: /models/Qwen3.5-35B-A3B-FP8}\nargs:\n"
+    "  gpu-memory-utilization: 0.8\n",
+}
+
+
+def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
+    return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
+
+
+def list_finding_kinds(lines: list[str]) -> list[str]:
+    """Return what comes after the place, up to the message."""
+    return [line.split(": ")[1] for line in lines]
+
+
+def get_only_line(lines: list[str]) -> str:
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "expected"),
+    [
+        # the audit's
+        (
+            "sglang",
+            "speculative-algorithm: HOWL",
+            "8:26: error[bad-choice]: --speculative-algorithm of SGLang 0.5.12 does not take `HOWL`",
+        ),
+        (
+            "sglang",
+            "speculative-draft-device: cpu",
+            "8:3: error[unknown-flag]: SGLang 0.5.12 has no flag --speculative-draft-device",
+        ),
+        (
+            "sglang",
+            "enable-prefix-caching: true",
+            "8:3: error[unknown-flag]: SGLang 0.5.12 has no flag --enable-prefix-caching: it is a flag of vLLM",
+        ),
+        (
+            "sglang",
+            "speculative-model: /m",
+            "8:3: error[unknown-flag]: SGLang 0.5.12 has no flag --speculative-model; here it is --speculative-draft-model-path",
+        ),
+        (
+            "sglang",
+            "speculative-algo: NGRAM",
+            "8:3: info[abbreviated-flag]: --speculative-algo is short for --speculative-algorithm",
+        ),
+        (
+            "sglang",
+            "kv-cache-dtype: fp8",
+            "8:19: error[bad-choice]: --kv-cache-dtype of SGLang 0.5.12 does not take `fp8`; "
+            "it is one of auto, bf16, bfloat16, fp4_e2m1, fp8_e4m3",
+        ),
+        # names
+        (
+            "sglang",
+            "mem_fraction_static: 0.8",
+            "8:3: error[unknown-flag]: SGLang 0.5.12 does not know --mem_fraction_static: its flags are written with dashes",
+        ),
+        (
+            "sglang",
+            "gpu-memory-utilization: 0.8",
+            "here it is --mem-fraction-static; it is a share of what is available",
+        ),
+        ("sglang", "memm-fraction-static: 0.8", "did you mean --mem-fraction-static?"),
+        ("sglang", "speculative-draft: /m", "8:3: error[ambiguous-flag]: --speculative-draft could be "),
+        (
+            "sglang",
+            "stream-output: true",
+            "8:3: warning[deprecated-flag]: --stream-output is deprecated in SGLang 0.5.12; use --incremental-streaming-output",
+        ),
+        ("sglang", "cuda-graph-max-bs-decode: 4", "has no flag --cuda-graph-max-bs-decode, which 0.5.23 has"),
+        ("vllm", "tp: 2", "8:3: error[unknown-flag]: vLLM 0.19.1 has no flag --tp; here it is -tp"),
+        ("vllm", "enable-metrics: true", "/metrics is always on here: leave it out"),
+        ("vllm", "disable-prefix-caching: true", "has no flag --disable-prefix-caching, which 0.33.0 has"),
+        ("vllm", "mem-fraction-static: 0.8", "it is a flag of SGLang; here it is --gpu-memory-utilization"),
+        # values
+        ("sglang", "tp-size: two", "8:12: error[bad-value]: --tensor-parallel-size wants a whole number, not `two`"),
+        ("sglang", "mem-fraction-static: much", "--mem-fraction-static wants a number, not `much`"),
+        ("sglang", "context-length: long", "--context-length wants a number, as in 8192 or 8k"),
+        ("sglang", "tp-size: true", "8:12: error[missing-value]: --tp-size takes a value"),
+        (
+            "sglang",
+            'trust-remote-code: "true"',
+            "is a switch and takes no value, not `true`; write true without quotes",
+        ),
+        ("sglang", 'trust-remote-code: "no"', "write false to leave it out"),
+        ("sglang", "json-model-override-args: {a: 1}", None),
+        ("sglang", "quantization: awq_marlin", None),
+        ("sglang", "kv-cache-dtype: fp8_e5m2", None),
+        ("sglang", "speculative-algorithm: ngram", None),
+        ("sglang", "context-length: 128k", None),
+        ("sglang", "tp-size: ${TP:-1}", None),
+        ("sglang", "cuda-graph-bs: [[1, 2, 4]]", None),
+        ("sglang", "cuda-graph-bs: [[1, two]]", "--cuda-graph-bs wants a whole number, not `two`"),
+        ("sglang", "cuda-graph-bs: [1, 2]", "is given twice, and SGLang 0.5.12 takes the last one; several values"),
+        (
+            "vllm",
+            "speculative-config: {method: dflash, num_speculative_tokens: 15}\n  attention-backend: flash_attn",
+            "8:32: error[bad-choice]: --speculative-config method of vLLM 0.19.1 does not take `dflash`",
+        ),
+        (
+            "vllm",
+            "speculative-config: {method: mtp, num_speculative_tokens: 3, modle: /m}",
+            "8:64: error[bad-key]: --speculative-config of vLLM 0.19.1 has no key `modle`; did you mean model?",
+        ),
+        (
+            "vllm",
+            "speculative-config: not json",
+            "8:23: error[bad-value]: --speculative-config wants JSON (in args: a map), not `not json`",
+        ),
+        ("vllm", 'speculative-config: "[1]"', "wants a map, not `[1]`"),
+        (
+            "vllm",
+            "speculative-config.methd: mtp\n  speculative-config.num_speculative_tokens: 3",
+            "error[bad-key]: --speculative-config of vLLM 0.19.1 has no key `methd`; did you mean method?",
+        ),
+        ("vllm", "speculative-config: {method: mtp}", "warning[missing-flag]: num_speculative_tokens is not set"),
+        ("vllm", "compilation-config.mode: 3", None),
+        (
+            "vllm",
+            "compilation-config: {level: 3}",
+            "error[bad-key]: --compilation-config of vLLM 0.19.1 has no key `level`",
+        ),
+        ("vllm", "hf-overrides.rope.factor: 2", None),
+        ("vllm", "max-log-len: None", None),
+        ("vllm", "max-log-len: lots", "--max-log-len wants a whole number, not `lots`"),
+        ("vllm", "disable-log-stats.x: 1", "is a switch: there is nothing to set with .x"),
+        ("vllm", "max-num-seqs.deep: 3", "--max-num-seqs is no JSON value"),
+        ("vllm", "max_model_len: auto", None),
+        ("vllm", "tensor_parallel_size: 1", None),
+        ("vllm", "attention-backend: flash_attn", None),
+        (
+            "vllm",
+            "kv-cache-dtype: nvfp4",
+            "8:19: error[bad-choice]: --kv-cache-dtype of vLLM 0.19.1 does not take `nvfp4`",
+        ),
+        ("vllm", "middleware: [a.b, c.d]", None),  # it is meant to be repeated
+        ("vllm", "no-enable-prefix-caching: true", None),
+        (
+            "vllm",
+            "enable-prefix-caching: false",
+            "it is then for the engine to decide; to turn it off write no-enable-prefix-caching: true",
+        ),
+        (
+            "vllm",
+            "quantization: fbgemm_fp8",
+            "warning[deprecated-flag]: --quantization `fbgemm_fp8` is deprecated in vLLM 0.19.1",
+        ),
+        # together
+        (
+            "sglang",
+            "tp-size: 2",
+            "8:12: warning[bad-combination]: 2 ranks want as many GPUs; a Spark has one, and nodes is 1",
+        ),
+        ("sglang", "context-length: 262144", "8:19: info[long-context]: --context-length `262144`"),
+        (
+            "sglang",
+            "speculative-num-steps: 5\n  speculative-eagle-topk: 4",
+            "8:3: warning[known-trap]: speculative-num-steps and -eagle-topk are set without speculative-num-draft-tokens",
+        ),
+        ("sglang", "speculative-num-steps: 5", "(--set args.speculative-eagle-topk=1)"),
+        ("sglang", "speculative-num-steps: 5\n  speculative-eagle-topk: 1", None),
+        (
+            "sglang",
+            "speculative-algorithm: EAGLE3",
+            "8:26: info[slow-drafts]: EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5",
+        ),
+        (
+            "sglang",
+            "speculative-algorithm: DFLASH",
+            "8:26: error[missing-flag]: DFLASH needs a draft model: --speculative-draft-model-path",
+        ),
+        (
+            "sglang",
+            "speculative-draft-model-path: /m/QwQ-32B-Eagle",
+            "it is of the family QwQ, the target of Qwen3.5, a mixture of experts",
+        ),
+        ("sglang", "speculative-draft-model-path: z/Qwen3.5-35B-A3B-DFlash", None),
+        (
+            "vllm",
+            "enable-auto-tool-choice: true",
+            "8:3: error[missing-flag]: --enable-auto-tool-choice needs --tool-call-parser",
+        ),
+        (
+            "vllm",
+            "speculative-config: {method: eagle3, model: x/Qwen3.5-27B-eagle3, num_speculative_tokens: 3}",
+            "8:47: warning[family-mismatch]: this draft model will hardly be accepted: it was made for 27B, the target is 35B-A3B",
+        ),
+        ("vllm", "speculative-config: {method: draft_model, model: x/Qwen3.5-0.8B, num_speculative_tokens: 3}", None),
+    ],
+)
+def test_a_flag_is_judged_by_its_catalogue(tmp_path: Path, engine: str, args: str, expected: str | None) -> None:
+    lines = lint_profile_text(tmp_path, HEADS[engine] + f"  {args}\n")
+    if expected is None:
+        assert lines == []
+    else:
+        assert expected in get_only_line(lines)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ("0.85", []),
+        ("0.86", ["warning[memory-share]"]),
+        ("0.9", ["warning[memory-share]"]),
+        ("85", ["error[bad-value]"]),
+        (None, ["warning[memory-share]"]),
+    ],
+)
+def test_a_share_of_all_memory_leaves_something(tmp_path: Path, share: str | None, expected: list[str]) -> None:
+    setting = "seed: 1" if share is None else f"gpu-memory-utilization: {share}"
+    lines = lint_profile_text(tmp_path, HEADS["vllm"].replace("gpu-memory-utilization: 0.8", setting))
+    assert list_finding_kinds(lines) == expected
+    if share is None:
+        assert "is not set, and vLLM 0.19.1 takes 0.9" in lines[0]
+    assert (
+        lint_profile_text(tmp_path, HEADS["vllm"].replace("gpu-memory-utilization: 0.8", "kv-cache-memory-bytes: 8G"))
+        == []
+    )
+
+
+def test_dflash_wants_memory_and_its_backend(tmp_path: Path) -> None:
+    text = (
+        "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.33.0\nmodel: {path: Intel/Qwen3.5-35B-A3B-int4-AutoRound}\n"
+        "args:\n  gpu-memory-utilization: 0.85\n"
+        "  speculative-config: {method: dflash, model: z-lab/Qwen3.5-35B-A3B-DFlash, num_speculative_tokens: 15}\n"
+    )
+    lines = lint_profile_text(tmp_path, text)
+    assert list_finding_kinds(lines) == ["warning[memory-share]", "warning[bad-combination]", "info[slow-drafts]"]
+    assert "0.60 is known to hold" in lines[0]
+    assert "(--set args.attention-backend=flash_attn)" in lines[1]
+    assert "31 with a context" in lines[2]
+    calm = text.replace("0.85", "0.6").replace("args:\n", "args:\n  attention-backend: flash_attn\n")
+    assert list_finding_kinds(lint_profile_text(tmp_path, calm)) == ["info[slow-drafts]"]
+
+
+def test_drafts_set_by_dotted_names_and_by_short_ones_are_the_same(tmp_path: Path) -> None:
+    dotted = HEADS["vllm"] + "  speculative-config.method: mtp\n  speculative-config.num_speculative_tokens: 2\n"
+    assert lint_profile_text(tmp_path, dotted) == []
+    short = HEADS["vllm"].replace("0.19.1", "0.33.0") + "  spec-method: mtp\n"
+    assert list_finding_kinds(lint_profile_text(tmp_path, short)) == ["warning[missing-flag]"]
+    assert lint_profile_text(tmp_path, short + "  spec-tokens: 2\n") == []
+
+
+def test_a_flag_twice_under_two_names(tmp_path: Path) -> None:
+    lines = lint_profile_text(tmp_path, HEADS["sglang"] + "  tp-size: 1\n  tensor-parallel-size: 1\n")
+    assert "9:3: warning[repeated-flag]: --tensor-parallel-size is given twice (as --tp-size)" in get_only_line(lines)
+
+
+def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
+    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
+    gone = sorted(set(old.by_name) - set(new.by_name))
+    body = "".join(f"  {name.lstrip('-')}: {'true' if old.by_name[name].takes == 'none' else '1'}\n" for name in gone)
+    lines = lint_profile_text(tmp_path, HEADS["sglang"] + body, "0.5.23")
+    broken = [line for line in lines if "error[removed-flag]" in line or "error[ambiguous-flag]" in line]
+    assert len(gone) == len(broken) == 32
+    ambiguous = [line for line in broken if "error[ambiguous-flag]" in line]
+    assert len(ambiguous) == 2
+    assert "in 0.5.12 it was a flag of its own; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
+    assert not [line for line in lint_profile_text(tmp_path, HEADS["sglang"] + body) if "removed-flag" in line]
+
+
+def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
+    text = HEADS["sglang"].replace("0.5.12", "latest")
+    lines = lint_profile_text(tmp_path, text + "  nsa-decode-backend: trtllm\n")
+    assert list_finding_kinds(lines) == ["info[engine-version]", "warning[removed-flag]"]
+    assert "does not tell the version of SGLang: held against the flags of 0.5.23, the newest known" in lines[0]
+    assert lines[1].endswith("SGLang 0.5.12 takes it, and which one this image has is not known")
+    assert list_finding_kinds(lint_profile_text(tmp_path, text + "  no-such-flag: 1\n")) == [
+        "info[engine-version]",
+        "error[unknown-flag]",
+    ]
+    script = 'command: [bash, -c, "sglang serve --enable-metrics --cuda-graph-bs 1 --no-such 2"]\n'
+    both = lint_profile_text(tmp_path, text.partition("args:")[0] + script)
+    assert list_finding_kinds(both) == ["info[engine-version]", "error[unknown-flag]", "warning[ambiguous-flag]"]
+    near = lint_profile_text(tmp_path, text.replace("latest", "0.5.20"))
+    assert "the flags of SGLang 0.5.20 are not known here: held against those of 0.5.23, the nearest" in get_only_line(
+        near
+    )
+    assert lint_profile_text(tmp_path, text.replace("image:", "engine_version: 0.5.12\nimage:")) == []
+
+
+def test_flags_in_a_command_are_read_too(tmp_path: Path) -> None:
+    words = "command: [vllm, serve, /m, --gpu-memory-utilization=0.8, --enable-metrics]\n"
+    text = "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.19.1\n"
+    assert "5:58: error[unknown-flag]: vLLM 0.19.1 has no flag --enable-metrics" in get_only_line(
+        lint_profile_text(tmp_path, text + words)
+    )
+    script = 'command: [bash, -c, "vllm serve /m --gpu-memory-utilization 0.8 --tp 1"]\nargs: {x: 1}\n'
+    lines = lint_profile_text(tmp_path, text + script)
+    assert list_finding_kinds(lines) == ["error[unknown-flag]", "warning[lost-flags]"]
+
+
+def test_a_port_and_a_name_are_those_that_sparkctl_asks_by(tmp_path: Path) -> None:
+    lines = lint_profile_text(tmp_path, HEADS["vllm"] + "  port: 9000\n  served-model-name: [[a, b]]\n")
+    assert list_finding_kinds(lines) == ["warning[bad-combination]"] * 2
+    assert "listens on `9000`, and sparkctl asks it on 8000: set port: instead" in lines[0]
+    assert "calls the model `a`, and sparkctl asks for `/models/Qwen3.5-35B-A3B-FP8`: set model.served_name" in lines[1]
+    same = HEADS["vllm"].replace("{path:", "{served_name: b, path:") + "  port: 8000\n  served-model-name: [[a, b]]\n"
+    assert lint_profile_text(tmp_path, same) == []
+
+
+def test_a_finding_stands_where_the_flag_was_written(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    user.mkdir()
+    base = user / "base.yaml"
+    base.write_text(HEADS["sglang"].replace("name: mine", "name: base") + "  no-such: 1\n")
+    (user / "mine.yaml").write_text("schema: 1\nname: mine\nextends: base\nargs:\n  neither: 1\n")
+    checked = profile_lint.lint_profile_file(ProfileLibrary(user, tmp_path / "none"), user / "mine.yaml")
+    assert [(Path(each.place.file).name, each.place.line) for each in checked.diagnostics] == [
+        ("base.yaml", 8),
+        ("mine.yaml", 5),
+    ]
+
+
+@pytest.mark.parametrize("where", ["  api-key: sesame-open\n", "env: {MY_TOKEN: sesame-open}\n"])
+def test_secrets_are_never_quoted(tmp_path: Path, where: str) -> None:
+    lines = lint_profile_text(
+        tmp_path,
+        HEADS["vllm"] + "  seed: sesame-open\n  api-key: [[a, sesame-open]]\n" + where.replace("  api", "  --api"),
+    )
+    assert "--seed wants a whole number, not `••••••`" in lines[0]
+    assert not [line for line in lines if "sesame" in line]
+
+
+def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path: Path) -> None:
+    head = HEADS["vllm"].replace("image:", "patched_flags: [enable-turboquant, --kv_cache_dtype, not-given]\nimage:")
+    lines = lint_profile_text(
+        tmp_path, head + "  enable-turboquant: true\n  kv-cache-dtype: turboquant35\n  enable-turbo: true\n"
+    )
+    assert list_finding_kinds(lines) == ["info[patched-flag]", "info[patched-flag]", "error[unknown-flag]"]
+    assert lines[0].startswith("9:3: info[patched-flag]: --enable-turboquant is not held against vLLM 0.19.1")
+
+
+def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    (said,) = profile_lint.list_start_warnings(library.load_profile("qwen36"))
+    assert said.message.endswith("dies of that with a TypeError")
+    assert (said.setting, said.instead) == ("args.speculative-num-draft-tokens=20", ())
+    assert profile_lint.list_start_warnings(library.load_profile("qwen36-ngram")) == ()
+    assert profile_lint.list_start_warnings(library.load_profile("orpheus-tts")) == ()
+
+
+def test_shipped_profiles_have_no_errors() -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    for name in library.list_names():
+        assert (
+            profile_lint.lint_profile_file(library, library.find_profile_file(name)).list_by_level(LintSeverity.ERROR)
+            == ()
+        )
+
+
+def test_a_file_that_is_no_profile_has_its_faults_alone(tmp_path: Path) -> None:
+    lines = lint_profile_text(tmp_path, "schema: 1\nname: mine\nengine: sglagn\nargs: {no-such: 1}\n")
+    assert {line.split(": ")[1] for line in lines} == {f"error[{LintRule.PROFILE}]"}
+    assert "3:9: error[profile]: engine: there is no engine `sglagn`" in lines[1]
+
+
+WORDS = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=12),
+    st.lists(st.text(max_size=6), max_size=2),
+    st.dictionaries(st.text(max_size=5), st.one_of(st.text(max_size=5), st.integers(), st.none()), max_size=2),
+)
+NAMES = sorted(
+    {
+        name
+        for engine in flag_catalogue.list_engines_with_catalogue()
+        for name in flag_catalogue.load_catalogue(engine, flag_catalogue.list_versions(engine)[0]).by_name
+    }
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.sampled_from(["sglang", "vllm"]),
+    st.sampled_from(["0.5.12", "0.33.0", "latest"]),
+    st.dictionaries(
+        st.one_of(st.sampled_from(NAMES), st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,12}", fullmatch=True)),
+        WORDS,
+        max_size=4,
+    ),
+)
+def test_any_args_have_findings_in_their_place(
+    tmp_path_factory: pytest.TempPathFactory, engine: str, tag: str, args: dict[str, object]
+) -> None:
+    import json
+
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(json.dumps({"schema": 1, "name": "any", "engine": engine, "image": f"x:{tag}", "args": args}))
+    for each in profile_lint.lint_profile_file(
+        ProfileLibrary(path.parent / "none", path.parent / "none"), path
+    ).diagnostics:
+        assert each.place.line is not None
+        assert str(each).isprintable()
+
+
+def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> None:
+    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
+    gone = [name for name in old.by_name if name not in new.by_name]
+    flags = [flag for flag in old.flags if not any(name in new.by_name for name in flag.spellings)]
+    assert len(gone) >= len(flags) > 0, "each flag has a name, and some a second one"
+    assert {flag.name for flag in flags} <= set(gone)
+    body = "".join(
+        f"  {name.removeprefix('--')}: {'1' if old.by_name[name].takes is FlagArity.ONE else 'true'}\n" for name in gone
+    )
+
+    def refused(version: str) -> list[str]:
+        lines = lint_profile_text(tmp_path, HEADS["sglang"] + body, version)
+        return [line for line in lines if "error[removed-flag]" in line or "error[ambiguous-flag]" in line]
+
+    assert refused("0.5.12") == []
+    errors = refused("0.5.23")
+    assert len(errors) == len(gone)
+    for name in gone:
+        assert sum(re.search(rf"{name}(?![\w-])", line.split("; ")[0]) is not None for line in errors) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [
+        ("enable-prefix-cachin", LintSeverity.WARNING),
+        ("enable-prefix-cach", LintSeverity.INFO),
+        ("max-num-seq", LintSeverity.WARNING),
+    ],
+)
+def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, word: str, level: LintSeverity) -> None:
+    value = "8" if "seq" in word else "true"
+    line = get_only_line(lint_profile_text(tmp_path, HEADS["vllm"] + f"  {word}: {value}\n"))
+    assert f"8:3: {level}[abbreviated-flag]: --{word} " in line

@@ -1,0 +1,111 @@
+"""The profiles that sparkctl comes with: every one whole, told of by its source, and started by the words that it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.model.node import Node, NodeName
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.profile_library import ProfileLibrary
+
+LIBRARY = ProfileLibrary(Path("/nonexistent"))
+NAMES = LIBRARY.list_names()
+TWO_SPARKS = {"qwen36-tp2", "minimax-m27", "trtllm-qwen3-235b"}
+WANTED = {
+    "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
+    "qwen35-35b-dflash", "qwen3-coder-next-dflash", "qwen35-122b", "qwen35-122b-tq", "gpt-oss-120b", "orpheus-tts",
+}  # fmt: skip
+FIGURE = re.compile(r"\d+(?:\.\d+)? (?:tok/s|min\b)")
+SEED = (
+    "python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0 --port 8003 "
+    "--served-model-name qwen3.6-27b --tp 1 --speculative-algorithm NEXTN --speculative-num-steps 5 "
+    "--speculative-eagle-topk 4 --mem-fraction-static 0.82 --trust-remote-code"
+)
+
+
+def read_start_command(name: str) -> tuple[str, ...]:
+    profile = LIBRARY.load_profile(name)
+    return engines.load_engine(profile.engine).build_command(profile)
+
+
+def test_all_shipped_profiles_are_found() -> None:
+    assert set(NAMES) >= WANTED
+    assert {name for name in NAMES if LIBRARY.load_profile(name).nodes == 2} == TWO_SPARKS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
+    profile = LIBRARY.load_profile(name)
+    assert profile.title
+    assert len(profile.title) <= 60, "it stands in a list"
+    assert profile.notes
+    assert profile.source
+    assert profile.source.startswith("https://")
+    text = LIBRARY.find_profile_file(name).read_text()
+    assert "source:" in text, "a variant has a source of its own"
+    if FIGURE.search(profile.notes):
+        assert re.search(r"source|author|post|thread|https://", profile.notes), (
+            "no figure without the one who measured it"
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_is_checked_without_errors(name: str) -> None:
+    checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file(name))
+    assert [str(one) for one in checked.list_by_level(LintSeverity.ERROR)] == []
+    warned = {one.kind for one in checked.list_by_level(LintSeverity.WARNING)}
+    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
+    profile = LIBRARY.load_profile(name)
+    engine = engines.load_engine(profile.engine)
+    made = build_launch_plan(
+        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine
+    )
+    assert made.image == profile.image
+    assert made.port
+    assert not [word for word in made.command if "${" in word or word == "None"]
+    if profile.engine != "container":
+        assert profile.model.path in made.command
+    assert engine.read_decoding_settings(made.command).ranks == profile.nodes
+
+
+def test_the_post_s_command_is_kept_argument_for_argument() -> None:
+    assert read_start_command("qwen36") == tuple(shlex.split(SEED))
+
+
+def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
+    said = read_start_command("qwen36-nextn")
+    given = {flag: said[said.index(flag) + 1] for flag in said if flag.startswith("--speculative")}
+    assert given == {
+        "--speculative-algorithm": "NEXTN", "--speculative-num-steps": "5", "--speculative-eagle-topk": "4",
+        "--speculative-num-draft-tokens": "20",
+    }  # fmt: skip
+
+
+def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
+    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36"), LIBRARY)
+    assert said.message.endswith("dies of that with a TypeError")
+    assert said.setting == "args.speculative-num-draft-tokens=20"
+    assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
+    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36", [said.setting]), LIBRARY) == ()
+    for name in said.instead:
+        assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
+
+
+def test_four_agents_at_150k() -> None:
+    said = dict(LIBRARY.load_profile("qwen35-35b-awq").args)
+    assert said["context-length"] == "196608"
+    assert said["kv-cache-dtype"] == "fp8_e5m2"
+    assert said["chunked-prefill-size"] == "4096"
+    assert said["max-running-requests"] == "4"
+    assert said["mem-fraction-static"] == "0.75"

@@ -1,0 +1,152 @@
+"""The located reader: every byte string is either data with places or faults with places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl.errors import InvalidInput
+from sparkctl.profiles.file_issues import FileIssue, InvalidFile
+from sparkctl.profiles.yaml_reader import MAX_DEPTH, YamlDocument, parse_yaml, read_yaml, resolve_scalar
+
+
+def list_faults(raw: bytes) -> list[str]:
+    with pytest.raises(InvalidFile) as caught:
+        parse_yaml(raw, "f.yaml")
+    assert caught.value.message.splitlines() == [str(fault) for fault in caught.value.faults]
+    return [str(fault) for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("no", "no"),
+        ("off", "off"),
+        ("22:22", "22:22"),
+        ("1_000", "1_000"),
+        ("0x10", "0x10"),
+        ("2026-01-01", "2026-01-01"),
+        (".inf", ".inf"),
+        ("1e999", "1e999"),
+        ("9" * 5000, "9" * 5000),
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("true", True),
+        ("False", False),
+        ("8003", 8003),
+        ("-1", -1),
+        ("0.82", 0.82),
+        ("1e-5", 1e-5),
+        (".5", 0.5),
+    ],
+)
+def test_scalars_are_yaml_1_2_in_decimal(text: str, meaning: object) -> None:
+    assert resolve_scalar(text) == meaning
+    assert type(resolve_scalar(text)) is type(meaning)
+
+
+def test_places_and_raw_text_are_kept() -> None:
+    read = parse_yaml(b"a: 1.10\nb:\n  - x\n  - {c: 'y'}\n", "f.yaml")
+    assert read.data == {"a": 1.1, "b": ["x", {"c": "y"}]}
+    assert read.find_source_text(("a",)) == "1.10"
+    assert str(read.position_of(("a",))) == "f.yaml:1:4"
+    assert str(read.position_of(("b", 1, "c"))) == "f.yaml:4:9"
+    assert str(read.position_of(("b", 1, "c"), key=True)) == "f.yaml:4:6"
+    assert str(read.position_of(("b", 1, "missing"), key=True)) == "f.yaml:4:5"
+    assert read.find_source_text(("b",)) is None
+
+
+def test_json_keeps_numbers_as_written() -> None:
+    root = parse_yaml('{a: 1.10, b: 1e-5, c: .5, d: "1", e: [true, ~, é]}'.encode(), "f").root
+    assert root.to_json_text() == '{"a":1.10,"b":1e-5,"c":0.5,"d":"1","e":[true,null,"é"]}'
+
+
+def test_an_alias_is_its_anchor() -> None:
+    assert parse_yaml(b"a: &x [1]\nb: *x\n", "f").data == {"a": [1], "b": [1]}
+
+
+def test_a_byte_order_mark_is_no_content() -> None:
+    assert parse_yaml(b"\xef\xbb\xbfa: 1\r\n", "f").data == {"a": 1}
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"a: 1\nb: 2\na: 3\n", ["f.yaml:3:1: `a` is here twice, the first is in line 1"]),
+        (b"a: 1\na: 2\nb: {c: 1, c: 2}", ["f.yaml:2:1: `a` is here", "f.yaml:3:11: `c` is here"]),
+        (b"a: 1\na: 2\nb: [", ["f.yaml:2:1: `a` is here", "f.yaml:3:5: did not find"]),
+        (b"a: b: c", ["f.yaml:1:5: mapping values are not allowed"]),
+        (b"a:\n\tb: c", ["f.yaml:2:1: found character that cannot start any token"]),
+        (b"a: 1\n\x00", ["f.yaml:2:1: a control character (U+0000)"]),
+        (b'a: "\\e[2J"', ["f.yaml:1:4: a control character (U+001B)"]),
+        (b"\xff\xfea\x00", ["f.yaml:1:1: the file is UTF-16"]),
+        ("é: ".encode() + b"\xff", ["f.yaml:1:4: this is not UTF-8"]),
+        (b"[" * 60_000, [f"f.yaml:1:{MAX_DEPTH + 1}: nested deeper than {MAX_DEPTH}"]),
+        (b"[" * 100_000, ["f.yaml:1:1: the file is larger than 64 KiB"]),
+        (b"a: &x [*x]", ["f.yaml:1:8: the alias `x` stands inside its own anchor"]),
+        (b"a: *nope", ["f.yaml:1:4: the alias `nope` has no anchor"]),
+        (b"a: &x 1\nb: [" + b"*x, " * 33 + b"]", ["f.yaml:2:133: more than 32 aliases"]),
+        (BOMB.encode(), ["f.yaml:12:12: more than 10000 values"]),
+        (b"? [a]\n: b", ["f.yaml:1:3: a key must be plain text"]),
+        (b"a: !!python/object:os.system x", ["f.yaml:1:4: the tag"]),
+        (b"a: 1\n---\nb: 2", ["f.yaml:2:1: a second document"]),
+        (b"", ["f.yaml:1:1: the file is empty"]),
+        (b"# nothing\n", ["f.yaml:1:1: the file is empty"]),
+    ],
+)
+def test_faults_are_located(raw: bytes, expected: list[str]) -> None:
+    found = list_faults(raw)
+    assert len(found) == len(expected), found
+    for line, beginning in zip(found, expected, strict=True):
+        assert line.startswith(beginning)
+
+
+def test_depth_counts_through_aliases() -> None:
+    nested = "a: &a " + "[" * 12 + "1" + "]" * 12 + "\nb: " + "[" * 12 + "*a" + "]" * 12
+    assert "nested deeper" in list_faults(nested.encode())[0]
+
+
+def test_a_secret_in_a_key_is_not_repeated() -> None:
+    line = list_faults(b"hf_abcdefghijklmnopqrstu: 1\nhf_abcdefghijklmnopqrstu: 2\n")[0]
+    assert "hf_abc" not in line
+
+
+YAMLISH = st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?, \n\t0.~é\x00\x1b", max_size=80).map(lambda text: text.encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.binary(max_size=200), YAMLISH))
+def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
+    read, faults = try_parse(raw)
+    if read is not None:
+        assert read.position_of(()).line is not None
+        read.root.to_json_text()
+        return
+    assert faults
+    for fault in faults:
+        assert fault.place.line is not None
+        assert fault.place.line >= 1
+        assert str(fault).isprintable()
+
+
+def try_parse(raw: bytes) -> tuple[YamlDocument | None, tuple[FileIssue, ...]]:
+    try:
+        return parse_yaml(raw, "f.yaml"), ()
+    except InvalidFile as error:
+        return None, error.faults
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        read_yaml(tmp_path / "none.yaml")
+    with pytest.raises(InvalidInput, match="Is a directory"):
+        read_yaml(tmp_path)
+    with pytest.raises(InvalidInput, match="is not a path"):
+        read_yaml(Path("a\0b"))

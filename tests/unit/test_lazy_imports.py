@@ -1,0 +1,73 @@
+"""Start-up is a feature: what a command does not need, it does not load."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio", "prometheus_client", "sqlite3")
+LISTING = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
+
+
+def list_loaded_modules(program: str, tmp_path: Path) -> set[str]:
+    """Return the top-level and dotted names of the modules that a fresh process has loaded after ``program``."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "SPARKCTL_CONFIG": str(tmp_path / "config.yaml"),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "LANG": "C.UTF-8",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{LISTING}"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run_python(*words: str) -> str:
+    return f"from sparkctl.cli.main import invoke_command_line; code = invoke_command_line({list(words)!r})"
+
+
+def test_the_list_sees_what_is_loaded(tmp_path: Path) -> None:
+    assert {"asyncio", "yaml"} <= list_loaded_modules("import asyncio, yaml", tmp_path)
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("--version",), ()])
+def test_help_loads_nothing_heavy(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert list_loaded_modules(run_python(*words) + "; assert code == 0", tmp_path).isdisjoint(HEAVY)
+
+
+def test_help_imports_no_verb(tmp_path: Path) -> None:
+    modules = list_loaded_modules(run_python("--help"), tmp_path)
+    assert "sparkctl.cli.main" in modules
+    assert not {name for name in modules if name.startswith("sparkctl.cli.verbs")}
+
+
+def test_the_modules_of_status_leave_out_what_changes_nodes(tmp_path: Path) -> None:
+    modules = list_loaded_modules(
+        "import sparkctl.cli.verbs.status, sparkctl.monitor.node_status, sparkctl.transport.open_connection, "
+        "sparkctl.transport.ssh.ssh_connection",
+        tmp_path,
+    )
+    assert "asyncssh" in modules
+    assert modules.isdisjoint({"docker", "requests", "pydantic", "textual"})
+
+
+def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
+    """A node whose port is closed: the whole way to the connection and back to the table."""
+    node = {"name": "closed", "host": "127.0.0.1", "port": 1, "user": "nobody"}
+    (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [node]}))
+    modules = list_loaded_modules(run_python("status") + "; assert code == 3, code", tmp_path)
+    assert {"asyncssh", "sparkctl.monitor.node_status"} <= modules
+    assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})

@@ -1,0 +1,420 @@
+"""One Spark as a tile, as text: what is said of it in every state, and that it is exactly as large as asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_metrics import (
+    DraftAcceptance,
+    EngineActivity,
+    EngineFact,
+    EngineFactName,
+    EngineMeter,
+    MeterSource,
+)
+from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.sample import Gpu, GpuProcess, Sample
+from sparkctl.model.text.units import GIB
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.startup_timeline import advance_timeline
+from sparkctl.views.overview.event_log_view import EventLogEntry
+from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
+from sparkctl.views.overview.tile_view import NodeTile
+from sparkctl.views.text.frame_layout import MIN_TILE_LINES
+from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
+
+NODE = NodeName("spark1")
+NOW = 1000.0
+MEMORY = MemoryReading(128 * GIB, 30 * GIB, 10 * GIB, 20 * GIB, 16 * GIB, 15 * GIB)
+GPU = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(1, 90 * GIB),))
+SAMPLE = Sample(1, NOW, 5000.0, MEMORY, gpus=(GPU,))
+DRAFTED = EngineMeter(
+    EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
+    acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS),
+)  # fmt: skip
+READY = InstanceView(
+    "qwen36", NODE, "sglang-qwen36", "scitrera/dgx-spark-sglang:0.5.12", ContainerState.RUNNING, "Up 3 hours", True, 96 * GIB,
+    Phase.READY, engine="sglang", container_id="c1", port=8003, numbers=DRAFTED,
+)  # fmt: skip
+FOREIGN = InstanceView(
+    "postgres",
+    NODE,
+    "postgres",
+    "docker.io/library/postgres:16",
+    ContainerState.RUNNING,
+    "Up 2 days",
+    False,
+    2 * GIB,
+    None,
+)
+OK = NodeStateChanged(NOW, NODE, NodeState.OK)
+AWAY = NodeStateChanged(NOW - 3, NODE, NodeState.UNREACHABLE, "10.0.0.5:22 does not answer", 3, 8.0, "is it on?")
+
+
+def make_tile(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> NodeTileModel:
+    view = NodeTelemetryView(
+        NODE, NodeState.OK, NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW
+    )
+    return replace(NodeTileModel(view, told, NOW), **more)
+
+
+def render_tile(glance: NodeTileModel, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
+    return "\n".join(join_text(row) for row in NodeTile(glance, ascii_only=ascii_only).render_rows(columns, count))
+
+
+def test_a_ready_spark_is_read_from_state_to_heat() -> None:
+    shown = render_tile(make_tile(READY))
+    parts = (
+        "● ready, up 3 hours",
+        "qwen36   SGLang 0.5.12   :8003",
+        " 98.0 of 128.0 GiB",
+        "GPU 90.0",
+        "12.7 tok/s",
+        "KV",
+        "1.75",
+        "71 °C",
+    )
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "20 % of drafts" in shown
+
+
+@pytest.mark.parametrize(("columns", "count"), [(100, 12), (100, 7), (80, 9), (60, 6), (49, MIN_TILE_LINES)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: int, ascii_only: bool) -> None:
+    serving = replace(READY, name="qwen36-vllm", engine="vllm", container_id="c2", port=8000)
+    failed = replace(
+        READY,
+        phase=Phase.FAILED,
+        state=ContainerState.EXITED,
+        status="Exited (1)",
+        numbers=None,
+        memory=None,
+        port=None,
+    )
+    verdict = Verdict(
+        FailureCause.PORT_IN_USE, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20
+    )
+    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    glance = make_tile(failed, serving, ends={"qwen36": end})
+    shown = render_tile(glance, columns, count, ascii_only=ascii_only)
+    head, *rest = shown.splitlines()
+    assert ("+ ready, x qwen36 failed" if ascii_only else "● ready · ✕ qwen36 failed") in head
+    row = next((line for line in rest if "qwen36-vllm" in line), None)
+    assert row is not None, shown
+    assert "ready" in row
+
+
+def test_page_cache_is_shown_and_not_counted_as_used() -> None:
+    shown = render_tile(make_tile(READY))
+    assert "cache 20.0" in shown
+    assert " 98.0 of 128.0" in shown, "total - free - cache"
+
+
+def test_idle_is_said_and_unknown_is_a_dash_and_neither_is_a_zero() -> None:
+    idle = replace(READY, numbers=EngineMeter(EngineActivity.IDLE, 10.0))
+    assert "decode  idle" in render_tile(make_tile(idle))
+    unknown = render_tile(make_tile(replace(READY, numbers=None)))
+    assert "decode  —" in unknown
+    assert "0.0 tok/s" not in unknown
+
+
+def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
+    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0)
+    shown = render_tile(make_tile(coming, starts={"qwen36": start}))
+    assert "◐ loading" in shown
+    assert "weights" in shown
+    assert "12/18" in shown
+    assert "4:10 of about 6:55" in shown
+    late = replace(start, elapsed=600.0)
+    assert "longer than usual" in render_tile(make_tile(coming, starts={"qwen36": late}))
+
+
+def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=Step("compile"), numbers=None)
+    usual = (PhaseDuration(Phase.LOADING, "compile", 40.0), PhaseDuration(Phase.LOADING, "graphs", 60.0))
+    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0, None, usual)
+    course = advance_timeline(None, start)
+    assert course is not None
+    shown = render_tile(make_tile(coming, starts={"qwen36": start}, courses={"qwen36": course}))
+    assert "0:10 of about 0:40" in shown
+    assert "then CUDA graphs" in shown
+    assert "4:10 of about 6:55" in render_tile(make_tile(coming, courses={"qwen36": course})), (
+        "also behind a newer list of containers"
+    )
+    unknown = advance_timeline(None, replace(start, expected_parts=()))
+    assert unknown is not None
+    assert "0:10" not in render_tile(make_tile(coming, starts={"qwen36": start}, courses={"qwen36": unknown}))
+
+
+def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_it_is_known() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=None, numbers=None)
+    begun = advance_timeline(None, PhaseChanged(NOW - 20, NODE, "qwen36", Phase.STARTING, None, 10.0))
+    course = advance_timeline(begun, PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, None, 20.0))
+    assert course is not None
+    shown = " ".join(render_tile(make_tile(coming, courses={"qwen36": course})).split())
+    assert "started ✓ loading then warming up" in shown
+    told = replace(coming, step=Step("weights", 12, 18))
+    assert "✓ then warming up" in " ".join(render_tile(make_tile(told, courses={"qwen36": course})).split()), (
+        "its row says it"
+    )
+    bare = replace(coming, step=Step("weights"))
+    assert "now weights" in " ".join(render_tile(make_tile(bare)).split()), (
+        "a label with nothing behind it says nothing"
+    )
+
+
+def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
+    verdict = Verdict(
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory.",
+        (Evidence("torch.OutOfMemoryError", "log", 412),),
+        "Lower it.",
+    )
+    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    shown = render_tile(
+        make_tile(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end})
+    )
+    parts = ("✕ failed", "CUDA ran out of memory.", "line 412  torch.OutOfMemoryError", "Lower it.", " of 128.0 GiB")
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> None:
+    shown = render_tile(make_tile(READY, told=AWAY))
+    assert "◌ unreachable" in shown
+    assert "10.0.0.5:22 does not answer" in shown
+    assert "try in 5 s   attempt 3 failed" in shown
+    assert "is it on?" in shown
+    tones = {
+        span.tone
+        for row in NodeTile(make_tile(READY, told=AWAY)).render_rows(80, 16)
+        for span in row
+        if "of 128.0 GiB" in span.text
+    }
+    assert tones == {TextStyle.STALE}, "what is old fades and is not removed"
+
+
+def test_a_starved_node_is_not_shown_as_off() -> None:
+    assert "◍ starved" in render_tile(
+        make_tile(told=NodeStateChanged(NOW, NODE, NodeState.STARVED, "SSH does not speak"))
+    )
+
+
+def test_docker_that_does_not_answer_is_not_nothing_runs() -> None:
+    view = NodeTelemetryView(
+        NODE, NodeState.OK, NOW, "the socket refuses", sample=SAMPLE, docker_known=False, sampled=NOW
+    )
+    shown = render_tile(NodeTileModel(view, OK, NOW))
+    assert "Docker does not answer" in shown
+    assert "the socket refuses" in shown
+    assert "nothing runs" not in shown
+
+
+def test_what_others_run_is_there_but_ours_comes_first() -> None:
+    shown = render_tile(make_tile(FOREIGN, READY, chosen="postgres"))
+    assert shown.index("qwen36") < shown.index("postgres")
+    assert "▸ postgres   postgres:16" in shown
+    assert "○ foreign   2.0 GiB" in shown
+
+
+def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
+    assert "u starts a profile: qwen36, orpheus-tts ..." in render_tile(
+        make_tile(recent=("qwen36", "orpheus-tts"), start_key="u")
+    )
+    assert "starts a profile" not in "\n".join(render_tile(make_tile(recent=("qwen36",)))), (
+        "in a recording nothing is started"
+    )
+
+
+def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
+    worker = replace(READY, port=None, numbers=None)
+    assert "a worker of the engine on spark2" in render_tile(
+        make_tile(worker, heads={"qwen36": replace(READY, node=NodeName("spark2"), numbers=None)})
+    )
+    ranked = replace(worker, rank="1/2", run="a1")
+    head = replace(READY, node=NodeName("spark2"), rank="0/2", run="a1")
+    shown = render_tile(make_tile(ranked, heads={"qwen36": head}))
+    assert "rank 1 of 2" in shown
+    assert "its head answers, on spark2 · 12.7 tok/s" in shown
+    assert "rank 0 of 2 · head" in render_tile(make_tile(head))
+    assert ":8003 · rank 0 of 2 " in render_tile(make_tile(head), count=6)
+    assert "reads   —  model.weights is not in the profile" in render_tile(make_tile(READY))
+
+
+def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
+    rings = SampleSeries()
+    for second in range(30):
+        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    shown = render_tile(make_tile(READY, rings=rings), 80, 40)
+    assert "128 GiB" in shown
+    assert "100 %" in shown
+    assert "1 min" in shown
+    low = render_tile(make_tile(READY, rings=rings), 80, 9)
+    assert "94–102" in low, "in one row between its own bounds"
+    assert "100 %" not in low
+
+
+def test_where_room_is_scarce_trends_go_before_numbers() -> None:
+    shown = render_tile(make_tile(READY), 60, 5)
+    assert "of 128.0 GiB" in shown
+    assert "12.7 tok/s" in shown
+    assert "1.75" in shown
+    assert "swap" not in shown
+
+
+NEVER = NodeTileModel(NodeTelemetryView(NODE, NodeState.UNKNOWN, 0.0), AWAY, NOW)
+STATES = [make_tile(), make_tile(READY), make_tile(FOREIGN, READY), make_tile(READY, told=AWAY), NEVER]
+
+
+@given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 20), st.booleans(), st.booleans())
+def test_a_tile_is_exactly_as_large_as_asked(
+    glance: NodeTileModel, columns: int, count: int, chosen: bool, plain: bool
+) -> None:
+    rows = NodeTile(glance, ascii_only=plain).render_rows(columns, count, chosen=chosen)
+    assert len(rows) == count
+    assert {measure_row(row) for row in rows} == {columns}
+    assert not plain or all(join_text(row).isascii() for row in rows)
+
+
+@given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 40), st.booleans())
+def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
+    glance: NodeTileModel, columns: int, count: int, plain: bool
+) -> None:
+    asked = NodeTile(glance, ascii_only=plain)
+    natural = asked.count_useful_lines(columns, count)
+    assert natural <= max(count, MIN_TILE_LINES)
+    assert asked.render_rows(columns, natural) == NodeTile(glance, ascii_only=plain).render_rows(columns, natural)
+
+
+@given(st.integers(1, 9), st.integers(0, 8), st.integers(50, 220), st.integers(10, 60))
+def test_the_overview_is_exactly_as_large_as_asked_and_has_the_chosen_one(
+    count: int, chosen: int, columns: int, high: int
+) -> None:
+    glances = tuple(
+        replace(make_tile(READY), view=replace(make_tile(READY).view, name=NodeName(f"s{at}"))) for at in range(count)
+    )
+    chosen %= count
+    painted = render_overview(OverviewScreenModel(glances, chosen), columns, high)
+    assert len(painted.rows) == high
+    assert {measure_row(row) for row in painted.rows} == {columns}
+    assert chosen in [box.index for box in painted.boxes]
+
+
+def test_findings_and_the_last_lines_stand_below() -> None:
+    found = Finding(FindingKind.THERMAL, Severity.PROBLEM, NODE, "heat slows the GPU down")
+    glance = replace(make_tile(READY), view=replace(make_tile(READY).view, findings=(found,)))
+    shown = "\n".join(
+        join_text(row)
+        for row in render_overview(
+            OverviewScreenModel((glance,), 0, (RecentLogLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24
+        ).rows
+    )
+    assert "✕ spark1  heat slows the GPU down" in shown
+    assert "spark1 │ [/red] line" in shown
+
+
+@pytest.mark.parametrize(("columns", "high"), [(80, 22), (120, 38), (200, 48)])
+def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
+    flat, steep = SampleSeries(), SampleSeries()
+    for second in range(30):
+        sample = replace(SAMPLE, uptime=5000.0 + second, sequence=second)
+        flat.add_sample(sample, NOW - 30 + second)
+        moving = replace(MEMORY, free=(second + 1) * GIB, available=(second + 20) * GIB)
+        busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
+        steep.add_sample(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
+    quiet = OverviewScreenModel((make_tile(READY, rings=flat), make_tile(READY, rings=flat)), 0)
+    happened = tuple(EventLogEntry(NOW, NODE, f"event {at}", TextStyle.VALUE, ("node",)) for at in range(6))
+    loud = OverviewScreenModel(
+        (make_tile(READY, rings=steep), make_tile(READY, rings=steep)), 0, (RecentLogLine(NODE, "q", "line"),) * 12,
+        (("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
+    )  # fmt: skip
+    calm, busy_one = render_overview(quiet, columns, high), render_overview(loud, columns, high)
+    assert calm.boxes == busy_one.boxes
+    for name in ("memory", "decode", "accept", "reads", "GPU"):
+        before, after = (
+            [at for at, line in enumerate(map(join_text, made.rows)) if line[2:].startswith(f"{name} ")]
+            for made in (calm, busy_one)
+        )
+        assert before == after, name
+        assert before or columns == 80, name
+
+
+def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
+    happened = tuple(EventLogEntry(NOW, NODE, f"event {at:02}", TextStyle.VALUE, ("node",)) for at in range(20))
+    scene = OverviewScreenModel((make_tile(READY), make_tile(READY)), 0, happened=happened)
+    counts = [
+        sum("event " in line for line in map(join_text, render_overview(scene, columns, high).rows))
+        for columns, high in ((80, 22), (200, 68))
+    ]
+    assert counts[0] <= 6 < counts[1]
+    logs = replace(scene, lines=(RecentLogLine(NODE, "q", "a line of a log"),) * 40)
+    told = [join_text(line) for line in render_overview(logs, 200, 68).rows]
+    assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
+    scene = OverviewScreenModel(tuple(make_tile(READY) for _ in range(count)))
+    wide, narrow = (render_overview(scene, columns, 60).boxes for columns in (200, 80))
+    assert {box.x for box in narrow} == {0}
+    assert len({box.y for box in wide}) == (2 if count == 4 else 1)
+    assert max(box.x + box.columns for box in wide) == 200
+
+
+def test_ready_is_told_since_when_only_where_that_was_seen() -> None:
+    assert "● ready, up 3 hours" in render_tile(make_tile(READY))
+    assert "● ready for 2 min " in render_tile(make_tile(READY, ready={"qwen36": NOW - 150}))
+    assert "● ready for 40 s " in render_tile(make_tile(READY, ready={"qwen36": NOW - 47}))
+    assert "● ready just now" in render_tile(make_tile(READY, ready={"qwen36": NOW - 2}))
+
+
+def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> None:
+    facts = (
+        EngineFact(
+            EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
+        ),
+        EngineFact(EngineFactName.ATTENTION_BACKEND, "FLASHINFER"),
+        EngineFact(EngineFactName.KV_CACHE_TOKENS, "512,432"),
+        EngineFact(EngineFactName.MAX_CONCURRENCY, "7.25"),
+    )
+    one = InstanceView(
+        "i", NodeName("n"), "c", "image:1", ContainerState.RUNNING, "Up", True, None, Phase.READY, facts=facts
+    )
+    told = join_text(render_engine_facts(one, DrawArea(90)) or ())
+    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
+    assert (
+        join_text(render_engine_facts(one, DrawArea(58)) or ())
+        == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
+    )
+    assert join_text(render_engine_facts(one, DrawArea(56, True)) or ()).startswith("uses    ! Marlin fallback")
+    assert render_engine_facts(replace(one, facts=()), DrawArea(56)) is None
+
+
+def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
+    one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
+    assert describe_engine(one) == "vLLM"
+    told = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
+    assert describe_engine(told) == "vLLM 0.32.0"
+    like = replace(
+        one,
+        image="lmsys/sglang:v0.5.12",
+        engine="sglang",
+        facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),),
+    )
+    assert describe_engine(like) == "SGLang 0.5.12"

@@ -1,0 +1,170 @@
+"""Endpoints as clients read them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from sparkctl.commands.list_endpoints import EndpointFailure, choose_default_endpoint
+from sparkctl.commands.served_endpoints import ServedEndpoint, ServedModel
+from sparkctl.model.node import NodeName
+from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
+
+ONE = ServedEndpoint(
+    NodeName("spark1"), "qwen36", "http://10.0.0.1:8003/v1", (ServedModel("qwen3.6-27b", 32768),), engine="sglang"
+)
+TWO = ServedEndpoint(
+    NodeName("spark2"), "1-b.c", "http://10.0.0.2:8000/v1", (ServedModel("a b'$(x)", None), ServedModel("lora")), True
+)
+DUMB = ServedEndpoint(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
+
+
+def test_a_shell_reads_the_variables() -> None:
+    text = "\n".join(format_endpoint_config([TWO, ONE], "env", TWO))
+    script = f'{text}\nprintf "%s\\0" "$OPENAI_BASE_URL" "$OPENAI_MODEL" "$OPENAI_API_KEY" "$QWEN36_BASE_URL" "$_1_B_C_MODEL"'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env={"_1_B_C_API_KEY": "s3"}, check=True
+    )
+    assert done.stdout.split("\0")[:5] == [
+        "http://10.0.0.2:8000/v1",
+        "a b'$(x)",
+        "s3",
+        "http://10.0.0.1:8003/v1",
+        "a b'$(x)",
+    ]
+
+
+def test_litellm_has_an_entry_for_each_model() -> None:
+    entries = yaml.safe_load("\n".join(format_endpoint_config([ONE, TWO, DUMB], "litellm")))["model_list"]
+    assert entries[0] == {
+        "model_name": "qwen3.6-27b",
+        "litellm_params": {"model": "openai/qwen3.6-27b", "api_base": "http://10.0.0.1:8003/v1", "api_key": "none"},
+        "model_info": {"max_input_tokens": 32768},
+    }
+    assert [entry["litellm_params"]["api_key"] for entry in entries[1:]] == ["os.environ/_1_B_C_API_KEY"] * 2
+
+
+def _make_endpoint(instance: str, name: str, context: int | None) -> ServedEndpoint:
+    return ServedEndpoint(NodeName("spark1"), instance, f"http://10.0.0.1/{instance}", (ServedModel(name, context),))
+
+
+def test_litellm_balances_only_over_instances_of_one_context() -> None:
+    served = [
+        _make_endpoint("long", "qwen", 65536),
+        _make_endpoint("short", "qwen", 8192),
+        _make_endpoint("a", "glm", 100),
+    ]
+    lines = format_endpoint_config([*served, _make_endpoint("b", "glm", 100)], "litellm")
+    entries = yaml.safe_load("\n".join(lines))["model_list"]
+    assert [entry["model_name"] for entry in entries] == ["long", "short", "glm", "glm"]
+    assert [entry["litellm_params"]["model"] for entry in entries[:2]] == ["openai/qwen", "openai/qwen"]
+    assert [line for line in lines if line.startswith("#")] == [
+        "# qwen: its instances take contexts of different lengths, and one name for all would spread requests over them; "
+        "each has a name of its own: long, short"
+    ]
+
+
+def test_litellms_own_names_are_of_one_meaning_each() -> None:
+    served = [
+        _make_endpoint("qwen", "qwen", 65536),
+        _make_endpoint("b", "qwen", None),
+        _make_endpoint("c", "x\n- evil: 1", 1),
+    ]
+    lines = format_endpoint_config([*served, _make_endpoint("d", "x\n- evil: 1", 2)], "litellm")
+    assert [entry["model_name"] for entry in yaml.safe_load("\n".join(lines))["model_list"]] == [
+        "qwen/qwen",
+        "b",
+        "c",
+        "d",
+    ]
+
+
+def test_openclaw_has_a_provider_for_each_endpoint() -> None:
+    document = json.loads("\n".join(format_endpoint_config([ONE, TWO, DUMB], "openclaw", ONE)))
+    providers = document["models"]["providers"]
+    assert list(providers) == ["qwen36-spark1", "1-b.c", "qwen36-spark2"]
+    assert providers["qwen36-spark1"]["models"] == [
+        {
+            "id": "qwen3.6-27b",
+            "name": "qwen3.6-27b on spark1",
+            "input": ["text"],
+            "contextWindow": 32768,
+            "maxTokens": 8192,
+        }
+    ]
+    assert providers["1-b.c"]["apiKey"] == "${_1_B_C_API_KEY}"
+    assert document["agents"]["defaults"]["model"]["primary"] == "qwen36-spark1/qwen3.6-27b"
+
+
+def test_opencode_has_models_by_name() -> None:
+    provider = json.loads("\n".join(format_endpoint_config([ONE], "opencode")))["provider"]["qwen36"]
+    assert provider["options"] == {"baseURL": "http://10.0.0.1:8003/v1", "apiKey": "none"}
+    assert provider["models"] == {
+        "qwen3.6-27b": {"name": "qwen3.6-27b on spark1", "limit": {"context": 32768, "output": 8192}}
+    }
+
+
+@pytest.mark.parametrize("form", ["env", "litellm", "openclaw", "opencode"])
+def test_no_endpoint_is_no_error(form: str) -> None:
+    assert format_endpoint_config([], form) is not None
+
+
+def test_data_has_every_field() -> None:
+    assert build_endpoints_json([DUMB])["endpoints"] == [
+        {"node": "spark2", "instance": "qwen36", "base_url": "http://10.0.0.2:8001/v1", "models": [], "needs_key": True,
+         "ours": True, "engine": None}
+    ]  # fmt: skip
+    assert api_key_variable(TWO) == "_1_B_C_API_KEY"
+
+
+OURS, THEIRS = replace(ONE, ours=True), replace(TWO, ours=False, needs_key=False)
+AWAY, LOADING = (
+    EndpointFailure("spark3", "spark3 does not answer"),
+    EndpointFailure("spark1", "qwen36 does not say", None, "qwen36"),
+)
+
+
+@pytest.mark.parametrize(
+    ("served", "silent", "default"),
+    [
+        ([OURS, THEIRS], [], OURS),
+        ([OURS, THEIRS], [AWAY], OURS),
+        ([THEIRS], [], THEIRS),
+        ([THEIRS], [AWAY], None),
+        ([THEIRS], [LOADING], None),
+        ([], [], None),
+    ],
+)
+def test_a_stranger_s_engine_is_the_default_only_where_none_of_ours_can_be_there(
+    served: list[ServedEndpoint], silent: list[EndpointFailure], default: ServedEndpoint | None
+) -> None:
+    assert choose_default_endpoint(served, silent) == default
+    text = "\n".join(format_endpoint_config(served, "env", default))
+    assert ("OPENAI_BASE_URL" in text) == (default is not None)
+    document = json.loads("\n".join(format_endpoint_config(served, "openclaw", default)))
+    assert ("agents" in document) == (default is not None)
+
+
+@pytest.mark.parametrize("name", ["openai", "OpenAI", "anthropic", "azure-openai", "qwen36", "QWEN36"])
+def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: str) -> None:
+    theirs = ServedEndpoint(
+        NodeName("spark2"), name, "http://evil:1/v1", (ServedModel("evil", None),), True, ours=False
+    )
+    lines = format_endpoint_config([OURS, theirs], "env", OURS)
+    shell = "\n".join([*lines, "env"])
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, check=True
+    )
+    known = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (known["OPENAI_BASE_URL"], known["OPENAI_MODEL"]) == (OURS.url, "qwen3.6-27b")
+    assert known["QWEN36_BASE_URL"] == OURS.url
+    assert not {"ANTHROPIC_BASE_URL", "AZURE_OPENAI_BASE_URL", "ANTHROPIC_MODEL"} & known.keys()
+    assert [variable for variable, value in known.items() if "evil:1" in value] in (
+        ["QWEN36_SPARK2_BASE_URL"], [f"{name.upper().replace('-', '_')}_SPARK2_BASE_URL"],
+    )  # fmt: skip
+    services = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
+    assert api_key_variable(theirs) not in services

@@ -1,0 +1,189 @@
+"""The history in rows: what a reader is told of each outcome, and nothing that a terminal could be steered with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord, StepRecord
+from sparkctl.history.start_diff import StartDiff, StartDifference
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
+from sparkctl.model.text.units import GIB
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.views.history_view import build_history_row, build_operation_sections, format_history, format_sections
+from sparkctl.views.text.styled_text import TextStyle
+
+SPARK1 = NodeName("spark1")
+PARTS = (
+    PhaseDuration(Phase.LOADING, "weights", 190.0),
+    PhaseDuration(Phase.LOADING, "weights", 9.0),
+    PhaseDuration(Phase.WARMING, None, 20.0),
+)
+USUAL = (PhaseDuration(Phase.LOADING, "weights", 100.0), PhaseDuration(Phase.LOADING, "weights", 9.0))
+SHARE = NodeResult(
+    SPARK1, "qwen36", seconds=415.0, parts=PARTS, available_before=115 * GIB, peak=100 * GIB, settled=98 * GIB,
+    estimated=96 * GIB, accept_length=3.12, tokens_per_second=22.6, log="/state/logs/a.log",
+)  # fmt: skip
+GOOD = OperationRecord(
+    7, OperationKind.START, 1_777_000_000.0, "milo@desk", (SPARK1,), "qwen36", "qwen36", outcome="ready", exit_code=0,
+    ended=1_777_000_420.0, seconds=420.0, usual=ExpectedDurations(400.0, USUAL), shares=(SHARE,), is_running=False,
+)  # fmt: skip
+
+
+def render_lines(
+    one: OperationRecord, worked: OperationRecord | None = None, changes: StartDiff | None = None
+) -> list[str]:
+    return list(format_sections(build_operation_sections(one, worked, changes)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "running", "words", "tone"),
+    [
+        ("ready", False, "ready", TextStyle.GOOD), ("timed-out", False, "timed out", TextStyle.ATTENTION),
+        ("failed", False, "failed", TextStyle.BAD), (None, True, "under way", TextStyle.ACCENT),
+        (None, False, "not known how it ended", TextStyle.ATTENTION), (None, None, "not known how it ended", TextStyle.ATTENTION),
+    ],
+)  # fmt: skip
+def test_each_outcome_has_a_label(outcome: str | None, running: bool | None, words: str, tone: TextStyle) -> None:
+    row = build_history_row(replace(GOOD, outcome=outcome, is_running=running))
+    assert (row.outcome, row.tone) == (words, tone)
+
+
+def test_a_row_tells_how_long_it_took_against_what_was_usual() -> None:
+    assert build_history_row(GOOD).took == "6 min 55 s of about 6 min 40 s"
+    assert build_history_row(replace(GOOD, usual=ExpectedDurations())).took == "6 min 55 s"
+    assert build_history_row(replace(GOOD, shares=(), seconds=None)).took == ""
+
+
+def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_is_narrow() -> None:
+    failed = replace(GOOD, id=8, outcome="failed", why="no\nroom " * 40)
+    whole = format_history([failed, GOOD], None)
+    assert len(whole) == 3
+    assert whole[1].endswith("no; room no; room no; room")
+    narrow = format_history([failed, GOOD], 80)
+    assert all(len(line) <= 80 for line in narrow)
+    assert narrow[1].endswith("failed   6 min 55 s"), narrow
+    assert narrow[2].startswith("      no; room no; room")
+    assert len(narrow) == 4
+    assert format_history([GOOD], 120) == format_history([GOOD], None)
+    assert "nothing was done from this machine yet" in format_history([], 80)[0]
+    assert "all of it: sparkctl history" in format_history([], 80, has_others=True)[0]
+
+
+def test_sentences_of_an_end_do_not_run_into_each_other() -> None:
+    left = replace(
+        GOOD, outcome="interrupted", why="qwen36 goes on: sparkctl up qwen36\nStop it: sparkctl down qwen36.\n"
+    )
+    assert format_history([left], None)[1].endswith("qwen36 goes on: sparkctl up qwen36; Stop it: sparkctl down qwen36")
+    at = render_lines(left).index("why")
+    assert render_lines(left)[at + 1 : at + 3] == [
+        "  qwen36 goes on: sparkctl up qwen36",
+        "  Stop it: sparkctl down qwen36.",
+    ]
+
+
+def test_a_detail_has_each_part_against_the_usual_one_of_its_place() -> None:
+    said = "\n".join(render_lines(GOOD))
+    assert "loading: weights              3 min 10 s   usually 1 min 40 s" in said
+    assert "loading: weights                   9.0 s   usually 9.0 s" in said
+    assert "warming up                          20 s\n" in said
+    for words in (
+        "at its peak 100.0 GiB",
+        "once ready 98.0 GiB",
+        "accept length 3.12, 22.6 tokens/s of a request",
+        "/state/logs/a.log",
+    ):
+        assert words in said
+    late = [
+        row
+        for section in build_operation_sections(GOOD, None, None)
+        if section.title == "phases"
+        for row in section.rows
+    ]
+    assert [row[1].tone for row in late] == [TextStyle.ATTENTION, TextStyle.VALUE, TextStyle.VALUE]
+
+
+def test_changes_are_said_as_a_diff_and_what_is_not_known_too() -> None:
+    changes = StartDiff(
+        (StartDifference("args.tp", "1", "2"), StartDifference("env.NEW", None, "yes")), ("driver of spark1",)
+    )
+    said = render_lines(replace(GOOD, id=9, outcome="failed"), GOOD, changes)
+    at = said.index("changed since it last worked")
+    assert said[at + 1].startswith("  since 7, ")
+    assert said[at + 2 :] == [
+        "  - args.tp: 1", "  + args.tp: 2", "  + env.NEW: yes", "  not kept, so not compared: driver of spark1",
+    ]  # fmt: skip
+    assert "  nothing that is kept is different" in render_lines(GOOD, GOOD, StartDiff(()))
+    assert "  no earlier start of it that went well is known" in render_lines(GOOD)
+
+
+def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
+    switch = replace(
+        GOOD,
+        kind=OperationKind.SWITCH,
+        moments=(StepRecord("stopping", "minimax", 3.0, "its processes are gone"),),
+        shares=(),
+    )
+    whole = list(format_sections(build_operation_sections(switch, None, None, [replace(GOOD, id=8)])))
+    assert "     8  start of qwen36 on spark1: ready   6 min 55 s of about 6 min 40 s" in whole
+    assert any("stopping minimax" in line and "its processes are gone" in line for line in render_lines(switch))
+    own = replace(
+        switch, moments=(StepRecord("stopping", "qwen36", 3.0, "minimax stopped"), StepRecord("starting", "qwen36"))
+    )
+    told = render_lines(own)[render_lines(own).index("steps") + 1 :]
+    assert told[0].split() == ["stopping", "after", "3.0", "s", "minimax", "stopped"], "it is not qwen36 that stops"
+    assert told[1].strip() == "starting qwen36"
+    stop = replace(
+        GOOD, kind=OperationKind.STOP, shares=(NodeResult(SPARK1, "qwen36", freed=98 * GIB, missing=2 * GIB),)
+    )
+    assert any("qwen36 on spark1  came back 98.0 GiB, missing 2.0 GiB" in line for line in render_lines(stop))
+    assert "changed since it last worked" not in render_lines(stop)
+
+
+def test_history_text_has_no_control_characters() -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    verdict = Verdict(FailureCause.CRASHED, evil, (Evidence(evil, "log", 1),), evil)
+    one = replace(
+        GOOD,
+        profile=evil,
+        instance=evil,
+        operator=evil,
+        nodes=(NodeName(evil),),
+        why=evil,
+        hint=evil,
+        image=evil,
+        outcome="failed",
+        shares=(replace(SHARE, driver=evil, receipt=evil, parts=()),),
+        moments=(StepRecord(evil, evil, 1.0, evil),),
+    )
+    changes = StartDiff((StartDifference(evil, evil, evil),), (evil,))
+    for told in (one, replace(one, verdict=verdict)):
+        assert "\x1b" not in "".join([*render_lines(told, GOOD, changes), *format_history([told], None)])
+
+
+def test_resume_abort_and_free_are_called_by_their_names() -> None:
+    switch = replace(GOOD, kind=OperationKind.SWITCH, command="sparkctl resume", outcome="ready")
+    assert (build_history_row(switch).what, build_history_row(switch).profile) == ("resume", "qwen36")
+    assert render_lines(switch)[0] == "7: resume of qwen36"
+    assert not any("again" in line for line in render_lines(switch)), "nothing is left to be resumed"
+    refused = replace(switch, command="sparkctl abort", outcome="refused", profile=None, instance=None)
+    assert (build_history_row(refused).what, build_history_row(refused).profile) == ("abort", "what was left")
+    assert any("sparkctl abort" in line for line in render_lines(refused))
+    free = replace(
+        GOOD, kind=OperationKind.STOP, command="sparkctl free spark2 --grace=5s", profile=None, instance=None
+    )
+    free = replace(free, nodes=(SPARK1, NodeName("spark2")))
+    row = build_history_row(free)
+    assert (row.what, row.profile, row.nodes) == ("free", "everything on spark2", "spark1, spark2")
+    stop = replace(free, command=None)
+    assert (build_history_row(stop).what, build_history_row(stop).profile) == ("stop", "everything")
+    assert build_history_row(replace(GOOD, command="sparkctl up qwen36")).what == "start"
+
+
+def test_what_was_usual_is_the_heads_and_not_held_against_another_rank() -> None:
+    worker = replace(SHARE, node=NodeName("spark2"))
+    both = render_lines(replace(GOOD, nodes=(SPARK1, NodeName("spark2")), shares=(SHARE, worker)))
+    assert sum("usually" in line for line in both) == 2, "of the head's two parts"
+    assert sum("usually" in line for line in both[: both.index("phases, spark2")]) == 2

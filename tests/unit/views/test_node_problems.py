@@ -1,0 +1,86 @@
+"""What `i` shows is all that is told about a Spark elsewhere: failures, the guard, the connection and the config, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.commands.action_context import ActionContext, reason_no_problems
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import CommandEnded, GuardActed, Outcome
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.finding_view import NodeProblems, render_problems
+from sparkctl.views.overview.event_log_view import describe_event
+from sparkctl.views.text.styled_text import TextStyle, join_text
+
+NODE = NodeName("spark2")
+ONE = InstanceView(
+    "big", NODE, "c", "image", ContainerState.EXITED, "Exited (1)", ours=True, memory=None, phase=Phase.FAILED
+)  # fmt: skip
+VIEW = NodeTelemetryView(NODE, NodeState.OK, 10.0)
+VERDICT = Verdict(
+    FailureCause.CUDA_OUT_OF_MEMORY,
+    "big ran out of memory.",
+    (Evidence("CUDA out of memory", "log", 7),),
+    "less context",
+)
+END = CommandEnded(9.0, Outcome.FAILED, 1, 30.0, node=NODE, instance="big", verdict=VERDICT)
+WELL = NodeProblems(VIEW, 10.0, {})
+
+
+def render_text(wrong: NodeProblems) -> str:
+    return "\n".join(join_text(one) for one in render_problems(wrong, 90))
+
+
+def test_a_healthy_node_has_no_problems() -> None:
+    assert not WELL.has_other_problems
+    assert render_problems(WELL, 90) == []
+    now = ActionContext((NODE,), (VIEW,), NODE)
+    assert reason_no_problems(now) == "nothing is found wrong with spark2"
+    assert reason_no_problems(replace(now, is_troubled=True)) is None
+
+
+def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
+    wrong = replace(
+        WELL,
+        view=replace(VIEW, instances=(ONE,)),
+        ends={"big": END},
+        notices=[("✕ big failed on spark2: so", TextStyle.BAD)],
+    )
+    assert wrong.has_other_problems
+    assert render_text(wrong).count("big failed") == 1
+    assert "line 7: CUDA out of memory" in render_text(wrong)
+    assert "less context" in render_text(wrong)
+    assert "✕ big failed; enter on it says why" in render_text(replace(wrong, ends={}, notices=()))
+    assert "big ran out of memory" in render_text(replace(wrong, view=VIEW)), "its container is gone, the reason is not"
+    ready = replace(VIEW, instances=(replace(ONE, phase=Phase.READY),))
+    assert not replace(wrong, view=ready, notices=()).has_other_problems, "it was started anew since"
+
+
+def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
+    did = describe_event(GuardActed(5.0, NODE, GuardAction.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
+    assert did is not None
+    wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
+    assert wrong.has_other_problems
+    assert "big was stopped: swap grew by 3 GiB" in render_text(wrong)
+    assert "other" not in render_text(wrong)
+
+
+def test_the_connection_the_config_a_refusal_and_the_findings_are_there_too() -> None:
+    away = replace(VIEW, state=NodeState.REFUSED, detail="does not let milo in", hint="r asks again")
+    finding = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap is in use", "turn it off")
+    wrong = replace(
+        WELL, view=replace(away, findings=(finding,)), fault="config.yaml:2:1: no such key\nand another", hint="see README",
+        notices=[("✕ no such profile on spark2", TextStyle.BAD), ("● fine", TextStyle.GOOD)],
+    )  # fmt: skip
+    words = render_text(wrong)
+    for one in ("config.yaml:2:1: no such key", "and another", "try: see README", "does not let milo in", "r asks again",
+                "no such profile", "swap is in use"):  # fmt: skip
+        assert one in words
+    assert "fine" not in words
+    assert "\x1b" not in render_text(replace(wrong, fault="\x1b[31m"))

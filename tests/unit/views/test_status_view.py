@@ -1,0 +1,82 @@
+"""Status on 80 columns and on any other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text.units import GIB
+from sparkctl.monitor.node_views import NodeStatusView
+from sparkctl.views.status_view import format_status
+
+NODE = NodeName("spark1")
+
+
+def make_memory_reading(swap_used: float = 0.0) -> MemoryReading:
+    counts = (121.7, 18.9, 1.3, 17.9, 16.0, 16.0 - swap_used)
+    return MemoryReading(*(int(count * GIB) for count in counts))
+
+
+def make_instance_view(name: str, *, ours: bool = True, step: Step | None = None) -> InstanceView:
+    return InstanceView(
+        name, NODE, name, "lmsysorg/sglang:v0.5.12-cu130-runtime", ContainerState.RUNNING, "Up 12 minutes", ours,
+        int(96.6 * GIB), (Phase.LOADING if step else Phase.READY) if ours else None, step,
+        endpoint="http://spark-2a60.local:8003" if ours and not step else None,
+    )  # fmt: skip
+
+
+def make_status_view(*instances: InstanceView, swap_used: float = 0.0) -> NodeStatusView:
+    return NodeStatusView(NODE, NodeState.OK, 0.0, memory=make_memory_reading(swap_used), instances=instances)
+
+
+def test_memory_is_one_line_of_80_columns_and_swap_is_told_when_used() -> None:
+    head = "● spark1   102.8 of 121.7 GiB used · 18.9 available · 17.6 cache · 1.3 free"
+    assert format_status([make_status_view()], width=80) == [head, "    nothing runs"]
+    assert format_status([make_status_view(swap_used=0.2)])[0] == head + " · swap 0.2"
+    assert "·" not in "".join(format_status([make_status_view(swap_used=0.2)], ascii_only=True))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_rows_that_are_too_wide_go_on_in_a_second_line(width: int) -> None:
+    rows = [
+        make_instance_view("qwen36-with-a-long-name"),
+        make_instance_view("loads", step=Step("weights", 12, 18)),
+        make_instance_view("theirs", ours=False),
+    ]
+    lines = format_status([make_status_view(*rows, swap_used=0.2)], width=width)
+    assert all(len(line) <= width for line in lines)
+    text = "\n".join(lines)
+    assert "http://spark-2a60.local:8003" in text
+    assert "12/18" in text
+    whole = format_status([make_status_view(*rows)])
+    assert len(whole) == 4
+
+
+def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
+    away = NodeStatusView(
+        NODE, NodeState.UNREACHABLE, 0.0, detail="spark1 does not answer at spark-2a60.local:22 within 10 s " * 2,
+        hint="is it on? ping spark-2a60.local; then: ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10",
+    )  # fmt: skip
+    lines = format_status([away], width=80)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-1].strip() == "ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10"
+
+
+def test_ascii_is_ascii_whatever_is_not_known() -> None:
+    unknown = replace(make_status_view(), memory=None)
+    nobody = replace(make_instance_view("a"), memory=None)
+    strange = replace(make_status_view(), instances=(nobody, replace(nobody, name="日本", ours=False, phase=None)))
+    for one in (unknown, strange):
+        assert "\n".join(format_status([one], ascii_only=True)).isascii()
+        assert "—" in "\n".join(format_status([one]))
+
+
+def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
+    (row,) = format_status([make_status_view(replace(make_instance_view("a"), phase=None))])[1:]
+    assert row.split()[:3] == ["◌", "a", "unknown"]

@@ -1,0 +1,341 @@
+"""A switch as a picture: nothing is lost where it is narrow, and what is an estimate says so."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepReported
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch_plan import JournalPresence as JournalFound
+from sparkctl.model.switch_plan import (
+    NodeSwitchPlan,
+    SwitchConflict,
+    SwitchContainer,
+    SwitchJournal,
+    SwitchJournalStatus,
+    SwitchPlan,
+    SwitchStep,
+)
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
+from sparkctl.views.instance_rows import format_log_status
+from sparkctl.views.overview.overview_view import _wrap_notice
+from sparkctl.views.switch_plan_view import (
+    describe_rollback_window,
+    describe_switch_step,
+    format_switch_plan,
+    summarize_switch_plan,
+)
+from sparkctl.views.switch_plan_view import get_memory_before_switch as memory_before
+from sparkctl.views.switch_plan_view import predict_memory_after_switch as memory_after
+from sparkctl.views.switch_view import (
+    SwitchScreenModel,
+    describe_switch_journal,
+    find_offered_command,
+    render_switch,
+    render_switch_progress_line,
+    render_unfinished_switch,
+)
+from sparkctl.views.text.styled_text import join_text, measure_row
+
+GIB = 1 << 30
+ONE, OTHER = NodeName("spark1"), NodeName("spark2")
+TOTAL = 121 * GIB
+FIT = MemoryFit(ONE, "qwen36", FitOutcome.IF_STOPPED, (EstimatePart("weights", 35 * GIB, EstimateSource.MEASURED),))
+CHANGES = (
+    NodeSwitchPlan(ONE, TOTAL, 14 * GIB, (
+        SwitchContainer("minimax-m27", "c", "a", True, 98 * GIB, (SwitchConflict.MEMORY,), "0/2", 8000),
+        SwitchContainer("orpheus-tts", "o", "b", True, 6 * GIB, port=5005),
+    ), "qwen36", FIT, 72 * GIB),
+    NodeSwitchPlan(OTHER, TOTAL, 18 * GIB, (
+        SwitchContainer("minimax-m27", "c2", "d", True, 97 * GIB, (SwitchConflict.NODES,), "1/2"),), None, None, 113 * GIB),
+)  # fmt: skip
+PLAN = SwitchPlan("qwen36", "qwen36", (ONE,), CHANGES, ("minimax-m27",), (), ("the image is old",), 198.0)
+SCENE = SwitchScreenModel("qwen36", (ONE,), PLAN)
+
+
+def render_screen(scene: SwitchScreenModel, columns: int, lines: int) -> str:
+    rows = render_switch(scene, columns, lines).rows
+    assert len(rows) == lines
+    assert all(measure_row(row) == columns for row in rows)
+    return "\n".join(join_text(row) for row in rows)
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_who_stops_who_stays_and_who_comes_is_there_in_any_width(columns: int, ascii_only: bool) -> None:
+    seen = render_screen(replace(SCENE, ascii_only=ascii_only), columns, 60)
+    assert "- minimax-m27  rank 0 of 2" in seen
+    assert "no room for both" in seen
+    assert "= orpheus-tts" in seen
+    assert "+ qwen36" in seen
+    assert "35.0 GiB est.  starts" in seen
+    assert "nothing: it is free" in seen
+    assert "the image is old" in seen
+    assert seen.isascii() or not ascii_only
+
+
+def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_read_on_to_where_there_is_not() -> None:
+    (line,) = [line for line in render_screen(SCENE, 120, 40).splitlines() if "spark1 now" in line]
+    assert "spark1 afterwards" in line
+    page = render_switch(replace(SCENE, further=99), 60, 13)
+    assert page.further > 0
+    assert "the end" in join_text(page.rows[-1])
+
+
+def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
+    now = MemoryBar(TOTAL, 14 * GIB, 104 * GIB, 3 * GIB, 5 * GIB, 9 * GIB, 0)
+    bar = memory_after(CHANGES[0], {ONE: now})
+    assert bar is not None
+    assert bar.available == 72 * GIB
+    assert bar.page_cache == 0, "a start drops it"
+    assert bar.gpu_processes == (104 - 98 + 35) * GIB
+    assert sum((bar.gpu_processes, bar.other_used, bar.page_cache, bar.free)) == TOTAL
+    free = memory_after(CHANGES[1], {OTHER: now})
+    assert free is not None
+    assert free.page_cache == 5 * GIB, "where nothing starts nothing is dropped"
+    assert memory_after(replace(CHANGES[0], available_after=None), {}) is None
+
+
+def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
+    told = [join_text(one) for one in format_switch_plan(PLAN, 80)]
+    panel = render_screen(SCENE, 80, 60)
+    for change in CHANGES:
+        for bar in (memory_before(change, {}), memory_after(change, {})):
+            assert bar is not None
+            figure = f"{(bar.total - bar.free) / GIB:.1f} of 121.0 GiB"
+            assert any(figure in line for line in told), (figure, told)
+            assert figure in panel
+    assert summarize_switch_plan(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
+    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in told
+    assert describe_rollback_window(PLAN) in told
+    assert summarize_switch_plan(PLAN) in panel
+    assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
+    for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
+        way_back = describe_rollback_window(other)
+        assert way_back is not None
+        assert "started again if" not in way_back, "it is not"
+        assert ("sparkctl abort (--no-rollback)" in way_back) == (not other.halves)
+        assert ("there is no way back" in way_back) == bool(other.halves)
+    refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
+    assert describe_rollback_window(refused) is None
+    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused, 80)]
+
+
+def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
+    for each in SwitchStep:
+        for is_done in (False, True):
+            assert describe_switch_step(each, "qwen36", ("minimax-m27",), is_done=is_done)
+            assert "old one" not in describe_switch_step(each, "qwen36", is_done=is_done)
+    assert describe_switch_step(SwitchStep.RESTORING, "qwen36", ("a", "b")) == "starting a and b again"
+    assert describe_switch_step(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
+
+
+def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
+    same = replace(PLAN, instance="minimax-m27")
+    assert summarize_switch_plan(same).startswith(
+        "minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1"
+    )
+    told = describe_rollback_window(same) or ""
+    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in told
+    said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
+    assert "starting minimax-m27 as asked for" in said
+    assert "starting minimax-m27 as it ran again" in said
+    assert any(one.startswith("taking minimax-m27 as asked for back") for one in said)
+
+
+def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
+    seen = render_screen(replace(SCENE, plan=replace(PLAN, obstacles=("port 8003 is taken by postgres",))), 80, 24)
+    assert "✕ port 8003 is taken by postgres" in seen
+    assert "enter does it" not in seen
+    assert "cannot be switched to" in seen
+
+
+def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_done() -> None:
+    said = (
+        ("the image is old", None),
+        ("--nextn dies of that", "sparkctl switch qwen36 --set a=1\nstart qwen36-ngram"),
+    )
+    seen = render_screen(replace(SCENE, cautions=said), 80, 30)
+    assert seen.count("the image is old") == 1
+    assert "▲ --nextn dies of that" in seen
+    assert "try: sparkctl switch qwen36 --set a=1" in seen
+    assert "try: start qwen36-ngram" in seen
+    refused = render_screen(SwitchScreenModel("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
+    assert "try: sparkctl init" in refused
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_way_out_is_there_whole_in_any_width_and_is_what_can_be_copied(columns: int) -> None:
+    command = "sparkctl switch qwen36 --node spark1 --set args.speculative-num-draft-tokens=20"
+    scene = replace(SCENE, cautions=(("SGLang dies of that", f"{command}, or start qwen36-nextn in its place"),))
+    lines = render_screen(scene, columns, 40).splitlines()
+    at = next(at for at, line in enumerate(lines) if "try: " in line)
+    below = next(at for at, line in enumerate(lines) if "or: start qwen36-nextn in its place" in line)
+    typed = "\n".join(line.replace("try: ", "").strip() for line in lines[at:below])
+    assert shlex.split(typed.replace(" \\\n", " ")) == shlex.split(command)
+    assert find_offered_command(scene) == command
+    assert find_offered_command(SCENE) is None
+
+
+def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
+    seen = render_screen(
+        SwitchScreenModel("qwen36", (ONE,), SwitchPlan("qwen36", "qwen36", (ONE,), (), is_there=True)), 80, 24
+    )
+    assert "qwen36 already stands on spark1: nothing is switched" in seen
+    assert "enter does it" not in seen
+
+
+def make_progress(*more: SwitchStepReported | CommandEnded) -> SwitchProgress:
+    made: SwitchProgress | None = None
+    for event in (SwitchPlanned(100.0, ONE, PLAN), *more):
+        made = advance_switch(made, event)
+    assert made is not None
+    return made
+
+
+def make_step_event(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchStepReported:
+    return SwitchStepReported(ts, ONE, which, "qwen36", proof, ts - 100.0)
+
+
+def test_a_rollback_tells_both_stories() -> None:
+    verdict = Verdict(
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The workspace did not fit",
+        (Evidence("CUDA out of memory", "log", 412),),
+        "less",
+    )
+    made = make_progress(
+        make_step_event(101, SwitchStep.CHECKING),
+        make_step_event(104, SwitchStep.CHECKING, "all is there"),
+        make_step_event(104, SwitchStep.STARTING),
+        make_step_event(160, SwitchStep.UNDOING),
+        make_step_event(165, SwitchStep.RESTORING),
+        make_step_event(400, SwitchStep.RESTORED, "nothing of the switch is left"),
+        CommandEnded(
+            401.0,
+            Outcome.FAILED,
+            1,
+            301.0,
+            ONE,
+            "qwen36",
+            verdict=verdict,
+            message="qwen36 did not start; minimax-m27 serves again after 235 s",
+        ),
+    )
+    seen = render_screen(replace(SCENE, course=made, now=500.0), 80, 40)
+    assert "✕ qwen36 failed: The workspace did not fit" in seen
+    assert "line 412: CUDA out of memory" in seen
+    assert "● minimax-m27 serves again: nothing of the switch is left" in seen
+    assert seen.count("serves again") == 1, "once is enough"
+    assert "✓  0:03  checked   all is there" in seen
+    assert "✕        starting qwen36" in seen
+    assert seen.index("minimax-m27 serves again") < seen.index("qwen36 failed"), "what serves now comes first"
+    assert "spark1 before" not in seen, "the plan is no picture of these Sparks any more"
+
+
+def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> None:
+    again = "minimax-m27 serves again after 7 min"
+    verdict = Verdict(
+        FailureCause.CUDA_OUT_OF_MEMORY, "no room", (Evidence("out of memory " * 60, "log", 412),), "less"
+    )
+    made = make_progress(
+        make_step_event(104, SwitchStep.STARTING), make_step_event(160, SwitchStep.UNDOING), make_step_event(165, SwitchStep.RESTORING),
+        make_step_event(400, SwitchStep.RESTORING, again), make_step_event(400, SwitchStep.RESTORED, again),
+        CommandEnded(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict, message=f"qwen36 did not start; {again}"),
+    )  # fmt: skip
+    for columns in (60, 80, 120):
+        seen = render_screen(replace(SCENE, course=made, now=500.0), columns, 40)
+        assert " ".join(seen.split()).count("serves again") == 2
+        assert seen.count("out of memory") < 30, "three lines of it, all of it is in the log"
+        assert "…" in seen
+
+
+def test_a_path_that_is_longer_than_a_line_is_there_whole() -> None:
+    path = "/tmp/" + "/".join(f"folder{at}" for at in range(12)) + "/20261122.log"
+    seen = render_screen(
+        replace(SCENE, course=make_progress(make_step_event(101, SwitchStep.UNDOING, f"nothing is left; log: {path}"))),
+        80,
+        40,
+    )
+    assert path in "".join(seen.split())
+
+
+def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
+    bar = MemoryBar(TOTAL, 14 * GIB, 93 * GIB, 12 * GIB, 2 * GIB, 14 * GIB, 0)
+    made = make_progress(make_step_event(101, SwitchStep.CHECKING))
+    seen = render_screen(replace(SCENE, course=made, bars={ONE: bar}), 80, 40)
+    assert "GPU 93.0" in seen
+    assert "other 12.0" in seen
+
+
+def test_the_last_step_is_said_once_by_what_proves_it() -> None:
+    made = make_progress(make_step_event(101, SwitchStep.DONE, "qwen36 serves on spark1"))
+    seen = render_screen(replace(SCENE, course=made, now=500.0), 80, 40)
+    assert "✓        qwen36 serves on spark1" in seen
+    assert " done" not in seen
+
+
+def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
+    line = join_text(render_switch_progress_line(make_progress(make_step_event(101, SwitchStep.RELEASING)), 142.0, "s"))
+    assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
+    journal = SwitchJournal(
+        "0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ()
+    )
+    assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in describe_switch_journal(
+        ONE, SwitchJournalStatus(JournalFound.READ, journal)
+    )
+    assert "goes on: on its way back, restoring" in describe_switch_journal(
+        ONE, SwitchJournalStatus(JournalFound.READ, replace(journal, step=SwitchStep.RESTORING), is_held=True)
+    )
+    unknown = describe_switch_journal(ONE, SwitchJournalStatus(JournalFound.UNREADABLE, why="it is damaged"))
+    assert unknown == "spark1: the journal of a switch lies there, and it is damaged"
+
+
+def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
+    asked = [
+        make_step_event(5.0, SwitchStep.UNDOING),
+        make_step_event(6.0, SwitchStep.UNDOING, "nothing of qwen36 is left"),
+    ]
+    failed = [make_step_event(1.0, SwitchStep.STARTING), *asked]
+    for told, sign in ((asked, "✓"), (failed, "✕")):
+        made: SwitchProgress | None = None
+        for event in told:
+            made = advance_switch(made, event)
+        seen = render_screen(replace(SCENE, course=made, now=7.0), 80, 30)
+        (line,) = [line for line in seen.splitlines() if "qwen36 is taken back" in line]
+        assert line.strip().startswith(sign)
+
+
+def test_who_left_a_switch_and_since_when_is_there_whole_in_any_width() -> None:
+    words = "switch to qwen36-ngram was left: step 4 of 6, starting, by root@vm since 09:14"
+    for columns in (60, 78, 118):
+        rows = render_unfinished_switch(words, (("o", "goes on with it"),), is_held=False, columns=columns)
+        assert all(measure_row(row) <= columns for row in rows)
+        assert (
+            " ".join(join_text(row).strip("▲ ") for row in rows)
+            == f"{words}{' ' if columns > 100 else '  '}o goes on with it"
+        )
+        assert len(rows) == 2, "the keys take no line of their own where there is little room"
+
+
+@pytest.mark.parametrize("most", [2, 3, 4])
+def test_what_was_refused_keeps_its_way_out_where_there_is_little_room(most: int) -> None:
+    way = "sparkctl status --node spark1 --watch"
+    words = f"✕ spark1: switch to qwen36-vllm in progress, step 4 of 6 (starting), by root@vm since 09:32   try: wait for it: {way}"
+    lines = _wrap_notice(words, 78, most)
+    assert len(lines) <= most
+    assert any(way in line for line in lines)
+    assert lines[0].startswith("✕ spark1: switch to qwen36-vllm in progress")
+
+
+def test_a_path_in_what_is_said_of_a_log_is_there_whole() -> None:
+    path = "/tmp/sparkctl-demo-5budbrug/state/logs/20261122-092348-a92/" + "spark1/" * 6 + "sglang.log.gz"
+    lines = format_log_status(f"it has ended; its saved log: {path}", 60)
+    assert all(len(line) <= 60 for line in lines)
+    assert "".join(lines[1:]) == path
