@@ -28,7 +28,7 @@ _USER_AT_HOST_PATTERN = re.compile(
 _INTERFACE_PATTERN = re.compile(r"[^\s/]{1,15}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """What the config file says. ``path`` is None where there is no file; ``warnings`` are sentences."""
 
@@ -48,7 +48,7 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     if _is_missing(path):
         if required:
             raise InvalidInput(f"there is no config yet ({path})", hint="sparkctl init")
-        return Config(())
+        return Config(nodes=())
     root = read_yaml(path).root
     faults: list[FileIssue] = []
     nodes = _parse_nodes(root, faults)
@@ -56,7 +56,7 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     readonly = _parse_readonly(root, faults)
     if faults:
         raise InvalidFile(faults)
-    return Config(nodes, path, _list_permission_warnings(path), keys, readonly)
+    return Config(nodes=nodes, path=path, warnings=_list_permission_warnings(path), keys=keys, readonly=readonly)
 
 
 def _is_missing(path: Path) -> bool:

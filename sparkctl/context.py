@@ -72,7 +72,7 @@ class InterruptSignal:
             await cancel_and_wait((task, press))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CommandContext:
     """What every verb is given: who acts, how to ask, what time it is, where history lies.
 

@@ -116,7 +116,7 @@ class CommandLineParser:
                 raise InvalidInput(wrong.format_message(), usage) from wrong
         if not verbs:
             raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join((verb, *rest))}")
-        return PreparedCommand(verb, (verb, *rest), nodes, context, verbs[0])
+        return PreparedCommand(verb=verb, words=(verb, *rest), nodes=nodes, context=context, events=verbs[0])
 
 
 def _target_nodes(given: object) -> tuple[str, ...]:

@@ -236,5 +236,9 @@ def _print_json_result(
     outcome = outcomes.get(code, Outcome.REFUSED)
     where = NodeName(node) if node else None
     stdout.print_json(
-        encode_event(CommandEnded(time.time(), outcome, code, 0.0, node=where, message=message, hint=hint))
+        encode_event(
+            CommandEnded(
+                ts=time.time(), outcome=outcome, exit_code=code, seconds=0.0, node=where, message=message, hint=hint
+            )
+        )
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the first picture is painted without them
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionContext:
     """What an action's availability depends on. ``screens`` are those that there are.
 

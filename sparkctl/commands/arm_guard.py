@@ -31,7 +31,7 @@ from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardStatus:
     """The guard of a node at ``when``: ``answer`` tells whether one runs, None where the node did not say; ``guard`` what it
     says of itself. ``receipts``: what it ended."""
@@ -67,7 +67,11 @@ async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple
                     return await _build_guard_status(ctx, session)
             except NodeError as error:
                 return GuardStatus(
-                    node.name, node_state_for_error(error), ctx.clock.unix_time(), error.message, error.hint
+                    name=node.name,
+                    state=node_state_for_error(error),
+                    when=ctx.clock.unix_time(),
+                    detail=error.message,
+                    hint=error.hint,
                 )
 
     return tuple(await gather_or_cancel(*(read_node_guard(node) for node in nodes)))
@@ -86,7 +90,16 @@ async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> Guar
     except GuardUnavailable as trouble:
         lost, hints = [trouble.message, *lost], [trouble.hint, *hints]
     detail, hint = "; ".join(lost) or None, next((one for one in hints if one), None)
-    return GuardStatus(name, NodeState.OK, ctx.clock.unix_time(), detail, hint, state, left.receipts, answer)
+    return GuardStatus(
+        name=name,
+        state=NodeState.OK,
+        when=ctx.clock.unix_time(),
+        detail=detail,
+        hint=hint,
+        guard=state,
+        receipts=left.receipts,
+        answer=answer,
+    )
 
 
 async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDirectory) -> GuardState | None:
@@ -143,7 +156,13 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         )
         if failure is not None:
             return _build_partial_end(failure, ctx, ctx.clock.monotonic() - began, request.instance, message)
-        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
+        return CommandEnded(
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.DONE,
+            exit_code=0,
+            seconds=ctx.clock.monotonic() - began,
+            message=message,
+        )
 
     return stream_events(
         ctx, arm_on_nodes, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
@@ -190,7 +209,7 @@ async def _arm_on_node(
                 continue
             profile = container.get_label(ContainerLabel.PROFILE)
             await link.watch_container(
-                container.id, instance, profile, ctx.operator, GuardRole.SERVING, request.rule, None, None
+                container.id, instance, profile=profile, operator=ctx.operator, role=GuardRole.SERVING, rule=request.rule, port=None, health=None
             )  # fmt: skip
             armed.append(f"{instance} on {name}")
         return armed
@@ -216,7 +235,14 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
         where = " or ".join(node.name for node in nodes)
         nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
         message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
-        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds, instance=instance, message=message)
+        return CommandEnded(
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.DONE,
+            exit_code=0,
+            seconds=seconds,
+            instance=instance,
+            message=message,
+        )
 
     return stream_events(
         ctx, disarm_on_nodes, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"

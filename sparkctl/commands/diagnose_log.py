@@ -39,7 +39,7 @@ _COMMAND_HEAD_WORDS = 5  # words of a start before its settings: sparkctl up PRO
 _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisReport:
     """``source``: which log that was, in words. ``silent``: the nodes that could not be asked, each with why."""
 
@@ -55,7 +55,7 @@ def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> Diagnos
     reading = LogDiagnoser(engine)
     for block in read_line_blocks(source, name):
         reading.feed_block(block)
-    return DiagnosisReport(reading.build_diagnosis(), name)
+    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 
 
 async def diagnose_instance(
@@ -125,11 +125,22 @@ async def diagnose_ranks(
     if told.container.state is ContainerState.PAUSED:
         state = f"is paused; on {where}: docker unpause {told.container.name}"
     if place is None:
-        return DiagnosisReport(told.found, f"the log of {instance} on {where}, which {state}", where, instance)
+        return DiagnosisReport(
+            diagnosis=told.found,
+            source=f"the log of {instance} on {where}, which {state}",
+            node=where,
+            instance=instance,
+        )
     which = f"rank {_parse_rank(told.container)[0]} of {_parse_rank(told.container)[1]} of {instance} on {where}"
     beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
     more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
-    return DiagnosisReport(told.found, f"the log of {which}, which {state}{more}", where, instance, tuple(silent))
+    return DiagnosisReport(
+        diagnosis=told.found,
+        source=f"the log of {which}, which {state}{more}",
+        node=where,
+        instance=instance,
+        silent=tuple(silent),
+    )
 
 
 def _list_other_nodes(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
@@ -145,7 +156,7 @@ def _parse_rank(container: Container) -> tuple[int, int]:
     return int(rank), int(ranks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankDiagnosis:
     """One container, and what its log and its end tell. ``at``: when it failed, by its node's clock, unix seconds;
     ``is_aftermath``: it says no more than that something else went wrong before."""
@@ -226,7 +237,12 @@ async def _diagnose_container(
         if container.exit_code == _SIGKILL_EXIT_CODE:
             receipt = await guard_receipts.read_receipt(session, container.id)
         requests = await find_stop_signals(session, container)
-        found = replace(found, verdict=_build_exit_verdict(container, plan, reading, secrets, start, receipt, requests))
+        found = replace(
+            found,
+            verdict=_build_exit_verdict(
+                container, plan, reading=reading, secrets=secrets, start=start, receipt=receipt, requests=requests
+            ),
+        )
     elif reading.analyzer.fatal_line is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
     if found.verdict is not None:
@@ -235,7 +251,7 @@ async def _diagnose_container(
     said_at = parse_log_time(stamps[min(numbers)], "") if numbers else None
     at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
     is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.analyzer, found.verdict)
-    return RankDiagnosis(session, container, found, at, is_aftermath)
+    return RankDiagnosis(session=session, container=container, found=found, at=at, is_aftermath=is_aftermath)
 
 
 def _build_exit_verdict(
@@ -304,7 +320,10 @@ def _diagnose_saved_log(ctx: CommandContext, saved: SavedLog, engine: str | None
         # What Docker and the guard knew then is no longer to be had; the log is the same.
         found = replace(found, verdict=stored)
     return DiagnosisReport(
-        found, f"the saved log of {saved.instance} from {saved.node}: {saved.path}", node, saved.instance
+        diagnosis=found,
+        source=f"the saved log of {saved.instance} from {saved.node}: {saved.path}",
+        node=node,
+        instance=saved.instance,
     )
 
 
@@ -347,8 +366,8 @@ async def diagnose_exit(
         )
     taken = None if container.started is None or container.finished is None else container.finished - container.started
     return CommandEnded(
-        ctx.clock.unix_time(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
-        container.get_label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
+        ts=ctx.clock.unix_time(), outcome=Outcome.FAILED, exit_code=1, seconds=max(0.0, taken or 0.0), node=node.name,
+        instance=container.get_label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
     )  # fmt: skip
 
 

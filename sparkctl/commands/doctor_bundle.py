@@ -38,7 +38,7 @@ in it: look into it before you post it. missing.txt in each folder says what cou
 """
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class NodeReadings:
     """What was read of one node, unmasked until it is written: ``texts`` and decoded JSON ``data`` by file name."""
 
@@ -71,8 +71,8 @@ def collect_support_bundle(
         away = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
         return CommandEnded(
-            ctx.clock.unix_time(), Outcome.UNREACHABLE if away else Outcome.DONE,
-            int(away.exit_code if away else ExitCode.DONE), ctx.clock.monotonic() - began, message=words, file=str(path),
+            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if away else Outcome.DONE,
+            exit_code=int(away.exit_code if away else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
         )  # fmt: skip
 
     return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
@@ -80,7 +80,7 @@ def collect_support_bundle(
 
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
     """Return what can be read of a node; what cannot is missing, and why."""
-    found = NodeReadings(node.name)
+    found = NodeReadings(node=node.name)
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
             with isolate_node_failures(node):

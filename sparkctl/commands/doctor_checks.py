@@ -58,7 +58,15 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
                         who = await _check_node(session, ctx, report_findings)
             except NodeError as error:
                 report_findings(
-                    [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)]
+                    [
+                        Finding(
+                            kind=FindingKind.CONNECTION,
+                            severity=Severity.PROBLEM,
+                            node=node.name,
+                            summary=error.message,
+                            remedy=error.hint,
+                        )
+                    ]
                 )
                 who = error
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
@@ -74,10 +82,14 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
         seconds = ctx.clock.monotonic() - began
         silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
         if silent is not None:
-            return CommandEnded(ctx.clock.unix_time(), Outcome.UNREACHABLE, int(silent.exit_code), seconds)
+            return CommandEnded(
+                ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE, exit_code=int(silent.exit_code), seconds=seconds
+            )
         if problems:
-            return CommandEnded(ctx.clock.unix_time(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
-        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
+            return CommandEnded(
+                ts=ctx.clock.unix_time(), outcome=Outcome.UNHEALTHY, exit_code=int(ExitCode.UNHEALTHY), seconds=seconds
+            )
+        return CommandEnded(ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=0, seconds=seconds)
 
     return stream_events(ctx, check_all_nodes, on_interrupt="interrupted")
 
@@ -121,14 +133,29 @@ async def _check_docker(session: NodeSession, look: NodeInspection, tell: Report
     try:
         info = await session.docker.read_info()
         words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
-        tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_check_gpu(node, look, info)])
+        tell(
+            [
+                Finding(kind=FindingKind.DOCKER, severity=Severity.GOOD, node=node.name, summary=words),
+                *_check_gpu(node, look, info),
+            ]
+        )
         tell(
             _check_disks(
                 node, await session.read_node(*_list_disk_sections(info), *_list_models_dir_sections(node)), info
             )
         )
     except DockerError as error:
-        tell([Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint)])
+        tell(
+            [
+                Finding(
+                    kind=FindingKind.DOCKER,
+                    severity=Severity.PROBLEM,
+                    node=node.name,
+                    summary=error.message,
+                    remedy=error.hint,
+                )
+            ]
+        )
         return False
     return True
 
@@ -145,12 +172,17 @@ def _list_models_dir_sections(node: Node) -> list[str]:
 def _describe_connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
-        return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
+        return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
     parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
     severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE
-    return Finding(FindingKind.CONNECTION, severity, node.name, f"{who.user}@{who.host}: {', '.join(parts)}")
+    return Finding(
+        kind=FindingKind.CONNECTION,
+        severity=severity,
+        node=node.name,
+        summary=f"{who.user}@{who.host}: {', '.join(parts)}",
+    )
 
 
 def _check_clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
@@ -159,49 +191,59 @@ def _check_clock(node: Node, look: NodeInspection, now: float) -> Iterator[Findi
     skew = look.identity.clock - now
     if abs(skew) > _MAX_CLOCK_SKEW_SECONDS:
         yield Finding(
-            FindingKind.CLOCK,
-            Severity.WARNING,
-            node.name,
-            f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
-            f"on {node.name}: timedatectl set-ntp true",
+            kind=FindingKind.CLOCK,
+            severity=Severity.WARNING,
+            node=node.name,
+            summary=f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            remedy=f"on {node.name}: timedatectl set-ntp true",
         )
 
 
 def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
     memory = look.memory
     if memory is None:
-        yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
+        yield Finding(
+            kind=FindingKind.MEMORY,
+            severity=Severity.UNKNOWN,
+            node=node.name,
+            summary="/proc/meminfo could not be read",
+        )
         return
     words = f"{format_gib(memory.available)} of {format_gib(memory.total)} available, page cache {format_gib(memory.reclaimable)}"
-    yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
+    yield Finding(kind=FindingKind.MEMORY, severity=Severity.GOOD, node=node.name, summary=words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(
-            FindingKind.SWAP,
-            Severity.WARNING,
-            node.name,
-            f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
-            f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
+            kind=FindingKind.SWAP,
+            severity=Severity.WARNING,
+            node=node.name,
+            summary=f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
 
 def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Finding]:
     user = look.identity.user if look.identity else node.user
     if look.drop_right == "allowed":
-        yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
+        yield Finding(
+            kind=FindingKind.DROP_CACHES,
+            severity=Severity.GOOD,
+            node=node.name,
+            summary="the page cache can be dropped before a start",
+        )
     elif look.drop_right is None:
         yield Finding(
-            FindingKind.DROP_CACHES,
-            Severity.UNKNOWN,
-            node.name,
-            "sudo did not say whether the page cache can be dropped",
+            kind=FindingKind.DROP_CACHES,
+            severity=Severity.UNKNOWN,
+            node=node.name,
+            summary="sudo did not say whether the page cache can be dropped",
         )
     else:
         yield Finding(
-            FindingKind.DROP_CACHES,
-            Severity.PROBLEM,
-            node.name,
-            "no right to drop the page cache: engines may find too little memory",
-            format_sudoers_command(node, user),
+            kind=FindingKind.DROP_CACHES,
+            severity=Severity.PROBLEM,
+            node=node.name,
+            summary="no right to drop the page cache: engines may find too little memory",
+            remedy=format_sudoers_command(node, user),
         )
 
 
@@ -212,14 +254,20 @@ def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[
         return
     if not habits.python:
         words = "no python3: the live probe cannot run"
-        yield Finding(FindingKind.PYTHON, Severity.WARNING, node.name, words, "sudo apt install python3")
+        yield Finding(
+            kind=FindingKind.PYTHON,
+            severity=Severity.WARNING,
+            node=node.name,
+            summary=words,
+            remedy="sudo apt install python3",
+        )
     if habits.earlyoom and look.memory and look.memory.swap_total and "-s" not in habits.earlyoom.split():
         yield Finding(
-            FindingKind.EARLYOOM,
-            Severity.WARNING,
-            node.name,
-            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
-            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
+            kind=FindingKind.EARLYOOM,
+            severity=Severity.WARNING,
+            node=node.name,
+            summary="earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            remedy='in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
     settings = {"swappiness": habits.swappiness, "min_free_kbytes": habits.min_free_kbytes}
     yield from node_settings.check_kernel_settings(node.name, settings)
@@ -228,22 +276,27 @@ def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[
 def _check_gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     access = look.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
-        yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is there")
+        yield Finding(
+            kind=FindingKind.GPU,
+            severity=Severity.GOOD,
+            node=node.name,
+            summary="the NVIDIA container toolkit is there",
+        )
     else:
         yield Finding(
-            FindingKind.GPU,
-            Severity.PROBLEM,
-            node.name,
-            "no NVIDIA container toolkit: containers cannot have the GPU",
-            "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
+            kind=FindingKind.GPU,
+            severity=Severity.PROBLEM,
+            node=node.name,
+            summary="no NVIDIA container toolkit: containers cannot have the GPU",
+            remedy="sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
             "&& sudo systemctl restart docker",
         )
     if look.gpu is None:
         yield Finding(
-            FindingKind.NVIDIA_SMI,
-            Severity.UNKNOWN,
-            node.name,
-            "nvidia-smi is missing or did not answer: GPU memory is not known",
+            kind=FindingKind.NVIDIA_SMI,
+            severity=Severity.UNKNOWN,
+            node=node.name,
+            summary="nvidia-smi is missing or did not answer: GPU memory is not known",
         )
 
 
@@ -251,20 +304,29 @@ def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator
     for disk in look.disks:
         if disk.free is None:
             yield Finding(
-                FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
+                kind=FindingKind.DISK,
+                severity=Severity.UNKNOWN,
+                node=node.name,
+                summary=f"{disk.path}: its free space could not be read",
             )
             continue
         scarce = rate_free_disk(disk.free)
         yield Finding(
-            FindingKind.DISK,
-            scarce or Severity.GOOD,
-            node.name,
-            f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
-            "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
+            kind=FindingKind.DISK,
+            severity=scarce or Severity.GOOD,
+            node=node.name,
+            summary=f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
+            remedy="docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
     for path, there in look.paths:
         if there is None:
             what = f"cannot tell whether {path} exists: this user may not read its directory"
-            yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
+            yield Finding(kind=FindingKind.MODELS, severity=Severity.UNKNOWN, node=node.name, summary=what)
         elif not there:
-            yield Finding(FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", f"mkdir -p {path}")
+            yield Finding(
+                kind=FindingKind.MODELS,
+                severity=Severity.WARNING,
+                node=node.name,
+                summary=f"{path} does not exist",
+                remedy=f"mkdir -p {path}",
+            )

@@ -55,7 +55,9 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
         code = ExitCode.UNHEALTHY if teller.problems else ExitCode.DONE
         outcome = Outcome.UNHEALTHY if teller.problems else Outcome.DONE
-        return CommandEnded(ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began)
+        return CommandEnded(
+            ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=ctx.clock.monotonic() - began
+        )
 
     return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing goes on on the nodes")
 
@@ -72,7 +74,7 @@ class FabricFindingReporter:
         kind: FindingKind = FindingKind.FABRIC, evidence: tuple[FindingEvidence, ...] = (),
     ) -> None:  # fmt: skip
         self.problems += severity is Severity.PROBLEM
-        one = Finding(kind, severity, node, words, remedy, evidence=evidence)
+        one = Finding(kind=kind, severity=severity, node=node, summary=words, remedy=remedy, evidence=evidence)
         self._emit(FindingReported.from_finding(self._ctx.clock.unix_time(), one))
 
 

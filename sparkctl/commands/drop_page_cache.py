@@ -46,11 +46,11 @@ async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit
         )
     after = await session.read_node("memory")
     event = CachesDropped(
-        ctx.clock.unix_time(),
-        session.node.name,
-        _require_memory(before, session),
-        _require_memory(after, session),
-        _is_drop_confirmed(before, after),
+        ts=ctx.clock.unix_time(),
+        node=session.node.name,
+        before=_require_memory(before, session),
+        after=_require_memory(after, session),
+        proven=_is_drop_confirmed(before, after),
     )
     emit(event)
     return event
@@ -99,6 +99,6 @@ def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
             return build_end_from_error(failure, ctx, seconds)
-        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
+        return CommandEnded(ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=0, seconds=seconds)
 
     return stream_events(ctx, drop_on_all_nodes, on_interrupt="interrupted")

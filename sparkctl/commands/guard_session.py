@@ -134,8 +134,8 @@ class GuardSession:
         port = service.port if service.ready.health is not None else None
         try:
             await self._link.watch_container(
-                container, plan.instance, plan.profile, self._ctx.operator, GuardRole.LOADING, rule, port,
-                service.ready.health,
+                container, plan.instance, profile=plan.profile, operator=self._ctx.operator, role=GuardRole.LOADING, rule=rule, port=port,
+                health=service.ready.health,
             )  # fmt: skip
             self._watched = True
             self._asked = self._ctx.clock.monotonic()
@@ -322,9 +322,18 @@ def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefus
 def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> GuardActed:
     """Return the guard's event as one of ours."""
     return GuardActed(
-        now, session.node.name, event.what, event.why, event.at, event.instance, event.container, event.available,
-        event.free, event.rate, event.to_zero,
-    )  # fmt: skip
+        ts=now,
+        node=session.node.name,
+        what=event.what,
+        why=event.why,
+        at=event.at,
+        instance=event.instance,
+        container=event.container,
+        available=event.available,
+        free=event.free,
+        rate=event.rate,
+        to_zero=event.to_zero,
+    )
 
 
 async def stop_watching_containers(

@@ -47,7 +47,7 @@ _UNRECORDED_EXIT_CODES = (
 _UNCHANGED_PHASES = (Phase.PLANNED, Phase.READY)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSubject:
     """What is done to what. ``command`` asks for the same again."""
 
@@ -79,7 +79,7 @@ def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResul
     """Return what a look before a start tells of its node, to be noted."""
     who = scene.look.identity
     return NodeResult(
-        plan.node, plan.instance, image_digest=scene.image.id if scene.image is not None else None,
+        node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
         driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ class HistoryWriter:
     def _record_node_result(self, node: NodeName, instance: str | None, **facts: object) -> None:
         name = instance or self.entry.operation.instance
         if name is not None:
-            self.entry.record_node_result(NodeResult(node, name, **facts))  # type: ignore[arg-type]
+            self.entry.record_node_result(NodeResult(node=node, instance=name, **facts))  # type: ignore[arg-type]
 
     def _record_end(self, event: CommandEnded) -> None:
         if not self._is_done_to and event.exit_code in _UNRECORDED_EXIT_CODES:

@@ -31,7 +31,7 @@ from sparkctl.transport.node_session import NodeSession
 _MAX_FILE_BYTES = 512 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportProfile:
     """What is asked for. ``define``: ``NAME=VALUE`` texts. ``allow``: names of what is taken although it may be dangerous, as
     `policy.allowed_names` gives them; True: all. ``directory``: where the profile will lie, None where that is not known."""
@@ -43,7 +43,7 @@ class ImportProfile:
     directory: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedProfile:
     """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for.
 
@@ -109,7 +109,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     if faults := find_token_issues(tree):
         raise InvalidFile(faults)
     profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
-    return ImportedProfile(imported, profile, text, list_start_warnings(profile))
+    return ImportedProfile(imported=imported, profile=profile, text=text, cautions=list_start_warnings(profile))
 
 
 def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:

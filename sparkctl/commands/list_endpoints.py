@@ -98,7 +98,15 @@ async def _read_endpoint(session: NodeSession, container: Container) -> ServedEn
         url = format_endpoint_url(session.node, port)
         if url is not None and (models or (needs_key and container.is_managed)):
             engine = container.get_label(ContainerLabel.ENGINE)
-            return ServedEndpoint(session.node.name, name, f"{url}/v1", models, needs_key, container.is_managed, engine)
+            return ServedEndpoint(
+                node=session.node.name,
+                instance=name,
+                url=f"{url}/v1",
+                models=models,
+                needs_key=needs_key,
+                ours=container.is_managed,
+                engine=engine,
+            )
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not say what it serves (it may not be ready)"
         return EndpointFailure(session.node.name, words, "sparkctl status", name)

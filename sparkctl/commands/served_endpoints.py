@@ -15,7 +15,7 @@ class ServedModel:
     context: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEndpoint:
     """An instance that answers requests now. ``url`` is what OpenAI's clients call a base URL; it ends with ``/v1``.
 

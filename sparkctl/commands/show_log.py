@@ -56,7 +56,7 @@ _FIRST_TAIL_LINES, _MAX_TAIL_LINES = 200, 100_000  # lines: how far back the las
 _TAIL_GROWTH_FACTOR = 8  # times, each time that they were not found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLog:
     """``since`` in seconds before now; ``grep`` a compiled pattern that lines must contain; ``tail`` the last N lines.
 
@@ -379,7 +379,11 @@ class _ShowLogRun:
         if lines:
             self.shown += len(lines)
             rank = self.ranks.get(node)
-            self.emit(LogArrived(self.ctx.clock.unix_time(), node, self.request.instance, lines, rank=rank))
+            self.emit(
+                LogArrived(
+                    ts=self.ctx.clock.unix_time(), node=node, instance=self.request.instance, lines=lines, rank=rank
+                )
+            )
             if self.request.pace is not None:
                 await self.request.pace()
 
@@ -392,12 +396,12 @@ class _ShowLogRun:
         if self.request.grep is not None and not self.shown:
             self._emit_warning(node, f"no line matches {self.request.grep.pattern}")
         return CommandEnded(
-            self.ctx.clock.unix_time(),
-            Outcome.UNREACHABLE if unreachable else Outcome.DONE,
-            int(ExitCode.UNREACHABLE if unreachable else ExitCode.DONE),
-            self.ctx.clock.monotonic() - self.began,
-            node,
-            self.request.instance,
+            ts=self.ctx.clock.unix_time(),
+            outcome=Outcome.UNREACHABLE if unreachable else Outcome.DONE,
+            exit_code=int(ExitCode.UNREACHABLE if unreachable else ExitCode.DONE),
+            seconds=self.ctx.clock.monotonic() - self.began,
+            node=node,
+            instance=self.request.instance,
             message=message,
             log=None if saved is None else str(saved.path),
         )
@@ -446,4 +450,4 @@ def _read_saved_lines(path: Path) -> Iterator[LogLine]:
     with TextIOWrapper(open_regular_file(path), encoding="utf-8", errors="replace", newline="\n") as file:
         for number, raw in enumerate(file, 1):
             when, _, text = raw.rstrip("\n").partition(" ")
-            yield LogLine(when, text, number)
+            yield LogLine(when=when, text=text, number=number)

@@ -31,7 +31,7 @@ class FailureWeight(IntEnum):
     CONCRETE = 10  # names the cause
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A line that says why. ``fatal``: the engine cannot come up any more, even if its process lingers.
     ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins.
@@ -95,9 +95,9 @@ def refine_failure(
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return Failure(
-            FailureCause.CRASHED,
-            f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
-            "Read the log around this line.",
+            cause=FailureCause.CRASHED,
+            summary=f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
+            remedy="Read the log around this line.",
             fatal=False,
             weight=FailureWeight.EXCEPTION,
         )
@@ -124,7 +124,7 @@ def refine_failure(
     return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineDefaults:
     """What holds where the profile says nothing. ``ready_line`` is a regex for a prepared line."""
 

@@ -57,7 +57,7 @@ MatchGroups = Mapping[str, str]
 _compile_pattern = cache(re.compile)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
     """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then; None: no word
     is common to them.
@@ -126,11 +126,23 @@ def failure_rule(
     """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
     ``needs`` and ``during`` as in `Failure`."""
     return FailureRule(
-        needle, pattern, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during
+        needle=needle,
+        pattern=pattern,
+        cause=cause,
+        summary=summary,
+        remedy=remedy,
+        field=on,
+        fatal=fatal,
+        weight=weight,
+        value=to,
+        change=change,
+        worked_out=worked_out,
+        needs=needs,
+        during=during,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactRule:
     """A line that tells a fact: what it begins with, and a pattern whose groups ``says`` may name in braces."""
 
@@ -157,7 +169,7 @@ def fact_rule(
     start: str, pattern: str, name: EngineFactName, says: str = "{it}", *, is_fallback: bool = False
 ) -> FactRule:
     """Return a FactRule; ``{it}`` is the pattern's group of that name."""
-    return FactRule(start, pattern, name, says, is_fallback)
+    return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback)
 
 
 def _has_template_groups(template: str, groups: MatchGroups) -> bool:
@@ -173,7 +185,7 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
     return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
     """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
     ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.

@@ -18,7 +18,7 @@ class OperationKind(StrEnum):
     SWITCH = "switch"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
     """One instance's part of an operation on one node: of a model over several Sparks each has its own.
 
@@ -71,7 +71,7 @@ class StepRecord:
     proof: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRecord:
     """One row of the history. ``id`` is its number, ``parent`` that of the switch it was a part of.
 

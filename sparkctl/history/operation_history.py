@@ -71,7 +71,7 @@ def _read_legacy_bytes(path: Path) -> bytes:
         return b""  # another sparkctl has taken it over just now
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastStart:
     """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``; neither where
     somebody saw it ready who had not begun it."""
@@ -110,14 +110,14 @@ class OperationHistory(LogArchive):
         not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
         """
         share = NodeResult(
-            NodeName(node), profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
+            node=NodeName(node), instance=profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
             estimated=estimated if peak else None, has_joined=has_joined or None,
         )  # fmt: skip
         self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""
-        share = NodeResult(NodeName(node), profile, container=container[:12], cause=cause)
+        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12], cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
@@ -129,14 +129,14 @@ class OperationHistory(LogArchive):
         def store_start(file: sqlite3.Connection) -> None:
             if share.cause is None or not tables.add_failure_cause(file, profile, share, when):
                 one = OperationRecord(
-                    0,
-                    OperationKind.START,
-                    max(0.0, when - (share.seconds or 0.0)),
-                    "",
-                    (share.node,),
-                    profile,
-                    profile,
-                    digest or None,
+                    id=0,
+                    kind=OperationKind.START,
+                    began=max(0.0, when - (share.seconds or 0.0)),
+                    operator="",
+                    nodes=(share.node,),
+                    profile=profile,
+                    instance=profile,
+                    hash=digest or None,
                     alike=alike,
                     ended=when,
                     seconds=share.seconds,
@@ -206,16 +206,18 @@ class OperationHistory(LogArchive):
                 continue
             node = str(record.get("node"))
             if is_duration(record.get("seconds")) and node not in _get_record_nodes(record)[1:]:  # the head's counts
-                last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
+                last[profile] = LastStart(
+                    profile=profile, node=node, when=float(when), seconds=float(record["seconds"])
+                )
             elif isinstance(failed, str):
-                last[profile] = LastStart(profile, node, float(when), failed=failed)
+                last[profile] = LastStart(profile=profile, node=node, when=float(when), failed=failed)
             numbers[profile] = max(numbers.get(profile, 0), int(record["operation"]))
         nothing: list[dict[str, Any]] = []
         for record in self._file.read_transaction(tables.list_finished_switches, nothing):
             profile, when, nodes = str(record["profile"]), record["ts"], _get_record_nodes(record)
             is_later = numbers.get(profile, 0) < int(record["operation"])
             if nodes and _is_unix_time(when) and is_later:  # a start that was left, and then finished
-                last[profile] = LastStart(profile, str(nodes[0]), float(when))
+                last[profile] = LastStart(profile=profile, node=str(nodes[0]), when=float(when))
         return tuple(last.values())
 
     # operations
@@ -232,7 +234,9 @@ class OperationHistory(LogArchive):
         """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
         from sparkctl.history.operation_recorder import OperationRecorder
 
-        operation = OperationRecord(0, kind, clock.unix_time(), operator, tuple(nodes), **facts)
+        operation = OperationRecord(
+            id=0, kind=kind, began=clock.unix_time(), operator=operator, nodes=tuple(nodes), **facts
+        )
         return OperationRecorder(self._file, clock, operation, parent)
 
     def close_operation(self, key: str, why: str, now: float) -> None:

@@ -226,7 +226,9 @@ def read_node_result(row: sqlite3.Row) -> NodeResult:
     values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
     joined = None if row["has_joined"] is None else bool(row["has_joined"])
     node, instance = NodeName(str(row["node"])), str(row["instance"])
-    return NodeResult(node, instance, has_joined=joined, parts=decode_durations(_decode_json(row["parts"])), **values)
+    return NodeResult(
+        node=node, instance=instance, has_joined=joined, parts=decode_durations(_decode_json(row["parts"])), **values
+    )
 
 
 def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) -> OperationRecord:
@@ -310,7 +312,7 @@ def _import_legacy_start(file: sqlite3.Connection, key: str, one: Mapping[str, A
     when = _as_unix_time(one.get("ts"))
     peak, estimated = _as_count(one.get("peak")), _as_count(one.get("estimated"))
     share = NodeResult(
-        NodeName(node), profile, container=_as_text(one.get("container")), peak=peak, estimated=estimated,
+        node=NodeName(node), instance=profile, container=_as_text(one.get("container")), peak=peak, estimated=estimated,
         seconds=float(seconds or 0.0) if is_good else None, cause=None if is_good else _as_text(failed),
         has_joined=True if one.get("joined") else None, parts=decode_durations(one.get("parts")),
     )  # fmt: skip

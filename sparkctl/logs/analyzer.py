@@ -77,7 +77,7 @@ class LogPhaseTimer:
 _MAX_FAILURES = 64  # failures that are kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
     log had told of it at work and of its progress until then, ``made`` the lines that told of tokens made."""
@@ -133,7 +133,7 @@ class ReportedDuration:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDiagnosis:
     """``engine`` None: no engine's log; ``ready``: readiness was reached at any time of the last run; ``verdict`` None:
     nothing went wrong that it did not live through. ``parts``: what each part of the start took by the stamps of its lines.
@@ -170,7 +170,7 @@ _MAX_TAIL_LINES = 6  # lines of tidying up that may follow the last error
 _OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LogAnalyzer:
     """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
 
@@ -243,7 +243,10 @@ class LogAnalyzer:
     @property
     def latest_line(self) -> EvidenceLine | None:
         """The last line with text."""
-        return None if self._latest is None else EvidenceLine(*self._latest)
+        if self._latest is None:
+            return None
+        number, text = self._latest
+        return EvidenceLine(number=number, text=text)
 
     @property
     def fatal_line(self) -> EvidenceLine | None:
@@ -332,7 +335,7 @@ class LogAnalyzer:
         )
         if opens is None:
             return self
-        fresh = LogAnalyzer(self.engine, self.ready, self.whole)
+        fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole)
         fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
         fresh.run_began = min(self._opened_at or opens.number, opens.number)
         earlier = [seen for seen in self.open_failures if seen.number < fresh.run_began]
@@ -412,7 +415,7 @@ class LogAnalyzer:
         if text.startswith(TRACEBACK_STARTS):
             self._opened_at = self._opened_at or line.number
         elif self.stopped is None and self._begins_stop(text):
-            self.stopped = EvidenceLine(line.number, sanitize_line(text))
+            self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
             self._note_activity(line.number)
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
@@ -446,7 +449,7 @@ class LogAnalyzer:
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif looks_like_error(text) and not is_below_error(_parse_level(line)):
-            self.last_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
+            self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
         self._track_level_error(signal, line, text)
         if (
             not self.ready_line_seen
@@ -477,7 +480,7 @@ class LogAnalyzer:
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
         if not text.startswith(TRACEBACK_STARTS) and _parse_level(line) in ERROR_LEVELS:
-            self._level_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
+            self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
         told = self.engine.parse_stats_line(text)
@@ -495,7 +498,7 @@ class LogAnalyzer:
                 self._banner,
                 self.get_last_run_analyzer(),
             )
-            fresh = LogAnalyzer(self.engine, self.ready, self.whole)
+            fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole)
             fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end_cause
             fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
             if banner is not None and line.number - banner[0] > _MAX_BANNER_LINES:
@@ -557,7 +560,15 @@ class LogAnalyzer:
         if not make_room_for_failure(self.failures, failure):
             return
         self.failures.append(
-            EvidenceLine(line.number, sanitize_line(text), failure, now, self._life, self._moves, self._made)
+            EvidenceLine(
+                number=line.number,
+                text=sanitize_line(text),
+                failure=failure,
+                serving=now,
+                life=self._life,
+                moves=self._moves,
+                made=self._made,
+            )
         )
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:

@@ -130,7 +130,7 @@ ClassifyLine = Callable[[str], LineMarks]
 MarkedText = tuple[str, LogLevel | None, LineMark | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedLine:
     """``number`` counts all lines of the book from 0, ``line`` from 1 those of its own log (as evidence does).
 
@@ -243,18 +243,18 @@ def decode_record(number: int, record: str) -> BufferedLine:
     """Return the line that a record of the spool holds; an unreadable one (a broken disk) is an empty line."""
     head, _, rest = record.partition("\t")
     if not rest:
-        return BufferedLine(number, 0, 0, "", "")
+        return BufferedLine(number=number, source=0, line=0, when="", text="")
     line, when, text = rest.split("\t", 2)
     return BufferedLine(
-        number,
-        ord(head[3]) - _FIRST_SOURCE,
-        int(line),
-        when,
-        text,
-        int(head[4:], 16),
-        head[2] == "e",
-        None if head[1] == _NO_MARK else LogLevel(head[1]),
-        None if head[0] == _NO_MARK else LineMark(head[0]),
+        number=number,
+        source=ord(head[3]) - _FIRST_SOURCE,
+        line=int(line),
+        when=when,
+        text=text,
+        moment=int(head[4:], 16),
+        is_stderr=head[2] == "e",
+        level=None if head[1] == _NO_MARK else LogLevel(head[1]),
+        mark=None if head[0] == _NO_MARK else LineMark(head[0]),
     )
 
 

@@ -75,7 +75,7 @@ class LogDiagnoser:
     def _feed_unquoted_line(self, raw: str) -> None:
         plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
         when, text = split_prefix(strip_broken_colour_codes(plain))
-        self.feed_line(LogLine(when, text, self.lines + 1))
+        self.feed_line(LogLine(when=when, text=text, number=self.lines + 1))
 
     def feed_line(self, line: LogLine) -> None:
         """Take in the next line, as Docker has it."""
@@ -120,7 +120,7 @@ class LogDiagnoser:
             begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
             when, text = split_prefix(strip_broken_colour_codes(block[begins : stop - 1].decode("ascii")))
             if not is_own_request(text):
-                reader.skip_lines(LogLine(when, text, number))
+                reader.skip_lines(LogLine(when=when, text=text, number=number))
                 break
             stop, number = begins, number - 1
         return end
@@ -163,7 +163,7 @@ class LogDiagnoser:
     def _create_analyzer(self, name: str) -> LogAnalyzer:
         engine = load_engine(name)
         rule = ReadinessRule(engine.defaults.ready_line or _DEFAULT_READY_LINE, None)
-        return LogAnalyzer(engine, self._ready or rule, whole=True)
+        return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True)
 
     def _detect_engine_change(self, line: LogLine) -> None:
         """Go over to another engine where one begins: a log may hold what ran one after the other."""
@@ -213,17 +213,17 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
         return verdict_builder.build_verdict(reader, plan)
     if name is not None and (last := reader.unnamed_error) is not None:
         return Verdict(
-            FailureCause.CRASHED,
-            "It never became ready, and its log ends on an error that sparkctl has no name for.",
-            verdict_builder.build_line_evidence(last),
-            "Read the log around this line.",
+            cause=FailureCause.CRASHED,
+            summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
+            evidence=verdict_builder.build_line_evidence(last),
+            remedy="Read the log around this line.",
         )
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
-            FailureCause.CRASHED,
-            "No engine is known by this log; its last line that sounds like an error is the proof.",
-            verdict_builder.build_line_evidence(reader.last_error),
-            "Read the log around this line; --engine says whose it is.",
+            cause=FailureCause.CRASHED,
+            summary="No engine is known by this log; its last line that sounds like an error is the proof.",
+            evidence=verdict_builder.build_line_evidence(reader.last_error),
+            remedy="Read the log around this line; --engine says whose it is.",
         )
     return None
 

@@ -13,7 +13,7 @@ _MAX_SPANS = 200  # in one line
 _ESCAPED_CHARACTER = re.compile(r"\\.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilterPattern:
     """Small letters (of ASCII) match large ones, too; a pattern with a large letter means it.
 
@@ -82,14 +82,18 @@ def parse_filter(typed: str) -> FilterPattern | None:
         return None
     # ASCII: what is highlighted has to be what `select` finds, and str.lower knows other pairs than re does
     flags = re.NOFLAG if rest != rest.lower() else re.IGNORECASE | re.ASCII
-    return FilterPattern(typed, is_inverted, rest, re.compile(re.escape(rest), flags))
+    return FilterPattern(
+        typed=typed, is_inverted=is_inverted, needle=rest, expression=re.compile(re.escape(rest), flags)
+    )
 
 
 def _compile_expression_filter(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
     plain = _ESCAPED_CHARACTER.sub("", inner)  # \S and \W are not large letters
     try:
         flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
-        return FilterPattern(typed, is_inverted, None, compile_bounded(inner, flags))
+        return FilterPattern(
+            typed=typed, is_inverted=is_inverted, needle=None, expression=compile_bounded(inner, flags)
+        )
     except (re.error, ValueError) as broken:
         what = broken.msg if isinstance(broken, re.error) else str(broken)
-        return FilterPattern(typed, is_inverted, fault=what)
+        return FilterPattern(typed=typed, is_inverted=is_inverted, fault=what)

@@ -33,7 +33,7 @@ RECOVERY_NOTICE_SECONDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConsumer:
     """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
     ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``is_to_wait``:
@@ -98,8 +98,8 @@ class LogSubscription:
             return None
         ctx = replace(self._room.context, interrupt=InterruptSignal())
         request = ShowLog(
-            self._instance,
-            [node],
+            instance=self._instance,
+            nodes=[node],
             follow=True,
             tail=self._tail,
             pace=self._wait_for_delivery,

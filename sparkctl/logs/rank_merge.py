@@ -26,7 +26,7 @@ async def merge_by_time(
         async for batch in batches:
             yield name, tuple(batch)
         return
-    heads = [_MergeSource(name, batches, ahead.get(name, 0.0)) for name, batches in sources.items()]
+    heads = [_MergeSource(name=name, batches=batches, ahead=ahead.get(name, 0.0)) for name, batches in sources.items()]
     for head in heads:
         await head.load_batch()
     heads = [head for head in heads if head.lines]
@@ -40,7 +40,7 @@ async def merge_by_time(
                 heads.remove(first)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _MergeSource:
     """What is next of one source: its line ``at`` of the batch that is held."""
 

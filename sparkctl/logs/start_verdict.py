@@ -52,10 +52,10 @@ def build_exit_verdict(
     again = again or f"sparkctl up {plan.profile} --node {plan.node}"
     if container is None:
         return Verdict(
-            FailureCause.STOPPED_BY_OTHERS,
-            f"The container {plan.container_name} was removed while it started.",
-            verdict_builder.build_last_line_evidence(log.latest_line),
-            f"Somebody ran docker rm, or another tool did. Ask, then: {again}",
+            cause=FailureCause.STOPPED_BY_OTHERS,
+            summary=f"The container {plan.container_name} was removed while it started.",
+            evidence=verdict_builder.build_last_line_evidence(log.latest_line),
+            remedy=f"Somebody ran docker rm, or another tool did. Ask, then: {again}",
         )
     ended = Evidence(_format_container_state(container), "docker")
     if container.oom_killed:
@@ -77,11 +77,11 @@ def build_docker_error_verdict(
     cause = next((cause for kind, cause in _DOCKER_ERROR_CAUSES if isinstance(error, kind)), None)
     hint = error.hint or (None if failure is None else failure.remedy)
     return Verdict(
-        cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
-        f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        cause=cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
+        summary=f"Docker on {plan.node} did not start {plan.instance}: {said}."
         + (" The one that ran before was stopped." if old_is_gone else ""),
-        (Evidence(said, "docker"),),
-        hint or f"mend the profile, then: {again}",
+        evidence=(Evidence(said, "docker"),),
+        remedy=hint or f"mend the profile, then: {again}",
     )
 
 
@@ -104,23 +104,23 @@ def build_guard_kill_verdict(
         evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
     if receipt.floor > _HIGH_FLOOR_BYTES:
         return Verdict(
-            FailureCause.GUARD_STOPPED,
-            f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {format_size(receipt.floor)} available on "
+            cause=FailureCause.GUARD_STOPPED,
+            summary=f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {format_size(receipt.floor)} available on "
             f"{plan.node}, far more than it needs.",
-            (*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
-            f"Lower start.guard.floor (now {format_size(receipt.floor)}; {format_size(DEFAULT_FLOOR_BYTES)} without it).",
-            "start.guard.floor",
+            evidence=(*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
+            remedy=f"Lower start.guard.floor (now {format_size(receipt.floor)}; {format_size(DEFAULT_FLOOR_BYTES)} without it).",
+            field="start.guard.floor",
             edit=suggest_field_change(plan, "start.guard.floor", ChangeDirection.LOWER),
         )
     now = f" (now {claims})" if claims else ""
     less = f"Lower {claim}{now}" if claim else "Let it claim less memory"
     return Verdict(
-        FailureCause.GUARD_STOPPED,
-        f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
-        (*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
-        f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
+        cause=FailureCause.GUARD_STOPPED,
+        summary=f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
+        evidence=(*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
+        remedy=f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
         f"({format_size(receipt.floor)}) is what {plan.node} may not fall under.",
-        claim,
+        field=claim,
         edit=suggest_field_change(plan, claim, ChangeDirection.LOWER),
     )
 
@@ -161,19 +161,19 @@ def build_timeout_verdict(
         return by_line
     if phase is Phase.WARMING and log.ready_line_seen and why_not:
         return Verdict(
-            FailureCause.WEDGED,
-            f"{plan.instance} says it is ready and did not give a token within {format_duration(seconds)}.",
-            tuple(evidence),
-            f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
-            "start.probe",
+            cause=FailureCause.WEDGED,
+            summary=f"{plan.instance} says it is ready and did not give a token within {format_duration(seconds)}.",
+            evidence=tuple(evidence),
+            remedy=f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
+            field="start.probe",
         )
     return Verdict(
-        FailureCause.TIMED_OUT,
-        f"{plan.instance} was still {phase}{step} after {format_duration(seconds)}.",
-        tuple(evidence),
-        f"If it only needs longer, raise {limit}. It still runs and holds its memory: "
+        cause=FailureCause.TIMED_OUT,
+        summary=f"{plan.instance} was still {phase}{step} after {format_duration(seconds)}.",
+        evidence=tuple(evidence),
+        remedy=f"If it only needs longer, raise {limit}. It still runs and holds its memory: "
         f"sparkctl logs {plan.instance} -f, or sparkctl down {plan.instance} --node {plan.node}",
-        limit if limit.startswith("start.") else None,
+        field=limit if limit.startswith("start.") else None,
         edit=suggest_field_change(plan, limit, ChangeDirection.RAISE) if limit.startswith("start.") else None,
     )
 
@@ -181,13 +181,13 @@ def build_timeout_verdict(
 def build_pause_verdict(plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, again: str) -> Verdict:
     """Return the verdict of a start whose time went by while its container was paused."""
     return Verdict(
-        FailureCause.TIMED_OUT,
-        f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
-        (
+        cause=FailureCause.TIMED_OUT,
+        summary=f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
+        evidence=(
             Evidence(f"state paused, {phase} for {format_duration(seconds)}", "docker"),
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
-        f"On {plan.node}: docker unpause {plan.container_name}; then watch it again: {again}. Or take it away: "
+        remedy=f"On {plan.node}: docker unpause {plan.container_name}; then watch it again: {again}. Or take it away: "
         f"sparkctl down {plan.instance} --node {plan.node}",
     )
 
@@ -198,17 +198,17 @@ def _build_oom_verdict(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> V
     proof = (ended, *verdict_builder.build_last_line_evidence(log.latest_line))
     if limit is None:
         return Verdict(
-            FailureCause.HOST_OOM_KILL,
-            f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
-            proof,
-            f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
+            cause=FailureCause.HOST_OOM_KILL,
+            summary=f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
+            evidence=proof,
+            remedy=f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
         )
     return Verdict(
-        FailureCause.HOST_OOM_KILL,
-        f"The kernel killed {plan.instance}{where}: it reached its container's memory limit of {limit}.",
-        proof,
-        "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
-        "container.options.memory",
+        cause=FailureCause.HOST_OOM_KILL,
+        summary=f"The kernel killed {plan.instance}{where}: it reached its container's memory limit of {limit}.",
+        evidence=proof,
+        remedy="Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
+        field="container.options.memory",
         edit=suggest_field_change(plan, "container.options.memory", ChangeDirection.REMOVE),
     )
 
@@ -236,32 +236,34 @@ def _build_exit_code_verdict(
         return _build_stop_verdict(plan, log, container, ended, again)
     if code == 0:
         return Verdict(
-            FailureCause.EXITED,
-            f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
-            (
+            cause=FailureCause.EXITED,
+            summary=f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
+            evidence=(
                 *(verdict_builder.build_line_evidence(log.last_error) if log.last_error else ()),
                 *verdict_builder.build_last_line_evidence(log.latest_line),
                 ended,
             ),
-            f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
+            remedy=f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
     if code == _SIGKILL_EXIT and log.final_error is None:
         return Verdict(
-            FailureCause.KILLED,
-            f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",
-            (
+            cause=FailureCause.KILLED,
+            summary=f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",
+            evidence=(
                 ended,
                 *(() if requests is None else (_NO_STOP_REQUEST,)),
                 *verdict_builder.build_last_line_evidence(log.latest_line),
             ),
-            "Either somebody killed it, or the machine ran out of memory. "
+            remedy="Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
     what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
     return Verdict(
-        FailureCause.CRASHED,
-        truncate_text(f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _MAX_EVIDENCE_CHARS),
-        (
+        cause=FailureCause.CRASHED,
+        summary=truncate_text(
+            f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _MAX_EVIDENCE_CHARS
+        ),
+        evidence=(
             *(
                 verdict_builder.build_line_evidence(log.last_error)
                 if log.last_error
@@ -269,7 +271,7 @@ def _build_exit_code_verdict(
             ),
             ended,
         ),
-        f"The whole log: {look}",
+        remedy=f"The whole log: {look}",
     )
 
 
@@ -284,16 +286,16 @@ def _build_stop_verdict(
     """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
     asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
     return Verdict(
-        FailureCause.STOPPED_BY_OTHERS,
-        f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
+        cause=FailureCause.STOPPED_BY_OTHERS,
+        summary=f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
         f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
-        (
+        evidence=(
             *verdict_builder.build_line_evidence(log.stopped),
             *asked,
             ended,
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
-        f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+        remedy=f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
     )
 
 

@@ -128,11 +128,11 @@ def build_verdict_from_line(
     assert failure is not None
     failure = _with_named_flag(failure, seen.text, plan)
     return Verdict(
-        failure.cause,
-        _redact_text(_format_summary(seen, failure)),
-        (*build_line_evidence(seen), *more),
-        _redact_text(failure.remedy),
-        failure.field,
+        cause=failure.cause,
+        summary=_redact_text(_format_summary(seen, failure)),
+        evidence=(*build_line_evidence(seen), *more),
+        remedy=_redact_text(failure.remedy),
+        field=failure.field,
         edit=_suggest_edit(failure, plan),
     )
 

@@ -28,7 +28,7 @@ ENDED_STATES = (
 )  # what has no processes, for certain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """One container. From the list call the fields after ``labels`` are None; inspect fills them."""
 

@@ -14,7 +14,7 @@ class RoutedExperts:
     per_token: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStepSpec:
     """Bytes and counts of the whole model, as the profile and the engine's flags have them; None is "not known".
 

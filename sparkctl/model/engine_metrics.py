@@ -63,7 +63,7 @@ class Histogram:
         return lower
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetrics:
     """One reading of an engine's /metrics. A series that the page does not hold is None, never 0.
 
@@ -128,7 +128,7 @@ class StatsLineKind(StrEnum):
     REQUEST = "request"  # told once, at the end of a request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatsLine:
     """What one stats line says. ``source`` tells apart parts that report side by side (engine number, slot)."""
 
@@ -170,7 +170,7 @@ class Quantiles:
     observations: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMeter:
     """An engine in the window. While ``idle`` its rates are 0 and there is no acceptance; nothing of before is held.
 

@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStateChanged:
     """The connection's state. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
 
@@ -73,7 +73,7 @@ class SampleArrived:
     boot: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CachesDropped:
     """``proven`` tells whether the kernel's own counter rose; None where it has no such counter."""
 
@@ -84,7 +84,7 @@ class CachesDropped:
     proven: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainersListed:
     """What runs on a node, ours and foreign, and how far ours are. What each holds and does others tell: ``memory`` and
     ``numbers`` are None. ``known`` False: Docker did not say, and ``detail`` and ``hint`` are why.
@@ -99,7 +99,7 @@ class ContainersListed:
     memory_bandwidth: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeterArrived:
     """What an engine did in the last seconds, by its container's id; ``numbers`` None: nothing is known. ``metrics_hint``:
     what to set in the profile to know more."""
@@ -140,7 +140,7 @@ class MemoryFitEvaluated:
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseChanged:
     """A phase was entered or moved on. ``elapsed`` counts from the beginning of the verb, ``expected`` is the whole
     start's usual length and ``expected_parts`` that of its phases and steps (medians of earlier starts), all in seconds."""
@@ -156,7 +156,7 @@ class PhaseChanged:
     expected_parts: tuple[PhaseDuration, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogArrived:
     """Lines of a container's log, in order, none lost and none twice. ``gap`` marks lines that Docker no longer has.
 
@@ -171,7 +171,7 @@ class LogArrived:
     rank: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardActed:
     """What the guard on a node did, or could not do. ``at`` is the node's clock; the rest is as in `GuardEvent`."""
 
@@ -207,7 +207,7 @@ class WarningEmitted:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingReported:
     """A finding, as a verb tells it. ``check`` is its kind, ``remedy`` a command or a sentence; see `model.finding`."""
 
@@ -225,7 +225,15 @@ class FindingReported:
     def from_finding(cls, ts: float, one: Finding) -> FindingReported:
         """Return a finding as an event."""
         return cls(
-            ts, one.node, one.kind.value, one.severity, one.summary, one.remedy, one.instance, one.evidence, one.since
+            ts=ts,
+            node=one.node,
+            check=one.kind.value,
+            severity=one.severity,
+            message=one.summary,
+            remedy=one.remedy,
+            instance=one.instance,
+            evidence=one.evidence,
+            since=one.since,
         )
 
 
@@ -238,7 +246,7 @@ class SwitchPlanned:
     plan: SwitchPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchStepReported:
     """A switch began a step, or has proved one: ``proof`` is what proves it, in words, None while it goes on. ``elapsed``
     counts from the beginning of the verb, in seconds. ``stops``: the names of what goes."""
@@ -261,7 +269,7 @@ class SwitchJournalReported:
     view: SwitchJournalStatus
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProgressed:
     """How far something is that is carried from one node to another (`sync`), or through a measured link.
 
@@ -279,7 +287,7 @@ class TransferProgressed:
     left: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReleased:
     """What became of the memory of an instance that was stopped on a node: the proof, or who still holds what.
 
@@ -308,7 +316,7 @@ class CheckCompleted:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnded:
     """Always the last event of a verb; written as ``"event": "result"``."""
 

@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import RdmaLane
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FabricLane:
     """An interface with an IPv4 address, and the RDMA device on it where there is one.
 

@@ -74,7 +74,7 @@ class FindingEvidence:
         return f"{self.name} {self.value}" + (f" {self.unit}" if self.unit else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """``since``: unix seconds by the node's clock; None is "since before we looked". ``remedy``: a sentence or a command."""
 

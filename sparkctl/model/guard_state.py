@@ -64,7 +64,7 @@ class GuardCoverage(StrEnum):
     OFF = "off"  # the profile or --no-guard turned it off
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardEvent:
     """One act. ``why`` is a sentence; ``rate`` is how fast memory fell (bytes/s) and ``to_zero`` the seconds left at it,
     both None while it did not fall."""
@@ -80,7 +80,7 @@ class GuardEvent:
     to_zero: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardMemoryReading:
     """The node's memory at a moment."""
 
@@ -99,7 +99,7 @@ class GuardPermissions:
     compact: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardWatch:
     """One watched container. ``container`` is its whole id, ``floor`` bytes of MemAvailable, ``limit`` seconds.
 
@@ -124,7 +124,7 @@ class GuardWatch:
     level: GuardAlertLevel | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
     """What the guard says of itself. ``locked``: its memory cannot be swapped out; ``docker``: whether Docker answered
     last, None before it was asked; ``receipts``: ids (12 characters) of containers that it ended and has a receipt of."""
@@ -143,7 +143,7 @@ class GuardState:
     receipts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReceipt:
     """What the guard left of an ended container.
 

@@ -11,7 +11,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
     """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
 

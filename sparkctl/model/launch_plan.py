@@ -43,7 +43,7 @@ class Mount:
         return f"{self.source}:{self.target}:ro" if self.read_only else f"{self.source}:{self.target}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DockerRunSpec:
     """What ``docker run`` was given for a container, as Docker remembers it; values as in `LaunchPlan`, secrets and all."""
 
@@ -111,7 +111,7 @@ class GuardRule:
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
     a value of "true" is a bare flag. ``env`` and others hold real values: a plan is shown only as `core.record.masked`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """``when`` is Docker's own stamp (RFC 3339, nanoseconds, UTC), ``number`` counts from 1 in this follow's stream.
 

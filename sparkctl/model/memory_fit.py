@@ -37,7 +37,7 @@ class EstimateSource(StrEnum):
     ESTIMATE = "estimate"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatePart:
     """One part of what a start claims. ``within``: it lies in the part before it that is not, and adds nothing of its own.
 
@@ -51,7 +51,7 @@ class EstimatePart:
     within: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHolder:
     """A container that stands on the node. ``coming``: what it still takes until it is ready. ``is_replaced``: the start
     stops it first, and what it holds comes back."""
@@ -97,7 +97,7 @@ class MeasuredPeak:
     estimated: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
     """The answer for one node. ``need`` is the sum of the parts, None where one is not known; ``floor`` what must be left of
     MemAvailable beside it. ``standing`` None: the node did not say what it has.
@@ -189,7 +189,7 @@ class MemoryFit:
         return "" if self.needed_bytes is None else f", {format_gib(self.needed_bytes)} on each"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
     """``place`` is the path on the node that was asked for. ``is_there`` False: nothing is; None: it could not be told.
 

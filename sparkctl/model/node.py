@@ -23,7 +23,7 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"  # not looked yet
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One entry of ``nodes:`` in the config. None: whatever ~/.ssh/config says."""
 

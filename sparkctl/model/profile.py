@@ -27,7 +27,7 @@ class FlagValues:
 ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """``path`` is a path in the container or a hub id. Sizes in bytes, of the whole model; parameters are plain counts.
 
@@ -44,7 +44,7 @@ class ModelSpec:
     kv_per_token: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
     """``docker run`` options. ``options`` are further flags (name without dashes, value; "true" = bare flag)."""
 
@@ -59,7 +59,7 @@ class ContainerOptions:
     options: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
     """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own.
     ``guard``: None = off."""
@@ -74,7 +74,7 @@ class StartOptions:
     guard: GuardRule | None = field(default_factory=GuardRule)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
     ``command`` replaces the engine's own launch words (``python -m sglang.launch_server``) when given.

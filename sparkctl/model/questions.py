@@ -45,7 +45,7 @@ class LoginPrompt:
     is_echoed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoginQuestion:
     """What an SSH server asks before it lets the user in, as for a second factor; no answer is kept.
 

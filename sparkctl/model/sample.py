@@ -19,7 +19,7 @@ class MemoryPressure:
     full_total: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDetail:
     """The rest of meminfo, the kernel's own counters, and ``blocks``: free blocks by order, 0 being one page."""
 
@@ -81,7 +81,7 @@ class GpuEvents:
     power_brake: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU. ``reasons`` are NVML's event reason bits; ``bandwidth_share`` is of ``bandwidth_peak`` (bytes/s)."""
 
@@ -108,7 +108,7 @@ class Gpu:
         return self.memory_total is None or _UNIFIED_MEMORY_GPU in (self.name or "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProcess:
     """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` that and mapped files.
 
@@ -146,7 +146,7 @@ class DiskSpace:
     free: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkInterface:
     """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA.
 
@@ -175,7 +175,7 @@ class RdmaGid:
     address: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaLane:
     """One function of a ConnectX: bytes and bytes/s of RDMA, its error counters by the driver's names, its addresses."""
 
@@ -192,7 +192,7 @@ class RdmaLane:
     gids: tuple[RdmaGid, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One reading. ``uptime`` is the node's monotonic clock; ``spent`` the CPU seconds that the probe has cost so far.
 
@@ -259,7 +259,7 @@ class Sample:
         return held
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBar:
     """A node's memory in four parts that add up to the total.
 
@@ -288,4 +288,14 @@ def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memo
     other = used - (held or 0)
     processes = None if process_memory is None else min(max(0, process_memory), other)
     unaccounted = None if processes is None or held is None else other - processes
-    return MemoryBar(memory.total, memory.available, held, other, cache, free, memory.swap_used, processes, unaccounted)
+    return MemoryBar(
+        total=memory.total,
+        available=memory.available,
+        gpu_processes=held,
+        other_used=other,
+        page_cache=cache,
+        free=free,
+        swap_used=memory.swap_used,
+        processes=processes,
+        unaccounted=unaccounted,
+    )

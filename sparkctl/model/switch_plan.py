@@ -43,7 +43,7 @@ FORWARD_STEPS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchContainer:
     """One container that stands on a node now. ``instance`` is its name where it is ours, else the container's.
 
@@ -65,7 +65,7 @@ class SwitchContainer:
         return bool(self.conflicts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSwitchPlan:
     """One node before and after. ``starts``: what comes here, None where something only goes. ``fit`` is of that, with what
     goes counted as gone. ``available_after``: MemAvailable once it is done, an estimate."""
@@ -94,7 +94,7 @@ class NodeSwitchPlan:
         return self.starts is None and not self.remaining_containers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchPlan:
     """A whole switch. ``nodes`` are those of the new one, its head first; ``changes`` has every node that is touched.
 
@@ -129,7 +129,7 @@ def distinguish_names(instance: str, stops: Sequence[str]) -> tuple[str, tuple[s
     return f"{instance} as asked for", tuple(f"{one} as it ran" if one == instance else one for one in stops)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchJournal:
     """What lies on every node of a switch that is under way or was left: enough for another operator to finish it.
 

@@ -170,7 +170,7 @@ class FieldChange:
         return f"{self.field}={self.value}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The root of a failure. ``field`` names the profile field to change where there is one, e.g.
     ``args.mem-fraction-static``; ``edit`` is the change to it where a value is known, and ``again`` the command of the

@@ -11,7 +11,7 @@ from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import NodeName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorRun:
     """At one node, from ``begun`` on (unix seconds). ``ended`` None: it goes on. ``before`` is what the last one found."""
 
@@ -55,7 +55,7 @@ class DoctorRuns:
         for name in names:
             old = self.looks.get(name)
             self.looks[name] = DoctorRun(
-                now, before=() if old is None else old.findings, earlier=self.get_last_run_time(name)
+                begun=now, before=() if old is None else old.findings, earlier=self.get_last_run_time(name)
             )
 
     async def record_findings(
@@ -79,7 +79,7 @@ class DoctorRuns:
             began, mine = event.ts - event.seconds, [one for one in self._heard if one.node == event.node]
             self._heard = [one for one in self._heard if one.node != event.node]
             found = tuple(one for one in mine if one.ts >= began)
-            self.looks[event.node] = DoctorRun(began, event.ts, found)
+            self.looks[event.node] = DoctorRun(begun=began, ended=event.ts, found=found)
 
     def _record_event(self, event: Event) -> None:
         if event.node is None or (look := self.looks.get(event.node)) is None:

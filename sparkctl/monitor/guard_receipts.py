@@ -33,7 +33,7 @@ echo "@@ end"
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardDirectory:
     """``socket``: where a guard of ours may be listening, None: there is none. ``others``: guards of other users there.
 
@@ -95,7 +95,11 @@ async def read_guard_directory(session: NodeSession) -> GuardDirectory:
                 receipts.append(receipt)
     socket = f"{directory}/guard.sock" if listens and directory else None
     return GuardDirectory(
-        socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout, tuple(states)
+        socket=socket,
+        receipts=tuple(sorted(receipts, key=lambda receipt: receipt.at)),
+        others=others,
+        ends_at_logout=at_logout,
+        states=tuple(states),
     )
 
 

@@ -112,11 +112,11 @@ class LivenessProbe:
     def _build_hung_finding(self, one: InstanceView, words: str, since: float) -> Finding:
         name = shlex.quote(one.name)
         return Finding(
-            FindingKind.NOT_GENERATING,
-            Severity.PROBLEM,
-            self._session.node.name,
-            f"{one.name} is up and idle and makes no token when asked for one",
-            f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
+            kind=FindingKind.NOT_GENERATING,
+            severity=Severity.PROBLEM,
+            node=self._session.node.name,
+            summary=f"{one.name} is up and idle and makes no token when asked for one",
+            remedy=f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
             "(`liveness: none` in its profile: it is not asked)",
             instance=one.name,
             evidence=(
@@ -132,7 +132,11 @@ class LivenessProbe:
             now, node = self._session.clock.unix_time(), self._session.node.name
             words = "it makes tokens, or is gone"
             kind = FindingKind.NOT_GENERATING.value
-            self._emit(FindingReported(now, node, kind, Severity.GOOD, words, instance=watched.name))
+            self._emit(
+                FindingReported(
+                    ts=now, node=node, check=kind, severity=Severity.GOOD, message=words, instance=watched.name
+                )
+            )
 
     def _pick_probe_delay(self) -> float:
         return PROBE_INTERVAL + PROBE_JITTER * self._dice()

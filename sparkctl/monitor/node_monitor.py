@@ -79,7 +79,7 @@ class EngineFactsReader:
 
     async def _read_facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
         known = load_engine(engine)
-        reader, left = LogAnalyzer(known, ReadinessRule(known.defaults.ready_line, None)), _MAX_FACT_LINES
+        reader, left = LogAnalyzer(engine=known, ready=ReadinessRule(known.defaults.ready_line, None)), _MAX_FACT_LINES
         async with aclosing(ContainerLogStream(self._session.link, container).read_available()) as batches:
             async for batch in batches:
                 reader.feed_lines(batch[:left])
@@ -144,7 +144,7 @@ _LOCAL_ERROR_RETRY_SECONDS = 10.0  # seconds until a file of ours is looked for 
 _LOADING_PHASES = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class NodeMonitor:
     """Emits what happens on one node. ``run`` goes on until it is cancelled.
 
@@ -236,7 +236,11 @@ class NodeMonitor:
             [] if self.who is None else list(node_settings.list_setting_problems(event.node, self.who, event.sample))
         )
         for kind in self._troubles - {one.kind.value for one in found}:
-            self.emit(FindingReported(event.ts, event.node, kind, Severity.GOOD, "no longer so"))
+            self.emit(
+                FindingReported(
+                    ts=event.ts, node=event.node, check=kind, severity=Severity.GOOD, message="no longer so"
+                )
+            )
         for one in found:
             self.emit(FindingReported.from_finding(event.ts, one))
         self._troubles = frozenset(one.kind.value for one in found)
@@ -358,12 +362,17 @@ async def read_container_list(session: NodeSession, inspections: ContainerInspec
         shown = await gather_or_cancel(*(_build_listed_instance(session, one) for one in containers))
     except DockerError as error:
         return ContainersListed(
-            session.clock.unix_time(), name, known=False, detail=error.message, hint=error.hint, memory_bandwidth=spec
+            ts=session.clock.unix_time(),
+            node=name,
+            known=False,
+            detail=error.message,
+            hint=error.hint,
+            memory_bandwidth=spec,
         )
     return ContainersListed(
-        session.clock.unix_time(),
-        name,
-        tuple(inspections.add_inspection(one) for one in shown if one),
+        ts=session.clock.unix_time(),
+        node=name,
+        instances=tuple(inspections.add_inspection(one) for one in shown if one),
         memory_bandwidth=spec,
     )
 
@@ -380,10 +389,20 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
 def emit_meter_readings(session: NodeSession, told: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
     """Emit the engines' figures."""
     for container, its in told.items():
-        emit(MeterArrived(session.clock.unix_time(), session.node.name, container, its.numbers, its.hint))
+        emit(
+            MeterArrived(
+                ts=session.clock.unix_time(),
+                node=session.node.name,
+                container=container,
+                numbers=its.numbers,
+                metrics_hint=its.hint,
+            )
+        )
 
 
 def build_failure_state(session: NodeSession, error: NodeError | InvalidInput) -> NodeStateChanged:
     """Return the state that an error stands for, with its words; of a fault of ours, that nothing is known of the node."""
     state = node_state_for_error(error) if isinstance(error, NodeError) else NodeState.UNKNOWN
-    return NodeStateChanged(session.clock.unix_time(), session.node.name, state, error.message, hint=error.hint)
+    return NodeStateChanged(
+        ts=session.clock.unix_time(), node=session.node.name, state=state, detail=error.message, hint=error.hint
+    )

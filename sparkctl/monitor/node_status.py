@@ -54,9 +54,15 @@ async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeSta
     except NodeError as error:
         now = session.link.status
         return NodeStatusView(
-            node.name, node_state_for_error(error), ctx.clock.unix_time(), error.message, error.hint, now.attempt, now.next_try,
+            name=node.name,
+            state=node_state_for_error(error),
+            when=ctx.clock.unix_time(),
+            detail=error.message,
+            hint=error.hint,
+            attempt=now.attempt,
+            next_try=now.next_try,
             docker_known=False,
-        )  # fmt: skip
+        )
     except DockerError as error:  # it broke off between the list and a question about one container
         return _build_view_without_docker(ctx, node, error, None)
 
@@ -76,7 +82,7 @@ async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeS
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
     return NodeStatusView(
-        node.name, NodeState.OK, ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
+        name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
     )  # fmt: skip
 
 
@@ -91,7 +97,13 @@ def _build_view_without_docker(
     ctx: CommandContext, node: Node, error: DockerError, memory: MemoryReading | None
 ) -> NodeStatusView:
     return NodeStatusView(
-        node.name, NodeState.OK, ctx.clock.unix_time(), error.message, error.hint, memory=memory, docker_known=False
+        name=node.name,
+        state=NodeState.OK,
+        when=ctx.clock.unix_time(),
+        detail=error.message,
+        hint=error.hint,
+        memory=memory,
+        docker_known=False,
     )
 
 
@@ -138,7 +150,13 @@ async def _read_or_show_reconnect(
     if task is not None and not task.done():
         now = session.link.status
         return NodeStatusView(
-            session.node.name, now.state, ctx.clock.unix_time(), now.detail, None, now.attempt, now.next_try
+            name=session.node.name,
+            state=now.state,
+            when=ctx.clock.unix_time(),
+            detail=now.detail,
+            hint=None,
+            attempt=now.attempt,
+            next_try=now.next_try,
         )
     view = await read_node_status(ctx, session)
     if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
@@ -155,20 +173,28 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         if not container.is_alive:
             return None
         return InstanceView(
-            container.name, session.node.name, container.name, container.image, container.state, container.status,
-            ours=False, memory=held, phase=None, container_id=container.id,
-        )  # fmt: skip
+            name=container.name,
+            node=session.node.name,
+            container=container.name,
+            image=container.image,
+            state=container.state,
+            status=container.status,
+            ours=False,
+            memory=held,
+            phase=None,
+            container_id=container.id,
+        )
     try:
         phase, step, detail = await _read_phase(session, container)
     except ContainerNotFound:
         return None
     return InstanceView(
-        container.get_label(ContainerLabel.INSTANCE) or container.name,
-        session.node.name,
-        container.name,
-        container.image,
-        container.state,
-        container.status,
+        name=container.get_label(ContainerLabel.INSTANCE) or container.name,
+        node=session.node.name,
+        container=container.name,
+        image=container.image,
+        state=container.state,
+        status=container.status,
         ours=True,
         memory=held,
         phase=phase,
@@ -327,7 +353,7 @@ async def _read_log_tail(
     engine = container.get_label(ContainerLabel.ENGINE) or ""
     if engine not in engine_names():
         return None
-    log = LogAnalyzer(load_engine(engine), rule)
+    log = LogAnalyzer(engine=load_engine(engine), ready=rule)
     # Of one that was started again, what its log says of before is not what it does now.
     begun = (await session.docker.inspect_container(container.id)).started
     async with aclosing(

@@ -84,7 +84,7 @@ class NodeSupervisor:
         if node is not None:
             self._stop_follower(name)
             self._nodes[name] = node
-            self._emit(NodeStateChanged(self._ctx.clock.unix_time(), name, NodeState.UNKNOWN))
+            self._emit(NodeStateChanged(ts=self._ctx.clock.unix_time(), node=name, state=NodeState.UNKNOWN))
             self._start_follower(node)
 
     def play_recording(self, player: RecordingPlayer) -> None:
@@ -97,7 +97,7 @@ class NodeSupervisor:
         await cancel_and_wait([*self._tasks.values(), *self._ending], _CLOSE_TIMEOUT_SECONDS)
 
     def _start_follower(self, node: Node) -> None:
-        follower = NodeMonitor(self._ctx, node, self._every, self._emit)
+        follower = NodeMonitor(ctx=self._ctx, node=node, every=self._every, emit=self._emit)
         self._followers[node.name] = follower
         task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
         self._tasks[node.name] = task
@@ -118,10 +118,10 @@ class NodeSupervisor:
             what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
             self._emit(
                 NodeStateChanged(
-                    self._ctx.clock.unix_time(),
-                    node.name,
-                    NodeState.UNKNOWN,
-                    what,
+                    ts=self._ctx.clock.unix_time(),
+                    node=node.name,
+                    state=NodeState.UNKNOWN,
+                    detail=what,
                     hint="r tries again; please report it",
                 )
             )

@@ -15,7 +15,7 @@ from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 from sparkctl.monitor.ranks import is_worker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatusView:
     """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not. ``switch``: the journal
     of a switch that goes on there or was left, None where there is none or it was not asked for."""
@@ -46,7 +46,7 @@ class NodeStatusView:
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTelemetryView:
     """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
 

@@ -107,13 +107,13 @@ class NodeSampler:
             else f"ended {self._consecutive_failures} times without a sample"
         )
         return NodeStateChanged(
-            clock.unix_time(),
-            name,
-            NodeState.UNKNOWN,
-            f"the probe {ended}{self._describe_foreign_lines()}",
-            self._consecutive_failures,
-            self._next_pause(),
-            "a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
+            ts=clock.unix_time(),
+            node=name,
+            state=NodeState.UNKNOWN,
+            detail=f"the probe {ended}{self._describe_foreign_lines()}",
+            attempt=self._consecutive_failures,
+            next_try=self._next_pause(),
+            hint="a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
         )
 
     async def _has_no_python(self) -> bool:
@@ -165,7 +165,7 @@ class NodeSampler:
                 if not self._silent:
                     self._silent = True
                     detail = f"no sample for {silence:.0f} s{self._describe_foreign_lines()}"
-                    yield NodeStateChanged(clock.unix_time(), name, NodeState.UNKNOWN, detail)
+                    yield NodeStateChanged(ts=clock.unix_time(), node=name, state=NodeState.UNKNOWN, detail=detail)
                 if silence > self._stalled:
                     return
                 continue

@@ -33,7 +33,7 @@ class PhaseSpan:
         return max(0.0, (now if self.ended is None else self.ended) - self.began)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTimeline:
     """One start as far as it was watched. ``elapsed`` counts from the beginning of the verb as of ``told`` (unix seconds),
     ``expected`` is the usual length of the whole start, ``expected_parts`` that of its parts."""

@@ -88,7 +88,7 @@ def track_ready_since(
 _STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class NodeRecord:
     """``name`` is the node's; ``when`` the time of its last event that was news."""
 
@@ -155,18 +155,29 @@ class NodeRecord:
 
 def create_node_record(name: NodeName, now: float) -> NodeRecord:
     """Return a node of which nothing is known yet."""
-    return NodeRecord(name, NodeStateChanged(now, name, NodeState.UNKNOWN), now)
+    return NodeRecord(name=name, state=NodeStateChanged(ts=now, node=name, state=NodeState.UNKNOWN), when=now)
 
 
 def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
     labels = {} if plan is None else dict(plan.labels)
     nodes = tuple(NodeName(name) for name in labels.get(ContainerLabel.NODES, "").split(",") if name)
     return InstanceView(
-        phase.instance, node, plan.container_name if plan else "", plan.image if plan else "", ContainerState.UNKNOWN, "",
-        ours=True, memory=None, phase=phase.phase, profile=plan.profile if plan else None,
-        engine=plan.engine if plan else None, port=plan.node_port if plan else None, rank=labels.get(ContainerLabel.RANK),
-        nodes=nodes, run=labels.get(ContainerLabel.RUN),
-    )  # fmt: skip
+        name=phase.instance,
+        node=node,
+        container=plan.container_name if plan else "",
+        image=plan.image if plan else "",
+        state=ContainerState.UNKNOWN,
+        status="",
+        ours=True,
+        memory=None,
+        phase=phase.phase,
+        profile=plan.profile if plan else None,
+        engine=plan.engine if plan else None,
+        port=plan.node_port if plan else None,
+        rank=labels.get(ContainerLabel.RANK),
+        nodes=nodes,
+        run=labels.get(ContainerLabel.RUN),
+    )
 
 
 _STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
@@ -254,13 +265,25 @@ class Store:
         live = self._nodes[name]
         state = live.state
         if state.state is not NodeState.OK:
-            return NodeTelemetryView(name, state.state, live.when, _format_state_detail(state), state.hint)
-        docker = live.docker or ContainersListed(live.when, name)
+            return NodeTelemetryView(
+                name=name, state=state.state, when=live.when, detail=_format_state_detail(state), hint=state.hint
+            )
+        docker = live.docker or ContainersListed(ts=live.when, node=name)
         return NodeTelemetryView(
-            name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
-            self._list_instances(name), docker.known, live.listed.ts if live.listed else None, live.memory,
-            live.arrived.ts if live.arrived else None, self._collect_findings(name), docker.memory_bandwidth,
-        )  # fmt: skip
+            name=name,
+            state=state.state,
+            when=live.when,
+            detail=docker.detail,
+            hint=docker.hint,
+            sample=live.arrived.sample if live.arrived else None,
+            instances=self._list_instances(name),
+            docker_known=docker.known,
+            instances_seen=live.listed.ts if live.listed else None,
+            reading=live.memory,
+            sampled=live.arrived.ts if live.arrived else None,
+            findings=self._collect_findings(name),
+            memory_bandwidth=docker.memory_bandwidth,
+        )
 
     def get_last_known_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the view with what was known last, also of a node that does not answer now. Raises KeyError.
@@ -271,10 +294,14 @@ class Store:
         if live.state.state is NodeState.OK:
             return self.get_view(name)
         return replace(
-            self.get_view(name), sample=live.arrived.sample if live.arrived else None, instances=self._list_instances(name),
-            docker_known=False, instances_seen=live.listed.ts if live.listed else None, reading=live.memory,
+            self.get_view(name),
+            sample=live.arrived.sample if live.arrived else None,
+            instances=self._list_instances(name),
+            docker_known=False,
+            instances_seen=live.listed.ts if live.listed else None,
+            reading=live.memory,
             sampled=live.arrived.ts if live.arrived else None,
-        )  # fmt: skip
+        )
 
     def get_state(self, name: NodeName) -> NodeStateChanged:
         """Return what was last told of the connection. Raises KeyError."""
@@ -349,7 +376,7 @@ class Store:
         live.troubles = live.health.detect_all(live.build_snapshot(event.sample))
         back = live.state.state is not NodeState.OK
         if back:
-            live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
+            live.state = NodeStateChanged(ts=event.ts, node=event.node, state=NodeState.OK)
         news = (Topic(TopicKind.SAMPLE, event.node),)
         return (Topic(TopicKind.STATE, event.node), *news) if back else news
 
@@ -488,7 +515,7 @@ def _build_finding(found: FindingReported) -> Finding | None:
     if not wrong or found.node is None or found.check not in set(FindingKind):
         return None
     return Finding(
-        FindingKind(found.check), found.severity, found.node, found.message, found.remedy, instance=found.instance,
+        kind=FindingKind(found.check), severity=found.severity, node=found.node, summary=found.message, remedy=found.remedy, instance=found.instance,
         evidence=found.evidence, since=found.since,
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ class SwitchStepProgress:
     proofs: tuple[StepEvidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchProgress:
     """A switch as far as it was told. ``began``: unix seconds. ``old``: whom it stops, where a journal has said it and no plan."""
 
@@ -70,7 +70,7 @@ def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgres
     """Return the switch as it is after an event; an event that is none of its own changes nothing."""
     match event:
         case SwitchPlanned():
-            return SwitchProgress(event.plan.instance, event.ts, event.plan)
+            return SwitchProgress(instance=event.plan.instance, began=event.ts, plan=event.plan)
         case SwitchStepReported():
             return _record_step(course, event)
         case CommandEnded() if course is not None and not course.is_over and event.instance in (course.instance, None):
@@ -83,7 +83,7 @@ def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> Sw
     """What somebody goes on with begins in the middle; a step that is told twice is one."""
     if course is None or course.is_over or course.instance != event.instance:
         began = event.ts - (event.elapsed or 0.0)
-        course = SwitchProgress(event.instance, began)
+        course = SwitchProgress(instance=event.instance, began=began)
     steps = list(course.steps)
     proofs = () if event.proof is None else (StepEvidence(event.proof, event.node),)
     if not steps or steps[-1].step is not event.step:

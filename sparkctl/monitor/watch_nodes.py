@@ -62,7 +62,7 @@ def _create_emitter(store: Store, record: Emit | None, news: asyncio.Event | Non
 def _emit_initial_states(ctx: CommandContext, nodes: Sequence[Node], emit: Emit) -> None:
     """Let the nodes stand in the operator's order, in a recording, too."""
     for node in nodes:
-        emit(NodeStateChanged(ctx.clock.unix_time(), node.name, NodeState.UNKNOWN))
+        emit(NodeStateChanged(ts=ctx.clock.unix_time(), node=node.name, state=NodeState.UNKNOWN))
 
 
 def _emit_version_differences(
@@ -72,7 +72,15 @@ def _emit_version_differences(
     unlike = {one.node: one for one in node_settings.compare_node_versions(now)}
     for one in node_settings.compare_node_versions(before):
         if one.node not in unlike:
-            emit(FindingReported(ctx.clock.unix_time(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
+            emit(
+                FindingReported(
+                    ts=ctx.clock.unix_time(),
+                    node=one.node,
+                    check=one.kind.value,
+                    severity=Severity.GOOD,
+                    message="the same versions",
+                )
+            )
     for one in unlike.values():
         emit(FindingReported.from_finding(ctx.clock.unix_time(), one))
 
@@ -149,7 +157,7 @@ async def watch_load_views(
     store = Store()
     emit = _create_emitter(store, record, news)
     _emit_initial_states(ctx, nodes, emit)
-    followers = [NodeMonitor(ctx, node, every, emit, again) for node in nodes]
+    followers = [NodeMonitor(ctx=ctx, node=node, every=every, emit=emit, again=again) for node in nodes]
     compared: dict[NodeName, AgentHello] = {}
     tasks = [asyncio.create_task(follower.run()) for follower in followers]
     for task in tasks:

@@ -41,7 +41,7 @@ class EarlyoomStatus:
     configured: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHello:
     """Who the node is. ``sysctl`` are the running kernel settings (vm.) by name, ``up`` the seconds since its start.
 

@@ -15,7 +15,7 @@ from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name
 _LISTING_HEADER = b"@@ survey "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
     """A file, or a link with its target. ``name`` is relative; bytes, and nanoseconds of its last change."""
 
@@ -26,7 +26,7 @@ class ModelFile:
     link: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreeSpace:
     """Of the filesystem for ``path``: ``there`` is what exists of it. None: not known."""
 
@@ -37,7 +37,7 @@ class FreeSpace:
     is_writable: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileListing:
     """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
     what is not whole yet, by name; ``unsafe``: names that lead out of the place, or links that do, which no survey lists."""
@@ -86,11 +86,11 @@ def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[F
 def _decode_place(said: dict[str, Any]) -> FileListing:
     found = {
         str(name): ModelFile(
-            str(name),
-            _check_whole_number(size),
-            _check_whole_number(mtime),
-            _check_whole_number(mode) & 0o777,
-            None if kind == "f" else str(link),
+            name=str(name),
+            size=_check_whole_number(size),
+            mtime=_check_whole_number(mtime),
+            mode=_check_whole_number(mode) & 0o777,
+            link=None if kind == "f" else str(link),
         )
         for name, kind, size, mtime, mode, link in said["entries"]
     }
@@ -99,14 +99,14 @@ def _decode_place(said: dict[str, Any]) -> FileListing:
     parts = {str(name): _check_whole_number(size) for name, size in said["parts"].items()}
     denied = tuple(map(str, said["denied"]))
     return FileListing(
-        str(said["place"]),
-        str(said["kind"]),
-        str(said["base"]),
-        entries,
-        denied,
-        parts,
-        _decode_free_space(said),
-        unsafe,
+        place=str(said["place"]),
+        kind=str(said["kind"]),
+        base=str(said["base"]),
+        entries=entries,
+        denied=denied,
+        parts=parts,
+        room=_decode_free_space(said),
+        unsafe=unsafe,
     )
 
 
@@ -129,11 +129,11 @@ def _is_encodable(name: str) -> bool:
 def _decode_free_space(said: dict[str, Any]) -> FreeSpace:
     free, device = said["free"], said["device"]
     return FreeSpace(
-        str(said["room"]),
-        str(said["there"]),
-        None if free is None else _check_whole_number(free),
-        None if device is None else _check_whole_number(device),
-        None if said["writable"] is None else bool(said["writable"]),
+        path=str(said["room"]),
+        there=str(said["there"]),
+        free=None if free is None else _check_whole_number(free),
+        device=None if device is None else _check_whole_number(device),
+        is_writable=None if said["writable"] is None else bool(said["writable"]),
     )
 
 

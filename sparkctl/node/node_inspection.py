@@ -21,7 +21,7 @@ _SECTION_HEADER = "@@ "
 _MEMINFO_PATTERN = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
     """Who and what the node says it is. Empty text where it did not say."""
 
@@ -47,7 +47,7 @@ class NodeDisk:
     free: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DockerAccess:
     """Whether this user can reach Docker's socket, and what of NVIDIA's toolkit is installed."""
 
@@ -92,7 +92,7 @@ class KernelSettings:
     min_free_kbytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInspection:
     """Everything one trip brought back. ``drops`` is the kernel's count of page cache drops so far.
     ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid."""
@@ -305,7 +305,7 @@ def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
     total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
     unfinished = word.get("unfinished", "")
     return CheckpointFiles(
-        place,
+        place=place,
         is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
         files=tuple((name, _parse_count(size)) for size, name in files),
         index_total=_parse_count(total[1]) if total else None,
@@ -371,7 +371,17 @@ def _parse_lanes(body: str | None) -> LaneReadings | None:
         mtu, speed = (_parse_count(word) if word.isdigit() else None for word in links[row[1]])
         device = device_of.get(row[1])
         index = None if device is None else index_of.get((device, str(own.ip)))
-        lanes.append(FabricLane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
+        lanes.append(
+            FabricLane(
+                interface=row[1],
+                address=str(own.ip),
+                network=str(own.network),
+                device=device,
+                gid_index=index,
+                mtu=mtu,
+                speed=speed,
+            )
+        )
     return LaneReadings(tuple(lanes), has_devices="devices yes" in body.splitlines())
 
 

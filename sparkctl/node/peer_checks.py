@@ -21,7 +21,7 @@ _UNREACHABLE_REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PingTarget:
     """Whom to reach over which interface; ``size``: of the packet's data that must pass whole, 0 for none."""
 

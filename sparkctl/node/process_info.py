@@ -16,7 +16,7 @@ _CMDLINE_PATTERN = re.compile(r"^/proc/(\d+)/cmdline:(.*)$", re.MULTILINE)
 _BLOCK_BYTES = 512
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
     """A process. ``start`` is in ticks since the boot: with the pid it names one process and no later one. ``born`` is unix
     seconds, ``resident`` bytes of its own, ``words`` the beginning of its command line."""
@@ -31,7 +31,7 @@ class ProcessInfo:
     resident: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedMemoryFile:
     """A file in /dev/shm. ``inode`` is (device, number); ``size`` what it holds, bytes; ``born`` unix seconds, None where
     the kernel does not say. ``users`` are the pids that are seen to have it mapped or open."""
@@ -91,5 +91,9 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
         inode, born = (int(one[0]), int(one[1])), one[4]
         since = float(born) if born.isdigit() and int(born) else None  # stat says 0 or - where it does not know
         users_ = frozenset(users.get(inode, ()))
-        found.append(SharedMemoryFile(one[5], inode, int(one[2]), int(one[3]) * _BLOCK_BYTES, since, users_))
+        found.append(
+            SharedMemoryFile(
+                path=one[5], inode=inode, owner=int(one[2]), size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_
+            )
+        )
     return tuple(found)

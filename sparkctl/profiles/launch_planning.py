@@ -24,7 +24,7 @@ _INFINIBAND_DEVICE = "/dev/infiniband"
 EXPLICIT_NONE = "none"  # written in a profile where the engine's own default is not wanted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlacement:
     """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
     RDMA can be given to its container. ``nodes``: where all of them stand, the head first; ``run``: a name for this start."""

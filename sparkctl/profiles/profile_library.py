@@ -23,7 +23,7 @@ MAX_BASES = 8
 _PROFILE_SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSummary:
     """One line of ``profiles list``. ``faults`` is empty for a profile that can be started."""
 
@@ -161,11 +161,43 @@ class ProfileLibrary:
         try:
             profile = self._load_path(path, ())
         except InvalidFile as error:
-            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, error.faults), None)
+            return ProfileEntry(
+                ProfileSummary(
+                    name=name,
+                    title=None,
+                    engine=None,
+                    origin=path,
+                    shipped=shipped,
+                    overrides_shipped=overrides,
+                    faults=error.faults,
+                ),
+                None,
+            )
         except InvalidInput as error:
             fault = FileIssue(FilePosition(str(path)), error.message)
-            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, (fault,)), None)
-        return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
+            return ProfileEntry(
+                ProfileSummary(
+                    name=name,
+                    title=None,
+                    engine=None,
+                    origin=path,
+                    shipped=shipped,
+                    overrides_shipped=overrides,
+                    faults=(fault,),
+                ),
+                None,
+            )
+        return ProfileEntry(
+            ProfileSummary(
+                name=name,
+                title=profile.title,
+                engine=profile.engine,
+                origin=path,
+                shipped=shipped,
+                overrides_shipped=overrides,
+            ),
+            profile,
+        )
 
     def _load_path(self, path: Path, overrides: Sequence[str]) -> Profile:
         return self.load_with_positions(path, overrides)[0]

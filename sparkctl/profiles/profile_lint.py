@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import YamlValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LintDiagnostic:
     """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
 
@@ -136,22 +136,26 @@ def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMes
     used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
     if chosen.basis is CatalogueMatch.NEAREST:
         message = f"the flags of {title} {chosen.version} are not known here: held against those of {used}, the nearest"
-        return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
+        return LintMessage(
+            kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
+        )
     message = (
         f"the image's tag does not tell the version of {title}: held against the flags of {used}, the newest known; "
         "say engine_version: to be sure"
     )
-    return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
+    return LintMessage(
+        kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
+    )
 
 
 def _build_diagnostic(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> LintDiagnostic:
     return LintDiagnostic(
-        _find_field_position(one.where, tree, on_key=one.on_key),
-        one.level,
-        one.kind,
-        redact(sanitize_line(one.message), secrets),
-        one.setting,
-        one.change,
+        place=_find_field_position(one.where, tree, on_key=one.on_key),
+        level=one.level,
+        kind=one.kind,
+        message=redact(sanitize_line(one.message), secrets),
+        setting=one.setting,
+        change=one.change,
     )
 
 
@@ -172,7 +176,7 @@ def _find_field_position(where: FieldPath, tree: YamlValue, *, on_key: bool) -> 
 
 
 def _issue_to_diagnostic(fault: FileIssue) -> LintDiagnostic:
-    return LintDiagnostic(fault.place, LintSeverity.ERROR, LintRule.PROFILE, fault.message)
+    return LintDiagnostic(place=fault.place, level=LintSeverity.ERROR, kind=LintRule.PROFILE, message=fault.message)
 
 
 def _sort_diagnostics(found: list[LintDiagnostic]) -> tuple[LintDiagnostic, ...]:

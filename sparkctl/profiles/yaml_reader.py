@@ -166,7 +166,7 @@ def find_forbidden_character(text: str) -> re.Match[str] | None:
     return _FORBIDDEN_CHARACTERS.search(text)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _OpenCollection:
     """A collection whose end has not been read."""
 
@@ -296,7 +296,7 @@ class _YamlTreeReader:
             self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
         if event.anchor:
             self.anchors[event.anchor] = None
-        self.stack.append(_OpenCollection(place, event.anchor, is_map))
+        self.stack.append(_OpenCollection(place=place, anchor=event.anchor, is_map=is_map))
 
     def _close_collection(self) -> None:
         done = self.stack.pop()

@@ -28,7 +28,7 @@ class LogRecord:
         return text if tty else struct.pack(">BxxxI", STREAM_NUMBERS[self.stream], len(text)) + text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     """A reader's choice. ``since`` and ``until``: unix nanoseconds, both inclusive; ``tail``: None is everything."""
 

@@ -127,17 +127,17 @@ async def _handle_inspect(daemon: SimDockerDaemon, _request: SimHttpRequest, key
 async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
     container = daemon.find_container(key)
     if container.state == "running":
-        return SimHttpReply(304)
+        return SimHttpReply(status=304)
     daemon.start_container(container)
-    return SimHttpReply(204)
+    return SimHttpReply(status=204)
 
 
 async def _handle_stop(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
     container = daemon.find_container(key)
     if container.state != "running":
-        return SimHttpReply(304)
+        return SimHttpReply(status=304)
     await daemon.stop_container(container, float(request.query.get("t") or 10))
-    return SimHttpReply(204)
+    return SimHttpReply(status=204)
 
 
 async def _handle_kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
@@ -152,7 +152,7 @@ async def _handle_kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: st
     else:
         daemon.publish_event("kill", container, signal="15")
         process.terminate()
-    return SimHttpReply(204)
+    return SimHttpReply(status=204)
 
 
 async def _handle_wait(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
@@ -173,7 +173,7 @@ async def _handle_rename(daemon: SimDockerDaemon, request: SimHttpRequest, key: 
         )
     container.name = name
     daemon.publish_event("rename", container)
-    return SimHttpReply(204)
+    return SimHttpReply(status=204)
 
 
 async def _handle_remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
@@ -190,7 +190,7 @@ async def _handle_remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: 
         await container.ended.wait()
     del daemon.containers[container.id]
     daemon.publish_event("destroy", container)
-    return SimHttpReply(204)
+    return SimHttpReply(status=204)
 
 
 async def _handle_logs(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
@@ -200,7 +200,7 @@ async def _handle_logs(daemon: SimDockerDaemon, request: SimHttpRequest, key: st
         raise DockerApiError(400, "Bad parameters: you must choose at least one stream")
     tail, until = request.query.get("tail", "all"), request.query.get("until")
     wanted = LogQuery(
-        streams,
+        streams=streams,
         follow=request.is_flag_set("follow"),
         timestamps=request.is_flag_set("timestamps"),
         since=parse_nanoseconds(request.query.get("since") or "0"),

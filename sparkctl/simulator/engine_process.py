@@ -83,7 +83,14 @@ class EngineProcess:
             joining.is_head != joining.bond.is_dialed_by_head
         )  # where the head looks for them it is the worker that does
         own = joining.own or (joining.main_address[0] if listens else self.node.address)
-        return RankMember(self.launch, self.node.name, joining, own, lambda: self.decoding.running_requests, rank)
+        return RankMember(
+            launch=self.launch,
+            node=self.node.name,
+            joining=joining,
+            address=own,
+            running=lambda: self.decoding.running_requests,
+            rank=rank,
+        )
 
     def _count_running_requests(self) -> int:
         """Return how many requests it works on: a worker on those of its head."""

@@ -29,7 +29,7 @@ class WriteStream(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimHttpRequest:
     """``path`` is decoded and without the query, ``target`` both as they came; header names are lower case."""
 
@@ -50,7 +50,7 @@ class SimHttpRequest:
         return read if isinstance(read, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimHttpReply:
     """A whole answer, or, with ``stream``, one sent in chunks until the iterator ends."""
 
@@ -66,7 +66,7 @@ RequestHandler = Callable[[SimHttpRequest], Awaitable[SimHttpReply]]
 
 def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
     """Return ``value`` as a JSON answer."""
-    return SimHttpReply(status, json.dumps(value, separators=(",", ":")).encode())
+    return SimHttpReply(status=status, body=json.dumps(value, separators=(",", ":")).encode())
 
 
 class SimHttpConnection:
@@ -108,7 +108,14 @@ class SimHttpConnection:
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return SimHttpRequest(method, unquote(parts.path), query, headers, await self._read_body(headers), target)
+        return SimHttpRequest(
+            method=method,
+            path=unquote(parts.path),
+            query=query,
+            headers=headers,
+            body=await self._read_body(headers),
+            target=target,
+        )
 
     async def _read_body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":

@@ -77,11 +77,15 @@ class SimOpenAiServer:
             return _build_not_found_reply()
         if not self.ready:
             loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
-            return build_json_reply(loading, 503) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(503)
+            return (
+                build_json_reply(loading, 503) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=503)
+            )
         if self.launch.kind is SimEngineKind.SGLANG and not self.decoding.running_requests:
             self.decoding.health_checks += 1  # one token of a prompt, and one that nobody counts
             self._say(_HEALTH_PREFILL_LINE)
-        return build_json_reply({"status": "ok"}) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(200)
+        return (
+            build_json_reply({"status": "ok"}) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=200)
+        )
 
     def _get_information(self, path: str) -> SimHttpReply:
         launch = self.launch
@@ -115,7 +119,7 @@ class SimOpenAiServer:
             return build_json_reply(
                 {"version": "0.5.12", "served_model_name": launch.served, "internal_states": [state]}
             )
-        return SimHttpReply(200) if path == "/ping" else _build_not_found_reply()
+        return SimHttpReply(status=200) if path == "/ping" else _build_not_found_reply()
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
         try:

@@ -80,7 +80,11 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
         _plan_shipped_profile(
             name,
             RankPlacement(
-                EngineRank(index, addresses), names, RUN_ID, build_nccl_environment(way, each.node), each.has_devices
+                rank=EngineRank(index, addresses),
+                nodes=names,
+                run=RUN_ID,
+                env=build_nccl_environment(way, each.node),
+                has_devices=each.has_devices,
             ),
         )
         for index, each in enumerate(lanes)
@@ -92,7 +96,7 @@ def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> Laun
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(
-        profile, Node(NodeName(where), "127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
+        profile, Node(name=NodeName(where), host="127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
         engine=engines.load_engine(profile.engine), place=place,
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ class NodeFault(StrEnum):
     LITTERS = "litters"  # who is killed leaves what it shared in /dev/shm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimNodeOptions:
     """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does); ``hidden``: those
     that the SSH user may not look at; ``cut``: models whose first file is cut off.

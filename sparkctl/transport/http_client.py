@@ -63,7 +63,9 @@ async def request_tcp(
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_tcp(host, port)
 
-        return await send_request(reader, writer, method, path, f"{host}:{port}", body, headers)
+        return await send_request(
+            reader, writer, method=method, path=path, host=f"{host}:{port}", body=body, headers=headers
+        )
 
 
 async def request_in_session(
@@ -83,7 +85,9 @@ async def request_in_session(
 
     stream = _CommandStream(link, port, timeout)
     async with asyncio.timeout(timeout):
-        return await send_request(stream, stream, method, path, f"127.0.0.1:{port}", body, headers)
+        return await send_request(
+            stream, stream, method=method, path=path, host=f"127.0.0.1:{port}", body=body, headers=headers
+        )
 
 
 class _CommandStream:
@@ -137,7 +141,9 @@ async def request_unix(
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_unix(socket)
 
-        return await send_request(reader, writer, method, path, "localhost", body, headers, largest)
+        return await send_request(
+            reader, writer, method=method, path=path, host="localhost", body=body, headers=headers, largest=largest
+        )
 
 
 _CHUNK_BYTES = 1 << 16

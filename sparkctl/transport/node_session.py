@@ -61,7 +61,12 @@ class NodeSession:
 
         status = status or self.link.status
         return NodeStateChanged(
-            self.clock.unix_time(), self.node.name, status.state, status.detail, status.attempt, status.next_try
+            ts=self.clock.unix_time(),
+            node=self.node.name,
+            state=status.state,
+            detail=status.detail,
+            attempt=status.attempt,
+            next_try=status.next_try,
         )
 
     @property

@@ -177,10 +177,17 @@ class PanelApp(ToastApp):
         names = self.node_names
         views = () if self._room is None else self._room.list_node_views(names)
         now = ActionContext(
-            names, views, self.selected_node, self._find_selected_instance(), self.setup.readonly, self.setup.recording is not None,
-            registry.AVAILABLE_SCREENS, switch_left=None if self._room is None else self._room.abandoned_switch_state,
-            journal=None if self._room is None else self._room.journals.abandoned_journal, own=self._own_switch,
-        )  # fmt: skip
+            names=names,
+            views=views,
+            node=self.selected_node,
+            instance=self._find_selected_instance(),
+            readonly=self.setup.readonly,
+            replaying=self.setup.recording is not None,
+            screens=registry.AVAILABLE_SCREENS,
+            switch_left=None if self._room is None else self._room.abandoned_switch_state,
+            journal=None if self._room is None else self._room.journals.abandoned_journal,
+            own=self._own_switch,
+        )
         now = now if self.front_screen is None else self.front_screen.add_selection(now)
         return (
             now if self._room is None else replace(now, is_troubled=self.collect_node_problems(now).has_other_problems)

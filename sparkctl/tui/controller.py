@@ -159,7 +159,7 @@ class RepaintScheduler:
         """Have a place for nodes that nothing is known of yet."""
         for name in nodes:
             if name not in self.store.nodes:
-                self.apply_event(NodeStateChanged(self._now(), name, NodeState.UNKNOWN))
+                self.apply_event(NodeStateChanged(ts=self._now(), node=name, state=NodeState.UNKNOWN))
 
     def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
         """Let the screen be painted soon: sooner where a state changed than where figures moved."""
@@ -235,7 +235,7 @@ class RepaintScheduler:
 def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
     """Return a node's first sample after it was away as what it tells: that the node answers."""
     if isinstance(event, SampleArrived) and any(topic.what is TopicKind.STATE for topic in topics):
-        return NodeStateChanged(event.ts, event.node, NodeState.OK)
+        return NodeStateChanged(ts=event.ts, node=event.node, state=NodeState.OK)
     return event
 
 
@@ -367,8 +367,8 @@ class PanelController:
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return OverviewScreenModel(
-            glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.current_notices, ascii_only,
-            tuple(self.bridge.event_log), self._render_progress_lines(ascii_only),
+            glances=glances, chosen=min(chosen, max(0, len(glances) - 1)), lines=lines, notices=self.notices.current_notices, ascii_only=ascii_only,
+            happened=tuple(self.bridge.event_log), switching=self._render_progress_lines(ascii_only),
         )  # fmt: skip
 
     def _render_progress_lines(self, ascii_only: bool) -> tuple[TextRow, ...]:
@@ -443,9 +443,14 @@ class PanelController:
         word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
         about = [one for one in self.notices.current_notices if name is not None and word.search(one[0])]
         return NodeProblems(
-            view, now, {} if name is None else self.bridge.start_results_on_node(name), tuple(self.bridge.event_log), about,
-            None if fault is None else fault.message, None if fault is None else fault.hint,
-        )  # fmt: skip
+            view=view,
+            now=now,
+            ends={} if name is None else self.bridge.start_results_on_node(name),
+            happened=tuple(self.bridge.event_log),
+            notices=about,
+            fault=None if fault is None else fault.message,
+            hint=None if fault is None else fault.hint,
+        )
 
     def _describe_activities(self, name: NodeName) -> tuple[str, ...]:
         """Return what is being done to a node, in words."""
@@ -513,7 +518,13 @@ class PanelController:
         names = tuple(str(node.name) for node in wanted)
         self.jobs.start_job(
             self._record_doctor_run(
-                PreparedCommand("doctor", ("doctor",), names, context, lambda: check_nodes(context, wanted))
+                PreparedCommand(
+                    verb="doctor",
+                    words=("doctor",),
+                    nodes=names,
+                    context=context,
+                    events=lambda: check_nodes(context, wanted),
+                )
             )
         )
         self.bridge.schedule_repaint()

@@ -82,7 +82,7 @@ class MemoryEstimateCache:
     async def _update_node(self, name: NodeName, wanted: Sequence[Profile]) -> None:
         room = self._room
         view = room.bridge.store.get_last_known_view(name)
-        node = room.supervisor.get_node(name) or Node(name, str(name))
+        node = room.supervisor.get_node(name) or Node(name=name, host=str(name))
         home = None if room.is_replaying else room.find_home_directory(node)
         plans = await asyncio.to_thread(self._build_launch_plans, wanted, node, home)
         if home is not None:
@@ -159,7 +159,9 @@ class MemoryEstimateCache:
             key = one.digest, view.name
             if plan is None:
                 why = self._refused.get(key)
-                fit = MemoryFit(view.name, one.name, FitOutcome.UNKNOWN, cautions=() if why is None else (why,))
+                fit = MemoryFit(
+                    node=view.name, profile=one.name, answer=FitOutcome.UNKNOWN, cautions=() if why is None else (why,)
+                )
                 is_news, self._answers[key] = is_news or self._answers.get(key) != fit, fit
                 continue
             wants = list_checkpoint_paths(one, plan)

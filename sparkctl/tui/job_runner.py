@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 2.0  # seconds that a verb has to get to where it can be left
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Job:
     """One verb that runs, and what it has said that its end does not. ``switches``: it has begun to change what stands there."""
 
@@ -100,7 +100,7 @@ class JobRunner:
 
     def start_job(self, started: PreparedCommand) -> Job:
         """Run a verb beside everything else."""
-        job = Job(started)
+        job = Job(started=started)
 
         async def emit_events() -> None:
             async with aclosing(started.events()) as events:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkctl.model.events import Event
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
     """A verb that was understood and waits to be run; ``nodes`` are those that it is about, all where there are none."""
 
@@ -52,7 +52,7 @@ class DemoStep:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOptions:
     """``keys`` is the operator's keymap. ``recording`` returns events to play and how fast, in place of asking nodes.
     ``reload`` reads the config again where its file was written, None where nothing is to be read. ``badge`` returns a word

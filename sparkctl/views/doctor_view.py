@@ -99,7 +99,7 @@ class DoctorProgress:
     findings: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorScreenModel:
     """All that the screen shows. ``when``: when the look that is oldest was through, unix seconds; ``running`` are the nodes
     that are being examined. ``pattern`` is what it is filtered by."""
@@ -183,7 +183,15 @@ def _get_node_time(view: NodeTelemetryView) -> float:
 def _make_connection_finding(view: NodeTelemetryView) -> DoctorFinding:
     what = f"{view.state}" + (f": {view.detail}" if view.detail else "")
     return DoctorFinding(
-        FindingReported(view.when, view.name, FindingKind.CONNECTION.value, Severity.PROBLEM, what, view.hint), True
+        FindingReported(
+            ts=view.when,
+            node=view.name,
+            check=FindingKind.CONNECTION.value,
+            severity=Severity.PROBLEM,
+            message=what,
+            remedy=view.hint,
+        ),
+        True,
     )
 
 

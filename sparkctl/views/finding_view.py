@@ -116,7 +116,7 @@ _BAD_STYLES = (TextStyle.BAD, TextStyle.ATTENTION)
 _MAX_GUARD_ACTIONS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProblems:
     """What is told about one node at ``now``, unix seconds by its own clock. ``view`` may be None: nothing is known.
 

@@ -59,7 +59,17 @@ def _format_node_guard(view: GuardStatus, ascii_only: bool) -> list[str]:
     lines += _format_watches(view.guard.watches, view.when) if view.guard.watches else ["    nothing is watched"]
     told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
     for one in told:
-        acted = GuardActed(one.at, view.name, one.what, one.why, one.at, one.instance, None, one.available, one.free)
+        acted = GuardActed(
+            ts=one.at,
+            node=view.name,
+            what=one.what,
+            why=one.why,
+            at=one.at,
+            instance=one.instance,
+            container=None,
+            available=one.available,
+            free=one.free,
+        )
         lines.append(f"    {_format_date_time(one.at)}  {format_guard_event(acted)}")
     return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
 

@@ -43,7 +43,7 @@ _VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP:
 _OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
     """One operation in the list, each field a column's text, cleaned; ``tone`` is that of the outcome."""
 
@@ -69,9 +69,16 @@ class DetailSection:
 def build_history_row(one: OperationRecord) -> HistoryRow:
     """Return an operation as a row of the list."""
     return HistoryRow(
-        one.id, format_minute(one.began), describe_verb(one), describe_subject(one),
-        sanitize_line(", ".join(one.nodes)), describe_outcome(one), describe_duration(one), describe_reason(one), choose_outcome_style(one),
-    )  # fmt: skip
+        id=one.id,
+        when=format_minute(one.began),
+        what=describe_verb(one),
+        profile=describe_subject(one),
+        nodes=sanitize_line(", ".join(one.nodes)),
+        outcome=describe_outcome(one),
+        took=describe_duration(one),
+        why=describe_reason(one),
+        tone=choose_outcome_style(one),
+    )
 
 
 def describe_verb(one: OperationRecord) -> str:
@@ -440,7 +447,7 @@ class OperationDetail:
     changes: StartDiff | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
     """What the screen shows. ``operations`` None: not read yet. ``told`` of the selected one, where it was read. ``trouble``:
     what is wrong with the file. ``key``: by which its log is shown."""

@@ -50,8 +50,8 @@ def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
     room = max(8, space.columns)
     parts = [
         RowBlock(
-            0,
-            tuple(
+            spare=0,
+            rows=tuple(
                 make_row(Span(line.strip(), TextStyle.STRONG))
                 for line in wrap_line(sanitize_line(verdict.summary), room, 0)
             ),
@@ -61,20 +61,24 @@ def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
         where = f"{proof.location:<10} "
         parts.append(
             RowBlock(
-                2 + at,
-                tuple(render_labelled_text("proof" if not at else "", where + proof.text, space, TextStyle.VALUE, 2)),
+                spare=2 + at,
+                rows=tuple(
+                    render_labelled_text("proof" if not at else "", where + proof.text, space, TextStyle.VALUE, 2)
+                ),
             )
         )
-    parts.append(RowBlock(1, tuple(render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4))))
+    parts.append(RowBlock(spare=1, rows=tuple(render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4))))
     if verdict.edit is not None:
-        parts.append(RowBlock(1, tuple(_wrap_change(verdict.edit, room))))
+        parts.append(RowBlock(spare=1, rows=tuple(_wrap_change(verdict.edit, room))))
     for at, one in enumerate(verdict.contributing):
         line = find_evidence_line(one)
         where = "" if line is None else f"line {line:<5} "
         parts.append(
             RowBlock(
-                3 + at,
-                tuple(render_labelled_text("also" if not at else "", where + one.summary, space, TextStyle.LABEL, 2)),
+                spare=3 + at,
+                rows=tuple(
+                    render_labelled_text("also" if not at else "", where + one.summary, space, TextStyle.LABEL, 2)
+                ),
             )
         )
     return parts

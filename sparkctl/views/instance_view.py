@@ -72,7 +72,7 @@ _FRAME_COLUMNS = 6  # columns of a frame beside its title
 _FULL_DETAIL_LINES = 40  # lines from which on there is room for all of a start above the rest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceScreenModel:
     """All that the screen shows. ``one`` is None where it is not there (any more); ``end`` is how a start of it ended that
     was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
@@ -267,7 +267,7 @@ def _has_failed(scene: InstanceScreenModel) -> bool:
 def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     seen, one = scene.seen, scene.one
     if not seen.is_known:
-        parts = [RowBlock(1, tuple(render_unreachable(seen, space)))]
+        parts = [RowBlock(spare=1, rows=tuple(render_unreachable(seen, space)))]
         return parts if one is None else [*parts, *_dim_blocks(_render_identity(one, space))]
     if _has_failed(scene):
         return [
@@ -275,7 +275,11 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
             *_render_warnings(scene, space),
         ]  # its phases before what it warned of
     if one is None:
-        return [RowBlock(0, (make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint()))]
+        return [
+            RowBlock(
+                spare=0, rows=(make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint())
+            )
+        ]
     if one.phase in TRANSITION_PHASES:
         return [
             *_render_startup(scene, one, space),
@@ -296,8 +300,8 @@ def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlo
     sign = get_state_symbol(Severity.WARNING, scene.ascii_only)
     return [
         RowBlock(
-            9,
-            (
+            spare=9,
+            rows=(
                 truncate_row(
                     make_row(make_label("warned"), sanitize_span(f"{sign} {one.message}", TextStyle.ATTENTION)),
                     space.columns,
@@ -315,7 +319,10 @@ def _render_log_hint() -> TextRow:
 
 
 def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
-    return [RowBlock(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
+    return [
+        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
+        for one in parts
+    ]
 
 
 def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
@@ -332,7 +339,7 @@ def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
         rows.append(make_row(make_label("at"), sanitize_span(one.endpoint, TextStyle.VALUE)))
     if (uses := render_engine_facts(one, space)) is not None:
         rows.append(uses)
-    told = [RowBlock(3, (rows[0],)), *(RowBlock(6, (each,)) for each in rows[1:])]
+    told = [RowBlock(spare=3, rows=(rows[0],)), *(RowBlock(spare=6, rows=(each,)) for each in rows[1:])]
     return [*told, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else told
 
 
@@ -342,7 +349,7 @@ def _render_ranks(one: InstanceView, space: DrawArea) -> list[RowBlock]:
         return []
     others = [sanitize_line(node) for node in one.nodes if node != one.node]
     words = describe_rank(one) + (f", with {' and '.join(others)}" if others else "")
-    return [RowBlock(3, tuple(render_labelled_text("part", words, space, TextStyle.VALUE, 2)))]
+    return [RowBlock(spare=3, rows=tuple(render_labelled_text("part", words, space, TextStyle.VALUE, 2)))]
 
 
 def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
@@ -351,7 +358,7 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
         parts = [
             *render_verdict(verdict, space),
             *(
-                RowBlock(1, (each,))
+                RowBlock(spare=1, rows=(each,))
                 for each in render_verdict_keys(verdict, space, scene.remedies, scene.accepts, roomy=roomy)
             ),
         ]
@@ -366,8 +373,8 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
         )
         why = scene.end_trouble or "nobody here watched this start"
         parts = [
-            RowBlock(0, tuple(rows)),
-            RowBlock(1, (*render_labelled_text("", why, space, TextStyle.STALE, 2), hint)),
+            RowBlock(spare=0, rows=tuple(rows)),
+            RowBlock(spare=1, rows=(*render_labelled_text("", why, space, TextStyle.STALE, 2), hint)),
         ]
     parts += _render_startup_result(scene, space, roomy=roomy)
     return (
@@ -380,7 +387,11 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
 def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawArea) -> list[RowBlock]:
     if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
         return render_startup_timeline(scene.course, scene.seen.now, space)
-    told = [RowBlock(3, (make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)),))] if one.detail else []
+    told = (
+        [RowBlock(spare=3, rows=(make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)),))]
+        if one.detail
+        else []
+    )
     return [*render_startup_progress(one, scene.seen, space), *told]
 
 
@@ -390,10 +401,11 @@ def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy
         return []
     if roomy:
         return [
-            RowBlock(7 + part.spare, part.rows) for part in render_startup_timeline(scene.course, scene.seen.now, space)
+            RowBlock(spare=7 + part.spare, rows=part.rows)
+            for part in render_startup_timeline(scene.course, scene.seen.now, space)
         ]
     took = render_startup_duration(scene.course, space)
-    return [] if took is None else [RowBlock(8, (took,))]
+    return [] if took is None else [RowBlock(spare=8, rows=(took,))]
 
 
 def _render_throughput(
@@ -404,41 +416,43 @@ def _render_throughput(
         part = make_row(
             make_label("part"), *([Span(f"{rank} · ", TextStyle.LABEL)] if rank else []), *describe_head(one, head)
         )
-        decode = RowBlock(1, (render_throughput(head.numbers, space),))
+        decode = RowBlock(spare=1, rows=(render_throughput(head.numbers, space),))
         accept = render_acceptance(head, scene.seen, space)
         return [
-            RowBlock(1, (part,)),
+            RowBlock(spare=1, rows=(part,)),
             decode,
-            *([] if accept is None else [RowBlock(2, (accept,))]),
+            *([] if accept is None else [RowBlock(spare=2, rows=(accept,))]),
             *_render_gpu(scene, space),
         ]
     if one.phase is not Phase.READY or one.port is None:
         words = one.detail or (
             "a container that sparkctl did not start; its figures are not read" if not one.ours else ""
         )
-        parts = [RowBlock(1, tuple(render_labelled_text("", words, space, TextStyle.LABEL, 3)))] if words else []
+        parts = (
+            [RowBlock(spare=1, rows=tuple(render_labelled_text("", words, space, TextStyle.LABEL, 3)))] if words else []
+        )
         return [*parts, *_render_gpu(scene, space)]
-    parts = [RowBlock(0, (render_throughput(one.numbers, space),))]
+    parts = [RowBlock(spare=0, rows=(render_throughput(one.numbers, space),))]
     if roomy and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
     if (accept := render_acceptance(one, scene.seen, space)) is not None:
-        parts.append(RowBlock(1, (accept,)))
+        parts.append(RowBlock(spare=1, rows=(accept,)))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
-            parts.append(RowBlock(2, (make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE)),)))
+            parts.append(RowBlock(spare=2, rows=(make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE)),)))
         last = scene.seen.drafting.get(one.container_id or "")
         if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
-            parts.append(RowBlock(4, tuple(positions)))
+            parts.append(RowBlock(spare=4, rows=tuple(positions)))
         if (reads := render_bandwidth(one, scene.seen, space)) is not None:
-            parts.append(RowBlock(3, (reads,)))
+            parts.append(RowBlock(spare=3, rows=(reads,)))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
-        parts += [RowBlock(5, (each,)) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
+        parts += [RowBlock(spare=5, rows=(each,)) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
-            parts.append(RowBlock(6, (steps,)))
+            parts.append(RowBlock(spare=6, rows=(steps,)))
     if one.metrics_hint is not None:
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
-        parts.append(RowBlock(7, tuple(render_labelled_text("", hint, space, TextStyle.LABEL, 2))))
+        parts.append(RowBlock(spare=7, rows=tuple(render_labelled_text("", hint, space, TextStyle.LABEL, 2))))
     parts += _render_gpu(scene, space)
     if roomy:
         parts += build_gpu_charts(scene.seen, space)
@@ -446,7 +460,7 @@ def _render_throughput(
 
 
 def _render_gpu(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
-    return [RowBlock(4, tuple(render_gpus(scene.seen, space)))]
+    return [RowBlock(spare=4, rows=tuple(render_gpus(scene.seen, space)))]
 
 
 # --- the other boxes --------------------------------------------------------------------------------------------------
@@ -457,7 +471,7 @@ def _render_memory(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock
     bar = scene.seen.view.memory
     if scene.one is not None:
         rows = render_memory_claim(scene.one, None if bar is None else bar.total, space)
-        parts += [RowBlock(1 if not at else 2, (each,)) for at, each in enumerate(rows)]
+        parts += [RowBlock(spare=1 if not at else 2, rows=(each,)) for at, each in enumerate(rows)]
     if bar is not None:
         parts += build_memory_groups(scene.seen, space)
     return parts if scene.seen.is_known else _dim_blocks(parts)

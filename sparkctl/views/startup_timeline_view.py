@@ -58,9 +58,9 @@ def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawA
     if elapsed is not None and is_start_late(elapsed, expected):
         rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
     if stops or course is None or course.is_over:
-        return [RowBlock(1, tuple(rows))]
+        return [RowBlock(spare=1, rows=tuple(rows))]
     along = _render_phase_trail(course, seen, space, tells_now=now is not None)
-    return [RowBlock(1, tuple(rows)), *([RowBlock(4, (along,))] if along else [])]
+    return [RowBlock(spare=1, rows=tuple(rows)), *([RowBlock(spare=4, rows=(along,))] if along else [])]
 
 
 def _render_time(
@@ -234,11 +234,11 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     until = course.told if course.is_over else now
     stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     coming = [] if course.is_over else _list_coming_parts(course)
-    parts = [RowBlock(0, (_render_total_time(course, course.compute_duration(until), space),))]
+    parts = [RowBlock(spare=0, rows=(_render_total_time(course, course.compute_duration(until), space),))]
     if not stretches:
         return parts
     rows = [
-        _PhaseBar(one, _describe_current_part(one, stretches[:at]), most, goes_on=at == len(stretches) - 1 and not course.is_over,
+        _PhaseBar(of=one, doing=_describe_current_part(one, stretches[:at]), expected=most, goes_on=at == len(stretches) - 1 and not course.is_over,
               failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
         for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
     ]  # fmt: skip
@@ -252,14 +252,15 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
-        parts.append(RowBlock(1 if one.goes_on or one.failed else 4 + len(rows) - at, (line,)))
+        parts.append(RowBlock(spare=1 if one.goes_on or one.failed else 4 + len(rows) - at, rows=(line,)))
     for name, seconds in coming:
         line = time.render_bar(then, seconds, "-" if space.ascii_only else "─", TextStyle.FRAME)
         sign = make_label(get_state_symbol(Phase.PLANNED, space.ascii_only))
         about = _render_expected_time(seconds, names - len(name) - 2, "about")
         parts.append(
             RowBlock(
-                5, (truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),)
+                spare=5,
+                rows=(truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),),
             )
         )
         then += seconds or 0.0
@@ -290,7 +291,7 @@ def _render_expected_time(seconds: float | None, gap: int, word: str) -> TextRow
     return make_row(" " * gap, Span(f"{word:>{_EXPECTED_COLUMNS - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _PhaseBar:
     """A part of a start that has begun."""
 

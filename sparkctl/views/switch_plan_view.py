@@ -117,7 +117,15 @@ def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, Mem
         return None
     free = max(0, min(change.total, change.available))
     held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
-    return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
+    return MemoryBar(
+        total=change.total,
+        available=free,
+        gpu_processes=held,
+        other_used=change.total - free - held,
+        page_cache=0,
+        free=free,
+        swap_used=0,
+    )
 
 
 def predict_memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
@@ -132,7 +140,15 @@ def predict_memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, 
     gpu = min(used, max(0, (now.gpu_processes or 0) - gone) + need)
     cache = min(now.page_cache, now.total - used) if change.starts is None else 0
     free = now.total - used - cache
-    return MemoryBar(now.total, free + cache, gpu, used - gpu, cache, free, now.swap_used)
+    return MemoryBar(
+        total=now.total,
+        available=free + cache,
+        gpu_processes=gpu,
+        other_used=used - gpu,
+        page_cache=cache,
+        free=free,
+        swap_used=now.swap_used,
+    )
 
 
 SIDE_BY_SIDE_COLUMNS = 110  # columns from which on before and after stand beside each other

@@ -57,7 +57,7 @@ _MAX_PROOF_LINES = 3  # lines of what a log says, at most: it is whole in the lo
 _DONE_WORD_COLUMNS = 10  # columns of the word for a step that is done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchScreenModel:
     """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
     or it cannot be made, and ``trouble`` is why. ``bars`` is the Sparks' memory now, or as it was when the switch began;

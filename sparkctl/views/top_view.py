@@ -167,14 +167,14 @@ def format_top(
     ``explain`` adds, under each instance, the formula of its bandwidth with all inputs, or why there is none. Where the
     lines are more than ``height``, what is least needed is left out, item by item, and that is said.
     """
-    style = _TopFormat(ascii_only, width, explain)
+    style = _TopFormat(ascii_only=ascii_only, width=width, explain=explain)
     lines = _format_nodes(views, style)
     if height is not None and len(lines) > height:
         lines = _fit_height(views, style, max(1, height))
     return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _TopFormat:
     """How the picture is wanted; ``brief``: only what is not in order, and the items that there is room for."""
 

@@ -73,7 +73,7 @@ async def watch_samples(
     hosts = tmp_path / "known_hosts"
     hosts.write_text(format_known_hosts())
     whom = Node(
-        NodeName(node.name), node.address, user=USER, identity=str(KEYS / "client"), known_hosts=str(hosts),
+        name=NodeName(node.name), host=node.address, user=USER, identity=str(KEYS / "client"), known_hosts=str(hosts),
     )  # fmt: skip
     seen = WatchedSamples(node, [])
     async with NodeSession(whom) as session:

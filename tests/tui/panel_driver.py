@@ -30,9 +30,9 @@ PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow
 
 def build_panel_options(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
     def context(asker: Prompter) -> CommandContext:
-        return CommandContext(OperationHistory(state), "tester", asker=asker)
+        return CommandContext(history=OperationHistory(state), operator="tester", asker=asker)
 
-    return PanelOptions(nodes, context, **more)
+    return PanelOptions(nodes=nodes, make_context=context, **more)
 
 
 @asynccontextmanager
@@ -113,7 +113,7 @@ def stop_background_requests(sparks: SimulatedSparks, node: str) -> None:
 
 def open_black_hole(name: str = "dark") -> Node:
     """A node whose address drops everything (TEST-NET-1)."""
-    return replace(Node(name, "192.0.2.1"), user="nobody")  # type: ignore[arg-type]
+    return replace(Node(name=name, host="192.0.2.1"), user="nobody")  # type: ignore[arg-type]
 
 
 def is_idle(text: str) -> bool:

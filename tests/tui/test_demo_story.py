@@ -23,11 +23,18 @@ FASTER = 12.0
 
 def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -> PanelOptions:
     def context(asker: Prompter) -> CommandContext:
-        return CommandContext(OperationHistory(state), "milo@desk", asker=asker, clock=clock)
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
 
     shown = build_demo_options(clock, with_story=True)
     nodes = load_config(sparks.config_path).nodes
-    return PanelOptions(nodes, context, CommandLineParser(), clock=clock, badge=shown.badge, story=shown.story)
+    return PanelOptions(
+        nodes=nodes,
+        make_context=context,
+        commands=CommandLineParser(),
+        clock=clock,
+        badge=shown.badge,
+        story=shown.story,
+    )
 
 
 def parse_tile_figures(text: str, engine: str) -> tuple[float, float]:

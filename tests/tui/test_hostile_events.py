@@ -36,7 +36,9 @@ TEXT = st.one_of(
     st.sampled_from(HOSTILE), st.text(max_size=40), st.binary(max_size=40).map(lambda b: b.decode("latin-1"))
 )
 NODE = NodeName("spark1")
-MEMORY = MemoryReading(128 << 30, 40 << 30, 10 << 30, 30 << 30, 16 << 30, 16 << 30)
+MEMORY = MemoryReading(
+    total=128 << 30, available=40 << 30, free=10 << 30, page_cache=30 << 30, swap_total=16 << 30, swap_free=16 << 30
+)
 
 
 @st.composite
@@ -45,24 +47,63 @@ def draw_hostile_event(draw: st.DrawFn) -> Event:
     which = draw(st.integers(0, 5))
     if which == 0:
         state = draw(st.sampled_from(list(NodeState)))
-        return NodeStateChanged(2.0, NODE, state, draw(TEXT), draw(st.integers(0, 9)), 3.0, draw(TEXT))
+        return NodeStateChanged(
+            ts=2.0,
+            node=NODE,
+            state=state,
+            detail=draw(TEXT),
+            attempt=draw(st.integers(0, 9)),
+            next_try=3.0,
+            hint=draw(TEXT),
+        )
     if which == 1:
         listed = InstanceView(
-            draw(TEXT), NODE, draw(TEXT), draw(TEXT), ContainerState.RUNNING, draw(TEXT), draw(st.booleans()), None,
-            draw(st.sampled_from(list(Phase))), Step(draw(TEXT), 1, 3), draw(TEXT), draw(TEXT), detail=draw(TEXT),
-            container_id="c1", port=8000,
-        )  # fmt: skip
-        return ContainersListed(2.0, NODE, (listed,), draw(st.booleans()), draw(TEXT), draw(TEXT))
+            name=draw(TEXT),
+            node=NODE,
+            container=draw(TEXT),
+            image=draw(TEXT),
+            state=ContainerState.RUNNING,
+            status=draw(TEXT),
+            ours=draw(st.booleans()),
+            memory=None,
+            phase=draw(st.sampled_from(list(Phase))),
+            step=Step(draw(TEXT), 1, 3),
+            profile=draw(TEXT),
+            engine=draw(TEXT),
+            detail=draw(TEXT),
+            container_id="c1",
+            port=8000,
+        )
+        return ContainersListed(
+            ts=2.0, node=NODE, instances=(listed,), known=draw(st.booleans()), detail=draw(TEXT), hint=draw(TEXT)
+        )
     if which == 2:
         return PhaseChanged(
-            2.0, NODE, draw(TEXT), draw(st.sampled_from(list(Phase))), Step(draw(TEXT)), 1.0, 9.0, draw(TEXT)
+            ts=2.0,
+            node=NODE,
+            instance=draw(TEXT),
+            phase=draw(st.sampled_from(list(Phase))),
+            step=Step(draw(TEXT)),
+            elapsed=1.0,
+            expected=9.0,
+            detail=draw(TEXT),
         )
     if which == 3:
         kind = draw(st.sampled_from(list(FindingKind)))
-        return FindingReported(2.0, NODE, kind.value, Severity.PROBLEM, draw(TEXT), draw(TEXT), draw(TEXT))
+        return FindingReported(
+            ts=2.0,
+            node=NODE,
+            check=kind.value,
+            severity=Severity.PROBLEM,
+            message=draw(TEXT),
+            remedy=draw(TEXT),
+            instance=draw(TEXT),
+        )
     if which == 4:
         return MemorySampled(2.0, NODE, MEMORY)
-    return LogArrived(2.0, NODE, draw(TEXT), (LogLine("2026-05-01T00:00:00Z", draw(TEXT), 1),))
+    return LogArrived(
+        ts=2.0, node=NODE, instance=draw(TEXT), lines=(LogLine(when="2026-05-01T00:00:00Z", text=draw(TEXT), number=1),)
+    )
 
 
 KEYS = ("i", "escape", "question_mark")
@@ -72,7 +113,7 @@ async def paint_events(
     events: Sequence[Event], words: str, size: tuple[int, int], keys: Sequence[str] = KEYS
 ) -> list[str]:
     """Play the events, say something, open what can be read; return every line that the terminal would get."""
-    first = NodeStateChanged(1.0, NODE, NodeState.OK)
+    first = NodeStateChanged(ts=1.0, node=NODE, state=NodeState.OK)
     with tempfile.TemporaryDirectory() as state:
         made = build_panel_options((), Path(state), recording=lambda: ((first, *events), 1000.0))
         async with open_panel(made, size) as pilot:
@@ -93,8 +134,19 @@ async def paint_events(
 
 def test_an_instance_of_any_name_is_text_on_its_own_screens_too() -> None:
     for name in ("\x1b]52;c;aGk=\x07", "[@click=app.quit]x[/]"):
-        event = PhaseChanged(2.0, NODE, name, Phase.LOADING, Step(name), 1.0, 9.0, name)
-        line = LogArrived(2.0, NODE, name, (LogLine("2026-05-01T00:00:00Z", name, 1),))
+        event = PhaseChanged(
+            ts=2.0,
+            node=NODE,
+            instance=name,
+            phase=Phase.LOADING,
+            step=Step(name),
+            elapsed=1.0,
+            expected=9.0,
+            detail=name,
+        )
+        line = LogArrived(
+            ts=2.0, node=NODE, instance=name, lines=(LogLine(when="2026-05-01T00:00:00Z", text=name, number=1),)
+        )
         lines = asyncio.run(paint_events((event, line), name, (80, 24), ("enter", "d", "escape", "l")))
         assert [line for line in lines if "› log" in line]
         assert not [line for line in lines if not line.isprintable()]

@@ -124,6 +124,19 @@ async def test_the_wheel_reads_on_in_the_help(tmp_path: Path, monkeypatch: pytes
         await pilot.press("question_mark")
         shown = await wait_for_text(pilot, "more below")
         dialog = pilot.app.screen
-        event = MouseScrollDown(dialog, 5, 5, 0, 0, 0, False, False, False, 5, 5, None)
+        event = MouseScrollDown(
+            dialog,
+            5,
+            y=5,
+            delta_x=0,
+            delta_y=0,
+            button=0,
+            shift=False,
+            meta=False,
+            ctrl=False,
+            screen_x=5,
+            screen_y=5,
+            style=None,
+        )
         dialog.query_one(TextSurface).post_message(event)
         await wait_for_text(pilot, lambda text: text != shown and "more below" in text)

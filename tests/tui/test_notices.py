@@ -15,9 +15,17 @@ from sparkctl.views.text.styled_text import TextStyle
 ONE = NodeName("spark1")
 WORDS = "● qwen36 serves on spark1 in place of minimax-m27"
 SERVES = InstanceView(
-    "qwen36", ONE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
+    name="qwen36",
+    node=ONE,
+    container="sglang-qwen36",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
 )
-WELL = NodeTelemetryView(ONE, NodeState.OK, 1.0, instances=(SERVES,))
+WELL = NodeTelemetryView(name=ONE, state=NodeState.OK, when=1.0, instances=(SERVES,))
 
 
 class KnownViews:
@@ -45,7 +53,7 @@ def test_a_serving_notice_goes_with_its_instance() -> None:
 
 def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> None:
     known = KnownViews()
-    known.view = NodeTelemetryView(ONE, NodeState.UNREACHABLE, 2.0)
+    known.view = NodeTelemetryView(name=ONE, state=NodeState.UNREACHABLE, when=2.0)
     assert known.says() == [WORDS]
     known.view = replace(WELL, docker_known=False, instances=())
     assert known.says() == [WORDS]

@@ -236,7 +236,7 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     config.write_text("nodes: [{name: spark1, host: 192.0.2.1}]\n")
     monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
     with pytest.raises(InvalidInput) as caught:
-        Grammar().parse_command(words, CommandContext(OperationHistory(tmp_path), "tester"))
+        Grammar().parse_command(words, CommandContext(history=OperationHistory(tmp_path), operator="tester"))
     assert said in caught.value.message
 
 

@@ -183,14 +183,14 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
 
 async def test_a_verb_on_a_spark_that_never_was_away_does_not_say_that_it_answers(tmp_path: Path) -> None:
     one = NodeName("one")
-    sample = SampleArrived(2.0, one, Sample(1, 2.0, 2.0), "boot")
+    sample = SampleArrived(2.0, one, Sample(sequence=1, time=2.0, uptime=2.0), "boot")
     bridge = RepaintScheduler([one], lambda: 0.0, lambda: None)
-    for event in (sample, NodeStateChanged(3.0, one, NodeState.OK)):
+    for event in (sample, NodeStateChanged(ts=3.0, node=one, state=NodeState.OK)):
         bridge.apply_event(event)
     assert [each.text for each in bridge.event_log] == []
-    bridge.apply_event(NodeStateChanged(4.0, one, NodeState.UNREACHABLE, "no answer"))
-    bridge.apply_event(replace(sample, ts=5.0, sample=Sample(2, 5.0, 5.0)))
-    bridge.apply_event(NodeStateChanged(6.0, one, NodeState.OK))
+    bridge.apply_event(NodeStateChanged(ts=4.0, node=one, state=NodeState.UNREACHABLE, detail="no answer"))
+    bridge.apply_event(replace(sample, ts=5.0, sample=Sample(sequence=2, time=5.0, uptime=5.0)))
+    bridge.apply_event(NodeStateChanged(ts=6.0, node=one, state=NodeState.OK))
     assert [each.text for each in bridge.event_log] == ["unreachable: no answer", "answers"]
     bridge.close()
 
@@ -261,7 +261,9 @@ async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
         teller = ChangeReporter()
         async with (
             asyncio.timeout(PATIENCE),
-            aclosing(watch_load_views(CommandContext(OperationHistory(tmp_path / "state"), "tester"), nodes)) as looks,
+            aclosing(
+                watch_load_views(CommandContext(history=OperationHistory(tmp_path / "state"), operator="tester"), nodes)
+            ) as looks,
         ):
             async for one, other in looks:
                 told += teller.describe_changes(other)

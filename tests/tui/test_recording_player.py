@@ -40,7 +40,9 @@ class SteppedClock:
 
 
 def make_story(*stamps: float) -> tuple[Event, ...]:
-    return tuple(NodeStateChanged(stamp, NodeName("spark1"), NodeState.OK, str(stamp)) for stamp in stamps)
+    return tuple(
+        NodeStateChanged(ts=stamp, node=NodeName("spark1"), state=NodeState.OK, detail=str(stamp)) for stamp in stamps
+    )
 
 
 class Watched:

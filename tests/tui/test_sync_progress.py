@@ -19,9 +19,9 @@ G = 10**9
 
 async def test_how_far_it_is_stands_on_the_overview_with_rate_and_time_and_shortly_elsewhere(tmp_path: Path) -> None:
     events: tuple[Event, ...] = (
-        NodeStateChanged(WHEN, ONE, NodeState.OK), NodeStateChanged(WHEN, OTHER, NodeState.OK),
-        TransferProgressed(WHEN + 5, OTHER, ONE, "files of qwen36", 9 * G, 36 * G, 1.5 * G, 18.0),
-        TransferProgressed(WHEN + 25, OTHER, ONE, "files of qwen36", 36 * G, 36 * G, 1.5 * G, 0.0),
+        NodeStateChanged(ts=WHEN, node=ONE, state=NodeState.OK), NodeStateChanged(ts=WHEN, node=OTHER, state=NodeState.OK),
+        TransferProgressed(ts=WHEN + 5, node=OTHER, source=ONE, what="files of qwen36", done=9 * G, total=36 * G, rate=1.5 * G, left=18.0),
+        TransferProgressed(ts=WHEN + 25, node=OTHER, source=ONE, what="files of qwen36", done=36 * G, total=36 * G, rate=1.5 * G, left=0.0),
     )  # fmt: skip
     async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (80, 24)) as pilot:
         await wait_for_text(pilot, "recording 0:0")

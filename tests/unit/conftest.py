@@ -34,8 +34,10 @@ def read(plan: LaunchPlan) -> Callable[..., LogAnalyzer]:
     """Return a reader that has read these lines of an engine."""
 
     def reader(*lines: str, engine: str = "sglang", ready: ReadinessRule | None = None) -> LogAnalyzer:
-        log = LogAnalyzer(load_engine(engine), ready or plan.ready)
-        log.feed_lines(LogLine("2026-05-01T10:00:00Z", text, number) for number, text in enumerate(lines, 1))
+        log = LogAnalyzer(engine=load_engine(engine), ready=ready or plan.ready)
+        log.feed_lines(
+            LogLine(when="2026-05-01T10:00:00Z", text=text, number=number) for number, text in enumerate(lines, 1)
+        )
         return log
 
     return reader

@@ -23,7 +23,7 @@ def config_file(tmp_path: Path) -> Path:
 
 
 def make_node(name: str, host: str = "h.local") -> Node:
-    return Node(NodeName(name), host)
+    return Node(name=NodeName(name), host=host)
 
 
 def test_the_config_of_the_readme(config_file: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_config_of_the_readme(config_file: Path) -> None:
     config = load_config(config_file)
     assert config.path == config_file
     assert config.nodes[0] == Node(
-        NodeName("spark1"), "spark-2a60.local", user="milo", port=22, identity="~/.ssh/id_ed25519"
+        name=NodeName("spark1"), host="spark-2a60.local", user="milo", port=22, identity="~/.ssh/id_ed25519"
     )
     assert config.nodes[1].is_local
     assert config.nodes[1].fabric == "enp1s0f0np0"
@@ -76,7 +76,7 @@ def test_no_config_points_to_init(config_file: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         load_config(config_file)
     assert caught.value.hint == "sparkctl init"
-    assert load_config(config_file, required=False) == Config(())
+    assert load_config(config_file, required=False) == Config(nodes=())
 
 
 def test_a_config_that_others_can_write_is_a_warning(config_file: Path) -> None:
@@ -93,7 +93,7 @@ def test_nodes_are_found_by_name_address_and_alias(tmp_path: Path, monkeypatch: 
     (tmp_path / ".ssh" / "config").write_text("Include sync/*.conf\nHost big *.lab !not\n  HostName 10.0.0.9\n")
     (tmp_path / ".ssh" / "sync").mkdir()
     (tmp_path / ".ssh" / "sync" / "a.conf").write_text('host = "spark-sync"\n')
-    config = Config((make_node("spark1"), make_node("spark2")))
+    config = Config(nodes=(make_node("spark1"), make_node("spark2")))
     assert list_ssh_aliases() == ("spark-sync", "big")
     assert find_node(config, "spark2") == config.nodes[1]
     assert find_node(config, "big") == make_node("big", "big")
@@ -108,16 +108,16 @@ def test_nodes_are_found_by_name_address_and_alias(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("text", ["@h", "a@", "a@-h", "-a@h", "a@h:0", "a@h:99999", "a@h:x", "a b@h", "a@h@i"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
-        find_node(Config(()), text)
+        find_node(Config(nodes=()), text)
 
 
 def test_node_may_be_omitted_only_with_one_node() -> None:
-    assert get_only_node(Config((make_node("a1"),))).name == "a1"
+    assert get_only_node(Config(nodes=(make_node("a1"),))).name == "a1"
     with pytest.raises(InvalidInput) as caught:
-        get_only_node(Config((make_node("a1"), make_node("b1"))))
+        get_only_node(Config(nodes=(make_node("a1"), make_node("b1"))))
     assert caught.value.hint == "--node a1"
     with pytest.raises(InvalidInput, match="no node is configured"):
-        get_only_node(Config(()))
+        get_only_node(Config(nodes=()))
 
 
 def test_a_config_is_written_once_and_for_its_owner(tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ def test_a_config_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     port=st.integers(1, 65535),
 )
 def test_a_written_config_reads_back_the_same(identity: str, port: int) -> None:
-    text = render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
+    text = render_config([Node(name=NodeName("a1"), host="h", port=port, identity=identity)])
     assert parse_yaml(text.encode(), "f").find_source_text(("nodes", 0, "identity")) == identity
-    assert text == render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
+    assert text == render_config([Node(name=NodeName("a1"), host="h", port=port, identity=identity)])
 
 
 def test_directories_follow_xdg_and_our_own_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,14 +26,40 @@ from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_swi
 
 NODE = NodeName("spark1")
 JOURNAL = SwitchJournal(
-    "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
-    (NODE,), ("big",), ((NODE, "a" * 64),), True, True, 90.0, False,
-)  # fmt: skip
+    id="0" * 32,
+    operator="milo@laptop",
+    since=1e9,
+    step=SwitchStep.RELEASING,
+    instance="qwen36",
+    words=("qwen36", "--set", "port=1"),
+    profile_hash="feedfacecafe",
+    nodes=(NODE,),
+    stops=("big",),
+    old=((NODE, "a" * 64),),
+    rolls_back=True,
+    guarded=True,
+    timeout=90.0,
+    keep_going=False,
+)
 RECEIPT = GuardReceipt(
-    "ab" * 32, 1e9, GuardAction.KILLED, "MemAvailable fell", 5, 9, "qwen36", "qwen36", "milo@laptop", GuardRole.LOADING, 1.0, 2.0,
-    0.01, 204, (GuardMemoryReading(1.0, 2, 3, 4, 5),), (GuardEvent(1.0, GuardAction.WARNED, "low"),),
-)  # fmt: skip
-OWED = PendingStop(NODE, "big", 1e9, ("a" * 12,), "run-1")
+    container="ab" * 32,
+    at=1e9,
+    did=GuardAction.KILLED,
+    why="MemAvailable fell",
+    available=5,
+    floor=9,
+    instance="qwen36",
+    profile="qwen36",
+    operator="milo@laptop",
+    role=GuardRole.LOADING,
+    rate=1.0,
+    to_zero=2.0,
+    reaction=0.01,
+    answer=204,
+    samples=(GuardMemoryReading(at=1.0, available=2, free=3, page_cache=4, swap_free=5),),
+    events=(GuardEvent(at=1.0, what=GuardAction.WARNED, why="low"),),
+)
+OWED = PendingStop(node=NODE, instance="big", since=1e9, containers=("a" * 12,), run="run-1")
 DEEP = "[" * 100_000
 
 

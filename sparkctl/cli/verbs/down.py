@@ -62,5 +62,11 @@ def command(
         raise click.UsageError("either --grace or --kill, not both", ctx)
     context = create_context(may_ask=not as_json)
     known = frozenset((*ProfileLibrary().list_names(), *context.history.list_instances_with_logs()))
-    request = StopInstance(instance, select_configured_nodes(node), 0.0 if kill else grace, known, list_nodes())
+    request = StopInstance(
+        instance=instance,
+        nodes=select_configured_nodes(node),
+        grace=0.0 if kill else grace,
+        known=known,
+        everywhere=list_nodes(),
+    )
     return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())

@@ -40,6 +40,11 @@ def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json:
 
     context = create_context(may_ask=not as_json)
     request = StopInstance(
-        None, select_configured_nodes(nodes), grace, everywhere=list_nodes(), frees=True, dry_run=dry_run
+        instance=None,
+        nodes=select_configured_nodes(nodes),
+        grace=grace,
+        everywhere=list_nodes(),
+        frees=True,
+        dry_run=dry_run,
     )
     return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())

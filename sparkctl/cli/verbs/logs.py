@@ -75,6 +75,14 @@ def command(
     except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = create_context(may_ask=not as_json)
-    request = ShowLog(instance, select_configured_nodes(node), follow, since, tail, pattern, everything=everything)
+    request = ShowLog(
+        instance=instance,
+        nodes=select_configured_nodes(node),
+        follow=follow,
+        since=since,
+        tail=tail,
+        grep=pattern,
+        everything=everything,
+    )
     teller = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
     return run_verb(context, lambda: show_log(context, request), teller)

@@ -129,7 +129,9 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
     from sparkctl.monitor.watch_nodes import watch_load_views
     from sparkctl.views.prometheus_metrics import build_registry
 
-    latest = tuple(NodeTelemetryView(node.name, NodeState.UNKNOWN, context.clock.unix_time()) for node in nodes)
+    latest = tuple(
+        NodeTelemetryView(name=node.name, state=NodeState.UNKNOWN, when=context.clock.unix_time()) for node in nodes
+    )
     try:
         server = create_metrics_server(port, _LOOPBACK, build_registry(lambda: latest, context.clock.unix_time))
     except OSError as error:

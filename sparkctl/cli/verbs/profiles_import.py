@@ -104,7 +104,9 @@ def command(
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
     try:
-        request = import_profile.ImportProfile(chosen, service, parse_allow_names(allow), define, directory)
+        request = import_profile.ImportProfile(
+            name=chosen, service=service, allow=parse_allow_names(allow), define=define, directory=directory
+        )
     except ValueError as wrong:
         raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:

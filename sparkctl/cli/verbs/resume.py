@@ -20,7 +20,7 @@ FinishOperation = Callable[[CommandContext, FinishSwitch], AsyncGenerator[Event,
 def finish_switch(way: FinishOperation, names: tuple[str, ...], *, as_json: bool) -> int:
     """Run either verb for the switch that lies on the named nodes, or on any; return its exit code."""
     nodes = select_configured_nodes(names)
-    request = FinishSwitch(nodes, add_other_nodes(nodes), os.environ)
+    request = FinishSwitch(nodes=nodes, known=add_other_nodes(nodes), environ=os.environ)
     context = create_context(may_ask=not as_json)
     return run_verb(context, lambda: way(context, request), JsonPrinter() if as_json else SwitchPrinter())
 

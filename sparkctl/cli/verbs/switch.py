@@ -52,17 +52,17 @@ def command(
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen)
     request = SwitchInstance(
-        chosen,
-        load_engine(chosen.engine),
-        nodes,
-        add_other_nodes(nodes),
-        dry_run,
-        keep_going,
-        not no_rollback,
-        timeout,
-        os.environ,
-        (profile, *(word for override in overrides for word in ("--set", override))),
-        not no_guard,
+        profile=chosen,
+        engine=load_engine(chosen.engine),
+        nodes=nodes,
+        known=add_other_nodes(nodes),
+        dry_run=dry_run,
+        keep_going=keep_going,
+        rolls_back=not no_rollback,
+        timeout=timeout,
+        environ=os.environ,
+        words=(profile, *(word for override in overrides for word in ("--set", override))),
+        guarded=not no_guard,
     )
     context = create_context(may_ask=not as_json)
     return run_verb(

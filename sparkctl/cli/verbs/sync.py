@@ -65,7 +65,7 @@ def command(
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     near, *_ = select_configured_nodes([source])
     request = TransferProfile(
-        chosen, near, select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
+        profile=chosen, source=near, targets=select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
         environ=os.environ,
     )  # fmt: skip
     context = create_context(may_ask=not as_json)

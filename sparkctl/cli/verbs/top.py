@@ -76,7 +76,9 @@ def command(
     """
     paper = TopPrinter(as_json, plain, explain, ascii_only)
     if replay is not None:
-        return _play_recording(ctx, replay, node, once, paper, record, overwrite, speed)
+        return _play_recording(
+            ctx, replay, names=node, once=once, paper=paper, record=record, overwrite=overwrite, speed=speed
+        )
     if speed is not None:
         raise click.UsageError("--speed belongs to --replay", ctx)
     context = create_context(may_ask=not as_json)

@@ -137,7 +137,7 @@ def _as_switch_request(request: StartInstance) -> SwitchInstance:
     from sparkctl.commands.switch.switch_request import SwitchInstance
 
     return SwitchInstance(
-        request.profile, request.engine, request.nodes, add_other_nodes(request.nodes), dry_run=request.dry_run,
+        profile=request.profile, engine=request.engine, nodes=request.nodes, known=add_other_nodes(request.nodes), dry_run=request.dry_run,
         timeout=request.timeout, environ=request.environ, words=request.words, guarded=request.guarded,
     )  # fmt: skip
 

@@ -41,7 +41,11 @@ class CheckFit:
         """What would be asked of `up`: there, or on all of its nodes."""
         nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
         return StartInstance(
-            self.profile, load_engine(self.profile.engine), nodes, words=self.words, environ=self.environ
+            profile=self.profile,
+            engine=load_engine(self.profile.engine),
+            nodes=nodes,
+            words=self.words,
+            environ=self.environ,
         )
 
 
@@ -61,8 +65,13 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
         return CommandEnded(
-            ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began, node, request.profile.name
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=outcome,
+            exit_code=int(code),
+            seconds=ctx.clock.monotonic() - began,
+            node=node,
+            instance=request.profile.name,
+        )
 
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
@@ -142,7 +151,14 @@ async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSessi
         comes = await node_fit.find_loading_containers(session, look, containers)
     sparks = len(request.nodes) if request.profile.nodes > 1 else 1
     return node_fit.calculate_fit(
-        ctx, request.profile, made, look, containers, _find_replaced_instance(made, containers), comes, sparks
+        ctx,
+        request.profile,
+        plan=made,
+        look=look,
+        containers=containers,
+        replaced=_find_replaced_instance(made, containers),
+        comes=comes,
+        asked=sparks,
     )
 
 

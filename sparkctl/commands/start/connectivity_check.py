@@ -40,7 +40,9 @@ def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
             peer = other.lanes[number]
             is_jumbo = min(lane.mtu or 0, peer.mtu or 0) >= _JUMBO_MTU
             size = _JUMBO_MTU - _HEADER_BYTES if is_jumbo else 0
-            wanted.append(PingTarget(lane.interface, lane.address, peer.address, size, lane.device))
+            wanted.append(
+                PingTarget(interface=lane.interface, own=lane.address, peer=peer.address, size=size, device=lane.device)
+            )
     return wanted
 
 

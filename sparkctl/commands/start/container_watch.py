@@ -84,7 +84,7 @@ class StartWatch:
         self.container_id = container_id
         self.ctx = ctx
         self.emit = emit
-        self.log = LogAnalyzer(engine, plan.ready)
+        self.log = LogAnalyzer(engine=engine, ready=plan.ready)
         self.began = ctx.clock.monotonic() if began is None else began
         self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
         self.since = since
@@ -137,9 +137,9 @@ class StartWatch:
         self._reported = (phase, self.log.step)
         self.emit(
             PhaseChanged(
-                self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, phase,
-                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, detail,
-                self.expected.parts,
+                ts=self.ctx.clock.unix_time(), node=self.plan.node, instance=self.plan.instance, phase=phase,
+                step=None if phase is Phase.READY else self.log.step, elapsed=now - self.began, expected=self.expected.seconds, detail=detail,
+                expected_parts=self.expected.parts,
             )
         )  # fmt: skip
 
@@ -203,7 +203,9 @@ class StartWatch:
         moved = self.log.feed_lines(lines)
         self._record_failure_times(lines)
         if told := drop_own_requests(lines):
-            self.emit(LogArrived(self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, told))
+            self.emit(
+                LogArrived(ts=self.ctx.clock.unix_time(), node=self.plan.node, instance=self.plan.instance, lines=told)
+            )
         if moved:
             self.report_phase()
         facts = tuple(self.log.facts.values())

@@ -25,7 +25,7 @@ async def create_container(ctx: CommandContext, session: NodeSession, plan: Laun
     try:
         await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
-            ctx.record_node_result(NodeResult(plan.node, plan.instance, container=work.result()))
+            ctx.record_node_result(NodeResult(node=plan.node, instance=plan.instance, container=work.result()))
             return work.result()
         removed = await _remove_created_container(session, plan, work)
         if second.done():

@@ -59,11 +59,11 @@ async def build_rank_launches(
     addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
     places = [
         RankPlacement(
-            EngineRank(index, addresses),
-            tuple(one.name for one in request.nodes),
-            run,
-            build_nccl_environment(way, node.name),
-            lanes is not None and lanes.has_devices,
+            rank=EngineRank(index, addresses),
+            nodes=tuple(one.name for one in request.nodes),
+            run=run,
+            env=build_nccl_environment(way, node.name),
+            has_devices=lanes is not None and lanes.has_devices,
         )
         for index, (node, lanes) in enumerate(zip(request.nodes, found, strict=True))
     ]
@@ -145,7 +145,7 @@ def preview_launch(
 ) -> LaunchPreview:
     """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
     set stands as it is written."""
-    where = node or Node(_ANY_NODE_NAME, str(_ANY_NODE_NAME))
+    where = node or Node(name=_ANY_NODE_NAME, host=str(_ANY_NODE_NAME))
     refusal = None
     try:
         made = build_preview_plan(ctx, profile, where, home or _UNKNOWN_HOME, environ)

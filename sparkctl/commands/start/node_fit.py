@@ -80,7 +80,9 @@ def read_memory_budget(
         held = look.get_container_memory(one.id)
         coming = max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in comes and held is not None else 0
         name = one.get_label(ContainerLabel.INSTANCE) or one.name
-        holders.append(MemoryHolder(name, one.is_managed, held, coming, one.id in replaced))
+        holders.append(
+            MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
+        )
     memory = look.memory
     return MemoryBudget(
         memory.total, max(0, memory.available), min(memory.reclaimable, max(0, memory.available)), tuple(holders)
@@ -98,7 +100,15 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
             continue
         is_coming = one.ours and one.phase in _LOADING_PHASES and one.memory is not None
         coming = max(0, (one.expected or 0) - (one.memory or 0)) if is_coming else 0
-        holders.append(MemoryHolder(one.name, one.ours, one.memory, coming, one.ours and one.name == instance))
+        holders.append(
+            MemoryHolder(
+                name=one.name,
+                ours=one.ours,
+                held=one.memory,
+                coming=coming,
+                is_replaced=one.ours and one.name == instance,
+            )
+        )
     available = max(0, memory.available)
     return MemoryBudget(memory.total, available, min(memory.reclaimable, available), tuple(holders))
 
@@ -127,7 +137,11 @@ def calculate_fit_from_budget(
     Sparks are to carry it together."""
     if (why := _explain_unreadable_flags(profile, plan)) is not None:
         return MemoryFit(
-            plan.node, plan.profile, FitOutcome.UNKNOWN, standing=there, cautions=(redact(why, plan.secret_values),)
+            node=plan.node,
+            profile=plan.profile,
+            answer=FitOutcome.UNKNOWN,
+            standing=there,
+            cautions=(redact(why, plan.secret_values),),
         )
     history = ctx.history
     workspace = DraftWorkspace.UNKNOWN
@@ -141,7 +155,9 @@ def calculate_fit_from_budget(
     )
     seen = history.get_measured_peak(plan.profile_hash, plan.node)
     missing = find_missing_checkpoint(profile, plan, models)
-    made = evaluate_memory_fit(plan.node, plan.profile, claim, there, floor, plan.expected_memory, seen)
+    made = evaluate_memory_fit(
+        plan.node, plan.profile, claim=claim, standing=there, floor=floor, expected=plan.expected_memory, seen=seen
+    )
     secrets = plan.secret_values
     cautions = (
         made.cautions

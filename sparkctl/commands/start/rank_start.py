@@ -90,7 +90,9 @@ def record_start_failure(
         ctx.history.save_verdict(plan.instance, plan.node, container, verdict)
         if counts and ctx.operation is not None:
             ctx.record_node_result(
-                NodeResult(plan.node, plan.instance, container=container or None, cause=str(verdict.cause))
+                NodeResult(
+                    node=plan.node, instance=plan.instance, container=container or None, cause=str(verdict.cause)
+                )
             )
         elif counts:
             now = ctx.clock.unix_time()
@@ -114,7 +116,16 @@ class RankStart(RankWatch):
         emit: Emit,
         began: float,
     ) -> None:
-        super().__init__(ctx, session, request.engine, launch.plan, emit, began, request.retry_command, request.timeout)
+        super().__init__(
+            ctx,
+            session,
+            engine=request.engine,
+            plan=launch.plan,
+            emit=emit,
+            began=began,
+            again=request.retry_command,
+            timeout=request.timeout,
+        )
         self.request, self._alone = request, launch.alone
         self.scene: PreflightInspection | None = None
         self.decision = StartDecision()
@@ -268,7 +279,13 @@ class RankStart(RankWatch):
         """Say that a phase has begun that is ours, not the engine's."""
         elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected
         event = PhaseChanged(
-            self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, phase, None, elapsed, usual.seconds
+            ts=self.ctx.clock.unix_time(),
+            node=self.plan.node,
+            instance=self.plan.instance,
+            phase=phase,
+            step=None,
+            elapsed=elapsed,
+            expected=usual.seconds,
         )
         self.emit(replace(event, expected_parts=usual.parts))
 
@@ -278,10 +295,10 @@ def verdict_of_create_timeout(plan: LaunchPlan, late: CreateTimeout) -> Verdict:
     summary = f"Docker on {plan.node} took longer than {format_duration(plan.timeouts.creating)} to create {plan.container_name}."
     limit, evidence = "start.timeouts.creating", (Evidence(late.message, "docker"),)
     return Verdict(
-        FailureCause.TIMED_OUT,
-        summary,
-        evidence,
-        late.hint or "",
-        limit,
+        cause=FailureCause.TIMED_OUT,
+        summary=summary,
+        evidence=evidence,
+        remedy=late.hint or "",
+        field=limit,
         edit=verdict_builder.suggest_field_change(plan, limit, ChangeDirection.RAISE),
     )

@@ -91,13 +91,13 @@ class RankWatch:
         watch = StartWatch(
             self.session,
             self.engine,
-            plan,
-            container_id,
-            self.ctx,
-            self._forward_event,
-            self.began,
-            self.again,
-            self.since,
+            plan=plan,
+            container_id=container_id,
+            ctx=self.ctx,
+            emit=self._forward_event,
+            began=self.began,
+            again=self.again,
+            since=self.since,
         )
         self._watch = watch
         watch.expected = self.expected_duration()
@@ -233,7 +233,7 @@ _LOG_END_SECONDS = 10.0  # seconds for the end of a log, once its container has 
 ClockOffsets = dict[NodeName, ClockOffset]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWatchResult:
     """How the watch ended: ready (no verdict), or failed or late, for which ``rank`` is the one to be named."""
 
@@ -264,7 +264,7 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
         if any(_has_failed(task) for task in tasks):
             return await _build_failure_result(ctx, ranks, tasks, clocks)
         watched = next(task for task in tasks if task.done()).result()
-        return await _build_timeout_result(ranks, watched) if watched.timed_out else InstanceWatchResult(ranks[0])
+        return await _build_timeout_result(ranks, watched) if watched.timed_out else InstanceWatchResult(rank=ranks[0])
     finally:
         for task in tasks:
             task.cancel()
@@ -288,7 +288,7 @@ async def _build_timeout_result(ranks: Sequence[RankWatch], watched: WatchResult
         more = tuple(Evidence(f"{rank.plan.node} was {rank.progress_text}", "clock") for rank in workers)
         verdict = replace(verdict, evidence=(*verdict.evidence, *more))
     failed = await head.diagnose_failure(verdict, timed_out=True)
-    return InstanceWatchResult(head, failed.verdict, timed_out=True, log=failed.log)
+    return InstanceWatchResult(rank=head, verdict=failed.verdict, timed_out=True, log=failed.log)
 
 
 async def _build_failure_result(
@@ -297,7 +297,7 @@ async def _build_failure_result(
     """Find the root, and end what cannot go on without it."""
     if len(ranks) == 1:
         failed = await ranks[0].diagnose_failure(tasks[0].result().verdict)
-        return InstanceWatchResult(ranks[0], failed.verdict, log=failed.log)
+        return InstanceWatchResult(rank=ranks[0], verdict=failed.verdict, log=failed.log)
     await _wait_for_tasks(ctx, tasks, _FAILURE_GATHER_SECONDS)
     now = await measure_clock_offsets([rank for rank in ranks if rank.session.link.status.state is NodeState.OK])
     # What they say once they are told to end is no failure of theirs.
@@ -323,7 +323,9 @@ async def _build_failure_result(
     more = tuple(
         (node, log) for node in (one.plan.node for one in ranks) if node != first and (log := logs[node]) is not None
     )
-    return InstanceWatchResult(rank, _merge_verdicts(rank, failed, failures, ranks), log=failed.log, more_logs=more)
+    return InstanceWatchResult(
+        rank=rank, verdict=_merge_verdicts(rank, failed, failures, ranks), log=failed.log, more_logs=more
+    )
 
 
 def _is_reachable(rank: RankWatch) -> bool:

@@ -56,7 +56,13 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
             own, _StartRun(own, request).run, request.profile.name, request.head_node.name, on_interrupt=None
         )
 
-    subject = OperationSubject(OperationKind.START, request.nodes, None, request.profile, request.retry_command)
+    subject = OperationSubject(
+        kind=OperationKind.START,
+        nodes=request.nodes,
+        instance=None,
+        profile=request.profile,
+        command=request.retry_command,
+    )
     return stream_start(ctx) if request.dry_run else record_operation(ctx, subject, stream_start)
 
 
@@ -172,7 +178,16 @@ class _StartRun:
         plan, container = self.head.plan, self.head.decision.attach
         status = container.status if container is not None else ""
         self.emit(
-            PhaseChanged(self.ctx.clock.unix_time(), plan.node, plan.instance, Phase.READY, None, 0.0, None, status)
+            PhaseChanged(
+                ts=self.ctx.clock.unix_time(),
+                node=plan.node,
+                instance=plan.instance,
+                phase=Phase.READY,
+                step=None,
+                elapsed=0.0,
+                expected=None,
+                detail=status,
+            )
         )
         return self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
 

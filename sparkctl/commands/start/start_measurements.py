@@ -65,7 +65,14 @@ class StartMemory:
         replaced = frozenset() if stops is None else frozenset((stops.id,))
         comes = await node_fit.find_loading_containers(session, scene.look, scene.containers)
         fit = node_fit.calculate_fit(
-            self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes, sparks
+            self._ctx,
+            self._profile,
+            plan=plan,
+            look=scene.look,
+            containers=scene.containers,
+            replaced=replaced,
+            comes=comes,
+            asked=sparks,
         )
         is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
         if is_news:
@@ -139,7 +146,7 @@ class StartMemory:
 
     def _record_facts(self, **facts: int | None) -> None:
         if self._plan is not None:
-            self._ctx.record_node_result(NodeResult(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
+            self._ctx.record_node_result(NodeResult(node=self._plan.node, instance=self._plan.instance, **facts))  # type: ignore[arg-type]
 
     def _update_least_available(self, look: NodeInspection) -> None:
         if look.memory is not None:
@@ -174,7 +181,7 @@ class StartTimer:
         if self._ctx.operation is not None:
             self._ctx.record_node_result(
                 NodeResult(
-                    plan.node, plan.instance, seconds=seconds, parts=parts, has_joined=self.has_joined or None,
+                    node=plan.node, instance=plan.instance, seconds=seconds, parts=parts, has_joined=self.has_joined or None,
                     peak=peak, estimated=estimated,
                 )
             )  # fmt: skip

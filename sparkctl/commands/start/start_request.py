@@ -13,7 +13,7 @@ from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.verdict import FieldChange
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartInstance:
     """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
 

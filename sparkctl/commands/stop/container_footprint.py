@@ -35,7 +35,7 @@ class Leftover:
     counts: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFootprint:
     """A container as it was just before it was stopped: its processes as (pid, start), since when it ran by the node's
     clock, the files in /dev/shm that they had mapped, and whether it shared the node's /dev/shm."""
@@ -55,7 +55,14 @@ def capture_footprint(
     pids = {pid for pid, own in (look.pids or {}).items() if own == container}
     processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
     files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
-    return ContainerFootprint(container, processes, started, files, shares_shm, look.get_container_memory(container))
+    return ContainerFootprint(
+        container=container,
+        processes=processes,
+        started=started,
+        files=files,
+        shares_shm=shares_shm,
+        held=look.get_container_memory(container),
+    )
 
 
 def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tuple[Leftover, ...]:

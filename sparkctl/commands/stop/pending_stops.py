@@ -25,7 +25,7 @@ MAX_AGE_SECONDS = 86400.0  # seconds: what was wished yesterday is asked again
 COMPLETING_COMMANDS = "up, down, free or switch"  # whoever takes the node's lock
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingStop:
     """A stop that is still to be done. ``containers`` are ids or their first 12 digits, ``run`` what all ranks of the start
     share; ``since`` is when it was asked for, unix seconds."""

@@ -40,7 +40,7 @@ _PROCESS_EXIT_SECONDS = 10.0  # a process that lives so long after Docker said t
 _NODE_SECTIONS = ("memory", "processes", "gpu", "procs")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseResult:
     """What became of what a container held; bytes, None where it could not be measured. ``missing`` is 0 if all is back."""
 
@@ -66,7 +66,7 @@ class ReleaseCheck:
 
     def __init__(self, session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
         self._session, self._ctx, self._emit, self._container = session, ctx, emit, container
-        self._was = ContainerFootprint(container.id)
+        self._was = ContainerFootprint(container=container.id)
         self._before = NodeInspection()
         self._start: MemoryBeforeStart | None = None
 
@@ -87,7 +87,7 @@ class ReleaseCheck:
         if self._was.shares_shm:
             left += await self._remove_shared_memory()
         before = None if self._start is None else self._start.available
-        return ReleaseResult(freed, missing, left, before, after)
+        return ReleaseResult(freed=freed, missing=missing, left=left, before_start=before, after=after)
 
     async def _wait_for_memory(
         self, tell: Callable[[str], None]

@@ -28,7 +28,7 @@ from sparkctl.monitor.meters import engine_averages
 from sparkctl.transport.node_session import NodeSession
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedContainer:
     """One container that was stopped. ``removed`` is False for one that was kept, ended: it was asked for, or its log could
     not be saved whole."""
@@ -73,7 +73,18 @@ async def stop_container(
 
     def emit_phase(now: Phase, detail: str | None = None) -> None:
         elapsed = ctx.clock.monotonic() - began
-        emit(PhaseChanged(ctx.clock.unix_time(), session.node.name, instance, now, None, elapsed, None, detail))
+        emit(
+            PhaseChanged(
+                ts=ctx.clock.unix_time(),
+                node=session.node.name,
+                instance=instance,
+                phase=now,
+                step=None,
+                elapsed=elapsed,
+                expected=None,
+                detail=detail,
+            )
+        )
 
     if release is None:
         release = ReleaseCheck(session, ctx, emit, container)
@@ -85,7 +96,9 @@ async def stop_container(
             await session.docker.stop_container(container.id, grace)
     ended()
     saved = await save_log(session, ctx, emit, container)
-    ctx.record_node_result(NodeResult(session.node.name, instance, container=container.id, log=saved.path))
+    ctx.record_node_result(
+        NodeResult(node=session.node.name, instance=instance, container=container.id, log=saved.path)
+    )
     if not is_counted:
         await engine_averages.record_log_averages(session, ctx, container, saved.path)
     if saved.whole and not keep:
@@ -100,14 +113,29 @@ async def stop_container(
     )
     left = tuple((one.what, one.size) for one in proof.left)
     removed = saved.whole and not keep
-    stopped = StoppedContainer(proof, saved.path, removed, session.node.name, instance, container.id, container.name)
+    stopped = StoppedContainer(
+        proof=proof,
+        log=saved.path,
+        removed=removed,
+        node=session.node.name,
+        instance=instance,
+        container_id=container.id,
+        container_name=container.name,
+    )
     now = ctx.clock.unix_time()
     emit(
         MemoryReleased(
-            now, session.node.name, instance, freed, proof.missing, left, proof.before_start, proof.available_bytes,
-            sanitize_line(container.name) if not removed else None,
+            ts=now,
+            node=session.node.name,
+            instance=instance,
+            freed=freed,
+            missing=proof.missing,
+            holders=left,
+            before_start=proof.before_start,
+            available=proof.available_bytes,
+            kept=sanitize_line(container.name) if not removed else None,
         )
-    )  # fmt: skip
+    )
     if left or not proof.is_complete:
         emit(build_leftover_warning(session, ctx, instance, proof))
     return stopped

@@ -62,7 +62,7 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Node
             emit(WarningEmitted(ctx.clock.unix_time(), node, error.message, error.hint))
             continue
         found = tuple(view for view in views if view is not None)
-        emit(ContainersListed(ctx.clock.unix_time(), node, found))
+        emit(ContainersListed(ts=ctx.clock.unix_time(), node=node, instances=found))
         lines.append(f"{node}: {format_gib(None if look.memory is None else look.memory.available)} available")
         lines += [
             f"{node}: {sanitize_line(one.container)} was not started by sparkctl and is left alone ({format_gib(one.memory)})"
@@ -83,7 +83,7 @@ _UNREACHABLE_ERRORS = (
 )  # whatever runs there is not known, and runs on
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopInstance:
     """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
 
@@ -123,7 +123,9 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
         return stream_stop(ctx)
     return record_operation(
         ctx,
-        OperationSubject(OperationKind.STOP, request.nodes, request.instance, command=request.retry_command),
+        OperationSubject(
+            kind=OperationKind.STOP, nodes=request.nodes, instance=request.instance, command=request.retry_command
+        ),
         stream_stop,
     )
 
@@ -335,7 +337,11 @@ class _StopRun:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds)
         message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
         return CommandEnded(
-            self.ctx.clock.unix_time(), Outcome.PLANNED, int(ExitCode.DONE), self._elapsed_seconds, message=message
+            ts=self.ctx.clock.unix_time(),
+            outcome=Outcome.PLANNED,
+            exit_code=int(ExitCode.DONE),
+            seconds=self._elapsed_seconds,
+            message=message,
         )
 
     async def _build_end(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
@@ -365,10 +371,10 @@ class _StopRun:
                 f"stopped, but {' and '.join(kept)} {'was' if len(kept) == 1 else 'were'} kept: the log could not be saved"
             ]
         return CommandEnded(
-            self.ctx.clock.unix_time(),
-            Outcome.DONE if is_good else Outcome.UNHEALTHY,
-            int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
-            self._elapsed_seconds,
+            ts=self.ctx.clock.unix_time(),
+            outcome=Outcome.DONE if is_good else Outcome.UNHEALTHY,
+            exit_code=int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
+            seconds=self._elapsed_seconds,
             instance=asked,
             message="\n".join(lines) or None,
             hint=_SAVE_LOG_HINT if kept else None,
@@ -396,20 +402,28 @@ class _StopRun:
             if not isinstance(error, _UNREACHABLE_ERRORS):
                 continue
             left = [
-                PendingStop(node, whole.name, now, (part.container.id,), whole.get_label(ContainerLabel.RUN))
+                PendingStop(
+                    node=node,
+                    instance=whole.name,
+                    since=now,
+                    containers=(part.container.id,),
+                    run=whole.get_label(ContainerLabel.RUN),
+                )
                 for whole in chosen
                 for part in whole.containers_on(node)
                 if part.container.id not in done
             ]
             left += [
-                PendingStop(node, whole.name, now, (), whole.get_label(ContainerLabel.RUN))
+                PendingStop(
+                    node=node, instance=whole.name, since=now, containers=(), run=whole.get_label(ContainerLabel.RUN)
+                )
                 for whole in chosen
                 if whole.missing and node in whole.elsewhere and whole.get_label(ContainerLabel.RUN)
             ]
             if node not in self.containers:
                 told = {one.instance for one in left}
                 left += [
-                    PendingStop(node, one.instance, now, one.containers_on(node))
+                    PendingStop(node=node, instance=one.instance, since=now, containers=one.containers_on(node))
                     for one in unseen
                     if one.containers_on(node) and one.instance not in told
                 ]

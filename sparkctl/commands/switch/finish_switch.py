@@ -32,7 +32,7 @@ _STEP_ORDER = tuple(SwitchStep)
 _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishSwitch:
     """``nodes``: where a journal is looked for; ``known``: every node of the config, for those that it names beside."""
 
@@ -50,7 +50,7 @@ def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[
         return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
 
     return record_operation(
-        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl resume"), stream_resume
+        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl resume"), stream_resume
     )
 
 
@@ -61,7 +61,7 @@ def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[E
         return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
 
     return record_operation(
-        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort"), stream_abort
+        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort"), stream_abort
     )
 
 
@@ -72,7 +72,9 @@ def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator
         return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
 
     return record_operation(
-        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort --give-up"), stream_abandon
+        ctx,
+        OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort --give-up"),
+        stream_abandon,
     )
 
 
@@ -268,7 +270,7 @@ class _FinishRun:
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
         return SwitchInstance(
-            profile, load_engine(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
+            profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
             environ=self.request.environ, words=journal.words,
             guarded=self.request.guarded and journal.guarded,
@@ -298,9 +300,14 @@ class _FinishRun:
     def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
         clock = self.ctx.clock
         return CommandEnded(
-            clock.unix_time(), Outcome.DONE, 0, clock.monotonic() - self.began, None if journal is None else journal.nodes[0],
-            None if journal is None else journal.instance, message=message,
-        )  # fmt: skip
+            ts=clock.unix_time(),
+            outcome=Outcome.DONE,
+            exit_code=0,
+            seconds=clock.monotonic() - self.began,
+            node=None if journal is None else journal.nodes[0],
+            instance=None if journal is None else journal.instance,
+            message=message,
+        )
 
 
 def _needs_profile(step: SwitchStep) -> bool:

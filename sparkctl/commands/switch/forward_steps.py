@@ -172,6 +172,6 @@ def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Co
             if node in crew.journal.affected_nodes:
                 continue
             try:
-                owed.save_stop(PendingStop(node, whole.name, now, run=run))
+                owed.save_stop(PendingStop(node=node, instance=whole.name, since=now, run=run))
             except OSError as error:
                 crew.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")

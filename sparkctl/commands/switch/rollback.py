@@ -194,7 +194,7 @@ async def _create_rank_watch(
     )  # fmt: skip
     again = f"sparkctl resume --node {crew.journal.affected_nodes[0]}"
     engine = load_engine(made.engine if made.engine in engine_names() else UNKNOWN_ENGINE)
-    rank = RankWatch(crew.step_context, session, engine, made, crew.emit, began, again)
+    rank = RankWatch(crew.step_context, session, engine=engine, plan=made, emit=crew.emit, began=began, again=again)
     rank.container_id, rank.drop_was_told = container.id, drop_was_told
     return rank
 

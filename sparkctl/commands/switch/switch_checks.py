@@ -212,7 +212,7 @@ def check_flags(request: SwitchInstance) -> Iterator[tuple[str, str | None]]:
 _PLANNED_START_ID = "planned"  # the name of a start that is only thought of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInspection:
     """What was found on a node. ``launch``: what would be started there, None where nothing would; ``alone``: the same as a
     model by itself, whose words tell of the model."""
@@ -235,7 +235,7 @@ async def inspect_switch_nodes(
     found = []
     for session, answer in zip(sessions, answers, strict=True):
         if isinstance(answer, NodeError | DockerError):
-            found.append(NodeInventory(session.node.name, silent=answer.message))
+            found.append(NodeInventory(node=session.node.name, silent=answer.message))
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -250,7 +250,14 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
     refuse_without_docker(session.node.name, look)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     if launch is None or alone is None:
-        return SwitchInspection(look, await session.docker.list_containers(), None, None, frozenset(), True)
+        return SwitchInspection(
+            look=look,
+            containers=await session.docker.list_containers(),
+            launch=None,
+            alone=None,
+            comes=frozenset(),
+            has_image=True,
+        )
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
     containers, image, models = await gather_or_cancel(
         session.docker.list_containers(),
@@ -259,7 +266,9 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
     )
     look = replace(look, models=models)
     comes = await node_fit.find_loading_containers(session, look, containers)
-    return SwitchInspection(look, containers, launch, alone, comes, image is not None)
+    return SwitchInspection(
+        look=look, containers=containers, launch=launch, alone=alone, comes=comes, has_image=image is not None
+    )
 
 
 async def _read_model_files(
@@ -280,7 +289,9 @@ def _build_planned_launch(
     place = (
         None
         if count == 1 or alone
-        else RankPlacement(EngineRank(index, tuple(node.host for node in request.nodes)), names, _PLANNED_START_ID)
+        else RankPlacement(
+            rank=EngineRank(index, tuple(node.host for node in request.nodes)), nodes=names, run=_PLANNED_START_ID
+        )
     )
     return make_plan(
         request.profile, session.node, home=session.user_home, operator=ctx.operator, environ=request.environ,
@@ -294,16 +305,16 @@ def _build_node_state(
     alive = [one for one in seen.containers if one.is_alive]
     memory = seen.look.memory
     return NodeInventory(
-        session.node.name,
-        tuple(
+        node=session.node.name,
+        occupants=tuple(
             RankContainer(session.node.name, one, seen.look.get_container_memory(one.id), parse_port_label(one))
             for one in alive
         ),
-        None if memory is None else memory.total,
-        None if memory is None else max(0, memory.available),
-        seen.look.listening,
-        tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
-        None if seen.launch is None else _build_new_launch(ctx, request, seen, seen.launch),
+        total=None if memory is None else memory.total,
+        available=None if memory is None else max(0, memory.available),
+        listening=seen.look.listening,
+        ended=tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
+        coming=None if seen.launch is None else _build_new_launch(ctx, request, seen, seen.launch),
     )
 
 
@@ -313,7 +324,14 @@ def _build_new_launch(
     @cache
     def calculate_fit_without(gone: frozenset[str]) -> MemoryFit:
         return node_fit.calculate_fit(
-            ctx, request.profile, seen.alone or launch, seen.look, seen.containers, gone, seen.comes, len(request.nodes)
+            ctx,
+            request.profile,
+            plan=seen.alone or launch,
+            look=seen.look,
+            containers=seen.containers,
+            replaced=gone,
+            comes=seen.comes,
+            asked=len(request.nodes),
         )
 
     return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone)

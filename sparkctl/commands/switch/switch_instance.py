@@ -41,7 +41,13 @@ def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenera
             own, _SwitchRun(own, request).run, request.profile.name, request.nodes[0].name, on_interrupt=None
         )
 
-    subject = OperationSubject(OperationKind.SWITCH, request.nodes, None, request.profile, request.retry_command)
+    subject = OperationSubject(
+        kind=OperationKind.SWITCH,
+        nodes=request.nodes,
+        instance=None,
+        profile=request.profile,
+        command=request.retry_command,
+    )
     return stream_switch(ctx) if request.dry_run else record_operation(ctx, subject, stream_switch)
 
 
@@ -173,8 +179,8 @@ class _SwitchRun:
     def _build_planned_end(self) -> CommandEnded:
         clock = self.ctx.clock
         return CommandEnded(
-            clock.unix_time(), Outcome.PLANNED, 0, clock.monotonic() - self.began, self.request.nodes[0].name,
-            self.request.profile.name,
+            ts=clock.unix_time(), outcome=Outcome.PLANNED, exit_code=0, seconds=clock.monotonic() - self.began, node=self.request.nodes[0].name,
+            instance=self.request.profile.name,
         )  # fmt: skip
 
 

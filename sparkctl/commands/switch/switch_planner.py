@@ -46,7 +46,7 @@ class IncomingRank:
         return dict(self.plan.labels).get(ContainerLabel.GROUP)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInventory:
     """What one node has: whoever may have processes there, memory in bytes, ports that are listened on.
 
@@ -67,7 +67,7 @@ class NodeInventory:
 ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _PlanBuilder:
     """A plan in the making."""
 
@@ -100,7 +100,7 @@ def plan_switch(
     those that only may hold a rank of what goes. ``keep_going``: a silent node that only loses something is no obstacle.
     ``rolls_back``: whether what goes is to come back where the new one fails."""
     ordered = sorted(sites, key=lambda site: (nodes.index(site.node) if site.node in nodes else len(nodes), site.node))
-    draft = _PlanBuilder(ordered, group_by_instance(each for site in ordered for each in site.occupants))
+    draft = _PlanBuilder(sites=ordered, all=group_by_instance(each for site in ordered for each in site.occupants))
     targets = [site for site in ordered if site.coming is not None]
     instance = targets[0].coming.plan.instance if targets and targets[0].coming else profile
     for site in ordered:
@@ -109,7 +109,9 @@ def plan_switch(
                 f"{site.node} is where it is to start, and could not be asked: {sanitize_line(site.silent)}"
             )
     if _is_already_running(draft, targets, nodes):
-        return SwitchPlan(profile, instance, tuple(nodes), (), seconds=seconds, is_there=True)
+        return SwitchPlan(
+            profile=profile, instance=instance, nodes=tuple(nodes), changes=(), seconds=seconds, is_there=True
+        )
     for site in targets:
         _add_conflicts(draft, site)
     _free_memory(draft, targets)
@@ -122,8 +124,8 @@ def plan_switch(
     )  # fmt: skip
     stops = tuple(sorted({one.name for one in draft.goes}))
     return SwitchPlan(
-        profile, instance, tuple(nodes), changes, stops, tuple(dict.fromkeys(draft.obstacles)),
-        tuple(dict.fromkeys(draft.cautions)), seconds, halves=tuple(sorted({one.name for one in draft.goes if one.missing})),
+        profile=profile, instance=instance, nodes=tuple(nodes), changes=changes, stops=stops, obstacles=tuple(dict.fromkeys(draft.obstacles)),
+        cautions=tuple(dict.fromkeys(draft.cautions)), seconds=seconds, halves=tuple(sorted({one.name for one in draft.goes if one.missing})),
         rolls_back=rolls_back,
     )  # fmt: skip
 
@@ -342,7 +344,7 @@ def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | 
         return None
     tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
     return NodeSwitchPlan(
-        site.node, site.total, site.available, tenants,
+        node=site.node, total=site.total, available=site.available, tenants=tenants,
         starts=None if site.coming is None else site.coming.plan.instance,
         fit=fit, available_after=_compute_available_after(site, loses, fit),
     )  # fmt: skip
@@ -353,8 +355,8 @@ def _build_switch_container(
 ) -> SwitchContainer:
     rank = None if one.rank_position is None else f"{one.rank_position[0]}/{one.rank_position[1]}"
     return SwitchContainer(
-        one.name, one.container.name, one.container.id, one.container.is_managed, one.held,
-        tuple(why.get((one.node, one.container.id), ())), rank, one.port,
+        instance=one.name, container=one.container.name, container_id=one.container.id, ours=one.container.is_managed, held=one.held,
+        conflicts=tuple(why.get((one.node, one.container.id), ())), rank=rank, port=one.port,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInstance:
     """What to start, and where. ``nodes`` in the order of ranks, the head first; ``known``: every node that may hold a rank
     of what goes, these among them.
@@ -37,7 +37,7 @@ class SwitchInstance:
         """What is asked of `up` once the way is free; ``kept`` are the containers that may have to come back."""
         flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
         return StartInstance(
-            self.profile, self.engine, self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
+            profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
             guarded=self.guarded, once_more=True, kept=frozenset(kept),
             switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip

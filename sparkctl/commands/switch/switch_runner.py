@@ -250,7 +250,7 @@ class SwitchStepRunner:
     ) -> CommandEnded:
         clock = self.crew.ctx.clock
         return CommandEnded(
-            clock.unix_time(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
-            self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
+            ts=clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=clock.monotonic() - self.crew.began, node=self.crew.journal.nodes[0],
+            instance=self.crew.journal.instance, endpoint=endpoint, message=message, hint=hint, verdict=None if of is None else of.verdict,
             log=None if of is None else of.log, more_logs=() if of is None else of.more_logs, guard=guard,
         )  # fmt: skip

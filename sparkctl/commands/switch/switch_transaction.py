@@ -205,10 +205,15 @@ class SwitchTransaction:
         clock = self.ctx.clock
         self.emit(
             SwitchStepReported(
-                clock.unix_time(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began,
-                self.journal.stops,
+                ts=clock.unix_time(),
+                node=self.journal.nodes[0],
+                step=step,
+                instance=self.journal.instance,
+                proof=proof,
+                elapsed=clock.monotonic() - self.began,
+                stops=self.journal.stops,
             )
-        )  # fmt: skip
+        )
 
     def warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
         """Say something of a node that does not end the work."""

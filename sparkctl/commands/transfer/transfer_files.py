@@ -56,7 +56,14 @@ class TransferReporter:
             self._told_at = now
             self.emit(
                 TransferProgressed(
-                    self.clock.unix_time(), self.target, self.source, self._what, done, self._pace.total, rate, left
+                    ts=self.clock.unix_time(),
+                    node=self.target,
+                    source=self.source,
+                    what=self._what,
+                    done=done,
+                    total=self._pace.total,
+                    rate=rate,
+                    left=left,
                 )
             )
 

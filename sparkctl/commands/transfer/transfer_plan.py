@@ -16,7 +16,7 @@ _CONTENT_NAME_PATTERN = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$
 _NANOSECONDS_PER_SECOND = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileTransfer:
     """A file, where it is and where it goes: ``name`` below ``base``. ``have``: bytes of it that an earlier transfer has left
     there."""
@@ -50,7 +50,7 @@ class SymbolicLink:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferPlan:
     """``send``: what differs. ``doubtful``: as large there as here but of another time, so their contents decide.
     ``touch``: what only its time is wrong of. ``same``: how many files are there already."""
@@ -110,9 +110,18 @@ def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferP
             have = min(entry.size, target.parts.get(part_name(entry.name, entry.size, entry.mtime), 0))
             origin = f"{source.base.rstrip('/')}/{entry.name}"
             number = len(send) + len(doubtful)
-            one = FileTransfer(number, entry.name, origin, target.base, entry.size, entry.mtime, entry.mode, have)
+            one = FileTransfer(
+                number=number,
+                name=entry.name,
+                source=origin,
+                base=target.base,
+                size=entry.size,
+                mtime=entry.mtime,
+                mode=entry.mode,
+                have=have,
+            )
             (doubtful if found is not None and found.link is None and found.size == entry.size else send).append(one)
-    return TransferPlan(tuple(send), tuple(doubtful), tuple(links), (), same)
+    return TransferPlan(send=tuple(send), doubtful=tuple(doubtful), links=tuple(links), touch=(), same=same)
 
 
 def _is_same_file(entry: ModelFile, found: ModelFile | None) -> bool:
@@ -128,7 +137,9 @@ def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> Tran
     """Return the course once the contents of the doubtful are known: those that differ are sent."""
     differing = tuple(each for each in one.doubtful if not equal.get(each.number, False))
     touch = tuple(each for each in one.doubtful if equal.get(each.number, False))
-    return TransferPlan((*one.send, *differing), (), one.links, touch, one.same + len(touch))
+    return TransferPlan(
+        send=(*one.send, *differing), doubtful=(), links=one.links, touch=touch, same=one.same + len(touch)
+    )
 
 
 @dataclass(frozen=True, slots=True)

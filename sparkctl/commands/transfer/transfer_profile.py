@@ -100,7 +100,7 @@ _NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lea
 _IMAGE_SPACE_FACTOR = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProfile:
     """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
 
@@ -113,7 +113,7 @@ class TransferProfile:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContents:
     """What one node has of it. ``places`` is empty where the profile names no place of its model."""
 
@@ -149,8 +149,8 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
             said.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
         return CommandEnded(
-            ctx.clock.unix_time(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
-            request.targets[0].name if len(request.targets) == 1 else None, request.profile.name, message="\n".join(said),
+            ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
+            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(said),
         )  # fmt: skip
 
     again = "interrupted; what has come stays, and the same command goes on where it was"
@@ -248,7 +248,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
         ) from error
     lanes = look.lanes
     own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
-    return NodeContents(node.name, image, found, room[0] if room else None, own)
+    return NodeContents(node=node.name, image=image, places=found, docker_room=room[0] if room else None, lanes=own)
 
 
 class DefaultingEnviron(dict[str, str]):

@@ -27,7 +27,12 @@ _PROGRESS_BAR_STEPS = (
 )
 # Not fatal here: programs such as ComfyUI catch it, unload a model and go on. The container's end decides.
 _MEMORY_FAILURES = cuda_memory_rules("Take a smaller model, or stop another one.", None, fatal=False)
-_LOG_RULES = LogRules(("non-default args",), _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, _MEMORY_FAILURES + COMMON_FAILURES)
+_LOG_RULES = LogRules(
+    quiet=("non-default args",),
+    phases=_PHASE_SIGNALS,
+    bars=_PROGRESS_BAR_STEPS,
+    rules=_MEMORY_FAILURES + COMMON_FAILURES,
+)
 
 
 class GenericContainerEngine:

@@ -29,7 +29,7 @@ class FlagValueType(StrEnum):
     JSON_OR_TEXT = "json-or-text"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFlag:
     """``choices`` are refused by the parser, ``values`` only after it (None: any). ``keys``: of a JSON value, with what each
     may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``nullable``: the word None is
@@ -61,7 +61,7 @@ class EngineFlag:
 _VERSION_PARTS = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagCatalogue:
     """``abbreviations``: a unique beginning of a long name is taken for it. ``underscores``: they pass for dashes.
     ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made. ``partial``: the engine

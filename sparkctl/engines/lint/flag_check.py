@@ -74,7 +74,14 @@ def _check_omitted_flag(one: ProfileFlag, flag: EngineFlag) -> Iterator[LintMess
     if off:
         stays = "is on by default" if flag.default == "true" else "is then for the engine to decide"
         message = f"false leaves the flag out, and it {stays}; to turn it off write {off.lstrip('-')}: true"
-        yield LintMessage(LintRule.STAYS_ON, LintSeverity.WARNING, one.where, message, on_key=False, flag=one.word)
+        yield LintMessage(
+            kind=LintRule.STAYS_ON,
+            level=LintSeverity.WARNING,
+            where=one.where,
+            message=message,
+            on_key=False,
+            flag=one.word,
+        )
 
 
 def _check_switch(one: ProfileFlag, name: str) -> Iterator[LintMessage]:
@@ -146,16 +153,23 @@ def _check_json_key(
         meant = f"; did you mean {near}?" if near else ""
         message = f"{flag.name} of {held} has no key {quote_value(key)}{meant}"
         yield LintMessage(
-            LintRule.BAD_KEY,
-            LintSeverity.ERROR,
-            where,
-            message,
+            kind=LintRule.BAD_KEY,
+            level=LintSeverity.ERROR,
+            where=where,
+            message=message,
             on_key=one.in_args and deeper is not None,
             flag=one.word,
         )
     elif isinstance(value, str) and known[key] and value not in known[key] and not has_env_reference(value):
         message = _describe_bad_choice(f"{flag.name} {key}", key, value, known[key], held)
-        yield LintMessage(LintRule.BAD_CHOICE, LintSeverity.ERROR, where, message, on_key=False, flag=one.word)
+        yield LintMessage(
+            kind=LintRule.BAD_CHOICE,
+            level=LintSeverity.ERROR,
+            where=where,
+            message=message,
+            on_key=False,
+            flag=one.word,
+        )
 
 
 def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:
@@ -203,7 +217,9 @@ def _build_value_message(
     level: LintSeverity = LintSeverity.ERROR,
     change: LintFix | None = None,
 ) -> LintMessage:
-    return LintMessage(kind, level, one.where, message, on_key=False, flag=one.word, change=change)
+    return LintMessage(
+        kind=kind, level=level, where=one.where, message=message, on_key=False, flag=one.word, change=change
+    )
 
 
 _MIN_NAME_SIMILARITY = 0.8  # of a long name much is alike by chance
@@ -355,7 +371,9 @@ def _build_name_message(
     kind: LintRule, level: LintSeverity, one: ProfileFlag, message: str, change: LintFix | None = None
 ) -> LintMessage:
     where = one.where[:2] if one.in_args else one.where
-    return LintMessage(kind, level, where, message, on_key=one.in_args, flag=one.word, change=change)
+    return LintMessage(
+        kind=kind, level=level, where=where, message=message, on_key=one.in_args, flag=one.word, change=change
+    )
 
 
 def join_with_or(names: tuple[str, ...]) -> str:
@@ -384,7 +402,13 @@ def check_flags(
     this version is known. A partial catalogue only informs.
     """
     module = _load_engine_lint(engine.name)
-    held = LintContext(engine.title, catalogue, others, foreign, module.FLAG_ADVICE if module else FlagAdvice())
+    held = LintContext(
+        title=engine.title,
+        catalogue=catalogue,
+        others=others,
+        foreign=foreign,
+        lore=module.FLAG_ADVICE if module else FlagAdvice(),
+    )
     flags = collect_profile_flags(profile)
     found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
     if not is_certain:
@@ -448,7 +472,9 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: L
         elif name not in said:
             said.add(name)
             message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
-            yield LintMessage(LintRule.PATCHED_FLAG, LintSeverity.INFO, one.where[:2], message, flag=one.flag)
+            yield LintMessage(
+                kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag
+            )
 
 
 def _is_error(one: LintMessage) -> bool:

@@ -43,21 +43,25 @@ def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held
             )
             message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
             on_key = one.in_args and len(one.where) == 2
-            yield LintMessage(LintRule.REPEATED_FLAG, LintSeverity.WARNING, one.where, message, on_key=on_key)
+            yield LintMessage(
+                kind=LintRule.REPEATED_FLAG, level=LintSeverity.WARNING, where=one.where, message=message, on_key=on_key
+            )
         seen.setdefault(identity, reading.name)
 
 
 def build_ignored_args_message(profile: Profile) -> LintMessage:
     """Return the warning for flags behind a shell's script."""
     message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
-    return LintMessage(LintRule.LOST_FLAGS, LintSeverity.WARNING, ("args",), message)
+    return LintMessage(kind=LintRule.LOST_FLAGS, level=LintSeverity.WARNING, where=("args",), message=message)
 
 
 def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
     """Yield a warning where a model wants more GPUs than its Sparks have: one each."""
     if ranks > profile.nodes:
         message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
-        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=where, message=message, on_key=False
+        )
 
 
 def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
@@ -66,7 +70,9 @@ def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | No
     own = settings.get_setting("--port")
     if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
         message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
-        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, own.where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=own.where, message=message, on_key=False
+        )
     named, name = (
         settings.get_setting("--served-model-name") or settings.get_setting("--alias"),
         profile.model.served_name or profile.model.path,
@@ -81,7 +87,9 @@ def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | No
         message = (
             f"the engine calls the model {quote_value(named.values[0])}, and {asks}: set model.served_name instead"
         )
-        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, named.where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=named.where, message=message, on_key=False
+        )
 
 
 def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str, cost: str) -> Iterator[LintMessage]:
@@ -92,7 +100,9 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
     per_token = profile.model.kv_per_token
     fills = f" ({format_gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
     message = f"{flag} {quote_value(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
-    yield LintMessage(LintRule.LONG_CONTEXT, LintSeverity.INFO, setting.where, message, on_key=False)
+    yield LintMessage(
+        kind=LintRule.LONG_CONTEXT, level=LintSeverity.INFO, where=setting.where, message=message, on_key=False
+    )
 
 
 _FAMILY_PATTERN = re.compile(

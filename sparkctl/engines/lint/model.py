@@ -63,7 +63,7 @@ class LintFix:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LintMessage:
     """``on_key``: it is about the key at ``where``, else about its value. ``flag``: as it was written, empty where it is about
     none. ``setting``: the ``field=value`` that mends it for one start. ``change``: the edit that mends the file, where one is

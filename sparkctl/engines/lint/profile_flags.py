@@ -22,7 +22,7 @@ _SHELL_OPERATORS = frozenset("();<>|&")
 _NUMBER_STARTS = frozenset("0123456789.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFlag:
     """One flag. ``values``: the words after it, as far as none of them is a flag. ``left_out``: ``false`` in ``args``."""
 
@@ -51,27 +51,27 @@ def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
     for key, value in profile.args:
         word, where = command_builder.flag_for_key(key), ("args", key)
         if isinstance(value, bool):
-            yield ProfileFlag(word, (), where, in_args=True, left_out=not value)
+            yield ProfileFlag(word=word, values=(), where=where, in_args=True, left_out=not value)
         elif isinstance(value, JsonValue):
-            yield ProfileFlag(word, (value.text,), where, in_args=True, is_json=True)
+            yield ProfileFlag(word=word, values=(value.text,), where=where, in_args=True, is_json=True)
         elif isinstance(value, FlagValues):
-            yield ProfileFlag(word, value.words, where, in_args=True)
+            yield ProfileFlag(word=word, values=value.words, where=where, in_args=True)
         elif isinstance(value, str):
-            yield ProfileFlag(word, (value,), where, in_args=True)
+            yield ProfileFlag(word=word, values=(value,), where=where, in_args=True)
         else:
             for index, each in enumerate(value):
-                yield ProfileFlag(word, (each,), (*where, index), in_args=True)
+                yield ProfileFlag(word=word, values=(each,), where=(*where, index), in_args=True)
 
 
 def _iter_command_flags(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
     if (script := find_shell_script(command)) is not None:
         for word, values, inline in _iter_flag_words(_skip_launch_words(_split_shell_words(command[script]))):
-            yield ProfileFlag(word, values, ("command", script), in_args=False, inline=inline)
+            yield ProfileFlag(word=word, values=values, where=("command", script), in_args=False, inline=inline)
         return
     skipped = len(command) - len(_skip_launch_words(command))
     at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
     for (index, _), (word, values, inline) in zip(at.items(), _iter_flag_words(command[skipped:]), strict=True):
-        yield ProfileFlag(word, values, ("command", index), in_args=False, inline=inline)
+        yield ProfileFlag(word=word, values=values, where=("command", index), in_args=False, inline=inline)
 
 
 def _skip_launch_words(words: Sequence[str]) -> Sequence[str]:
@@ -125,7 +125,7 @@ class FlagMatchKind(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagMatch:
     """``flag``: None where it is unknown or ambiguous. ``name``: the spelling that was found, with dashes where they count
     alike. ``key``: what follows the first dot (``mode`` of ``--compilation-config.mode``). ``matches``: of an ambiguous one."""
@@ -144,14 +144,14 @@ def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
         name = "--" + name[2:].replace("_", "-")
     whole = f"{name}.{key}" if dot else name
     if flag := catalogue.by_name.get(name):
-        return FlagMatch(FlagMatchKind.EXACT, name, flag, key if dot else None)
+        return FlagMatch(how=FlagMatchKind.EXACT, name=name, flag=flag, key=key if dot else None)
     if not catalogue.abbreviations or not name.startswith("--") or len(name) < 3 or dot:
-        return FlagMatch(FlagMatchKind.UNKNOWN, whole)
+        return FlagMatch(how=FlagMatchKind.UNKNOWN, name=whole)
     matches = tuple(one for one in catalogue.by_name if one.startswith(name))
     if len(matches) == 1:
-        return FlagMatch(FlagMatchKind.ABBREVIATED, matches[0], catalogue.by_name[matches[0]])
+        return FlagMatch(how=FlagMatchKind.ABBREVIATED, name=matches[0], flag=catalogue.by_name[matches[0]])
     return FlagMatch(
-        FlagMatchKind.AMBIGUOUS if matches else FlagMatchKind.UNKNOWN, whole, matches=tuple(sorted(matches))
+        how=FlagMatchKind.AMBIGUOUS if matches else FlagMatchKind.UNKNOWN, name=whole, matches=tuple(sorted(matches))
     )
 
 
@@ -165,7 +165,7 @@ class FlagAdvice:
     not_alike: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LintContext:
     """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title."""
 

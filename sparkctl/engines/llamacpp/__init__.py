@@ -57,7 +57,9 @@ _PHASE_SIGNALS = (
     ("main: model loaded", _HTTP_SIGNAL),
 )
 _FAILURE_RULES = MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES
-_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, (("Downloading", "download"),), _FAILURE_RULES)
+_LOG_RULES = LogRules(
+    quiet=_QUIET_STARTS, phases=_PHASE_SIGNALS, bars=(("Downloading", "download"),), rules=_FAILURE_RULES
+)
 
 _UNPREFIXED_WORDS = ("gguf_", "GGUF", "flash_attn", "path_model")
 
@@ -161,16 +163,18 @@ def parse_timing_line(slot: str, rest: str) -> StatsLine | None:
     # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
     if found := _LIVE_RATE.match(rest):
         rate = parse_leading_number(found["now"] or found["mean"])
-        return StatsLine(StatsLineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_RATE_SECONDS)
+        return StatsLine(
+            kind=StatsLineKind.DECODE, source=slot, generation_rate=rate, running=1.0, every=_LIVE_RATE_SECONDS
+        )
     if found := _PROMPT_RATE.match(rest):
-        return StatsLine(StatsLineKind.PREFILL, slot, prompt_rate=parse_leading_number(found["rate"]))
+        return StatsLine(kind=StatsLineKind.PREFILL, source=slot, prompt_rate=parse_leading_number(found["rate"]))
     if _REQUEST_END.match(rest):
-        return StatsLine(StatsLineKind.REQUEST, slot, generation_rate=0.0, running=0.0)
+        return StatsLine(kind=StatsLineKind.REQUEST, source=slot, generation_rate=0.0, running=0.0)
     if found := _DRAFT_ACCEPTANCE.match(rest):
         drafted = parse_leading_number(found["drafted"])
         return StatsLine(
-            StatsLineKind.SPECULATION,
-            slot,
+            kind=StatsLineKind.SPECULATION,
+            source=slot,
             accept_length=parse_leading_number(found["length"]),
             accept_rate=parse_leading_number(found["rate"]) if drafted else None,
             accepted=parse_leading_number(found["accepted"]),

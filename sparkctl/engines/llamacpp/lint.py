@@ -61,18 +61,22 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     if settings.get_setting("--metrics") is None:
         message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
         yield LintMessage(
-            LintRule.NO_METRICS,
-            LintSeverity.INFO,
-            ("args",),
-            message,
+            kind=LintRule.NO_METRICS,
+            level=LintSeverity.INFO,
+            where=("args",),
+            message=message,
             change=LintFix(LintFixKind.ADD, _METRICS_FIELD, "true"),
         )
     elif key := settings.get_setting("--api-key") or settings.get_setting("--api-key-file"):
         message = (
             "with an API key llama-server shows /metrics to nobody without it: the panel knows only what its log tells"
         )
-        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, key.where, message, on_key=key.in_args)
+        yield LintMessage(
+            kind=LintRule.NO_METRICS, level=LintSeverity.INFO, where=key.where, message=message, on_key=key.in_args
+        )
     cache, flash = settings.get_setting("--cache-type-v"), settings.get_value("--flash-attn")
     if cache is not None and cache.value not in _UNQUANTIZED_CACHE_TYPES and flash in _OFF_VALUES:
         message = "a quantized V cache needs flash attention, and that is off"
-        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, cache.where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=cache.where, message=message, on_key=False
+        )

@@ -21,7 +21,7 @@ _STATELESS_LAYER = "mlp"  # a layer that keeps nothing
 _LINEAR_LAYERS = ("linear_attention", "mamba", "mamba2", "recurrent")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KvCacheLayout:
     """``full`` and ``sliding`` are layers of each kind; ``numbers`` are those that one of them keeps for a token; ``state``:
     bytes for a request, of all linear layers. ``longest``: the context that the model was made for."""
@@ -87,7 +87,13 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
     window = parse_positive_int(said.get("sliding_window", said.get("attention_chunk_size")))
     longest = parse_positive_int(said.get("max_position_embeddings"))
     return KvCacheLayout(
-        full, sliding, window, numbers, linear * state, longest, latent is not None and rope is not None
+        full=full,
+        sliding=sliding,
+        window=window,
+        numbers=numbers,
+        state=linear * state,
+        longest=longest,
+        is_latent=latent is not None and rope is not None,
     )
 
 

@@ -25,7 +25,7 @@ class DraftWorkspace(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateInput:
     """A launch as the rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own figure of what a
     token of context takes. ``version`` is empty where nobody knows it."""
@@ -48,11 +48,17 @@ class EstimateInput:
         width, of_type = self.kv_number_width
         if self.layout is not None:
             size = -(-self.layout.count_cache_bytes(tokens, requests, width) // self.ranks)
-            return EstimatePart(name, size, EstimateSource.CONFIG, f"{self.layout.description}, {of_type}")
+            return EstimatePart(
+                name=name, size=size, obtained=EstimateSource.CONFIG, words=f"{self.layout.description}, {of_type}"
+            )
         if self.per_token is not None:
             size = -(-self.per_token * tokens * requests // self.ranks)
-            return EstimatePart(name, size, EstimateSource.PROFILE, "model.kv_per_token of the profile")
-        return EstimatePart(name, None, EstimateSource.CONFIG, "its config.json was not found or does not say")
+            return EstimatePart(
+                name=name, size=size, obtained=EstimateSource.PROFILE, words="model.kv_per_token of the profile"
+            )
+        return EstimatePart(
+            name=name, size=None, obtained=EstimateSource.CONFIG, words="its config.json was not found or does not say"
+        )
 
     @property
     def kv_number_width(self) -> tuple[float, str]:
@@ -83,7 +89,7 @@ class AvailableMemory:
     available: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
     """``lacking``: bytes by which what must lie in the engine's share is larger than the share, or the share larger than the
     engine's own check at its start allows; ``why`` says which. ``is_known`` False: a part is not known."""
@@ -123,7 +129,12 @@ class MemoryRule:
 
 
 def estimate_cuda_context() -> EstimatePart:
-    return EstimatePart("CUDA context, host side", CUDA_CONTEXT_BYTES, EstimateSource.ESTIMATE, CUDA_CONTEXT_EVIDENCE)
+    return EstimatePart(
+        name="CUDA context, host side",
+        size=CUDA_CONTEXT_BYTES,
+        obtained=EstimateSource.ESTIMATE,
+        words=CUDA_CONTEXT_EVIDENCE,
+    )
 
 
 def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> EstimatePart:
@@ -133,7 +144,9 @@ def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> Estim
     each = layout.count_bytes_per_token(width) if layout else subject.per_token
     size = max(0, size)
     holds = f", about {size * subject.ranks // each:,} tokens" if each else ""
-    return EstimatePart(name, size, EstimateSource.FLAGS, f"what the share leaves{holds}", within=True)
+    return EstimatePart(
+        name=name, size=size, obtained=EstimateSource.FLAGS, words=f"what the share leaves{holds}", within=True
+    )
 
 
 _SHARE_FLAGS = {

@@ -116,4 +116,4 @@ def build_weights_part(name: str, found: WeightsSize, ranks: int = 1, *, within:
     """Return a model's part of the sum, on one of ``ranks`` nodes that share it evenly."""
     shared = "" if ranks == 1 else f", a share of 1/{ranks} on each node"
     size = None if found.size is None else -(-found.size // ranks)
-    return EstimatePart(name, size, found.obtained, f"{found.why}{shared}", within)
+    return EstimatePart(name=name, size=size, obtained=found.obtained, words=f"{found.why}{shared}", within=within)

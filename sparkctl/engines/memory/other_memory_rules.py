@@ -28,11 +28,18 @@ def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
 def build_llamacpp_rule(subject: EstimateInput) -> MemoryRule:
     """llama-server takes the KV cache for its whole context at its start, shared by its slots."""
     tokens = subject.words.get_count("c", "ctx-size") or (subject.layout.longest if subject.layout else None)
-    cache = EstimatePart("KV cache", None, EstimateSource.CONFIG, "neither --ctx-size nor what a token takes is known")
+    cache = EstimatePart(
+        name="KV cache",
+        size=None,
+        obtained=EstimateSource.CONFIG,
+        words="neither --ctx-size nor what a token takes is known",
+    )
     if tokens is not None:
         cache = subject.estimate_kv_cache(tokens)
-    buffers = EstimatePart("compute buffers", _COMPUTE_BUFFER_BYTES, EstimateSource.ESTIMATE, "its log tells them")
-    done = MemoryEstimate((estimate_cuda_context(), *_list_model_parts(subject), cache, buffers))
+    buffers = EstimatePart(
+        name="compute buffers", size=_COMPUTE_BUFFER_BYTES, obtained=EstimateSource.ESTIMATE, words="its log tells them"
+    )
+    done = MemoryEstimate(parts=(estimate_cuda_context(), *_list_model_parts(subject), cache, buffers))
     return MemoryRule(lambda room, at: done)
 
 
@@ -45,19 +52,33 @@ def build_trtllm_rule(subject: EstimateInput) -> MemoryRule:
         first = [estimate_cuda_context(), *_list_model_parts(subject)]
         if any(one.size is None for one in first):
             return MemoryEstimate(
-                (*first, EstimatePart("KV cache", None, EstimateSource.FLAGS, "a share of what the weights leave"))
+                parts=(
+                    *first,
+                    EstimatePart(
+                        name="KV cache",
+                        size=None,
+                        obtained=EstimateSource.FLAGS,
+                        words="a share of what the weights leave",
+                    ),
+                )
             )
         free = max(0, room.available - sum(one.size or 0 for one in first))
         cache = estimate_kv_remainder("KV cache", int(at * free), subject)
         words = f"kv_cache_free_gpu_memory_fraction {at:g} × the {format_gib(free)} that are free after the weights"
-        return MemoryEstimate((*first, EstimatePart(cache.name, cache.size, EstimateSource.FLAGS, words)))
+        return MemoryEstimate(
+            parts=(*first, EstimatePart(name=cache.name, size=cache.size, obtained=EstimateSource.FLAGS, words=words))
+        )
 
     return MemoryRule(estimate_at_share, TRTLLM_SHARE_FIELD, own or 0.9)
 
 
 def build_container_rule(subject: EstimateInput) -> MemoryRule:
     """Of any other program only the profile knows."""
-    whole = EstimatePart("memory", subject.expected, EstimateSource.PROFILE, "memory.expected of the profile")
+    whole = EstimatePart(
+        name="memory", size=subject.expected, obtained=EstimateSource.PROFILE, words="memory.expected of the profile"
+    )
     if subject.expected is None:
-        whole = EstimatePart("memory", None, EstimateSource.PROFILE, "the profile has no memory.expected")
-    return MemoryRule(lambda room, at: MemoryEstimate((whole,)))
+        whole = EstimatePart(
+            name="memory", size=None, obtained=EstimateSource.PROFILE, words="the profile has no memory.expected"
+        )
+    return MemoryRule(lambda room, at: MemoryEstimate(parts=(whole,)))

@@ -64,7 +64,7 @@ _PROGRESS_BAR_STEPS = (
     ("checksums", "checksums"),
     ("Fetching", "download"),
 )
-_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, FAILURES, FACTS)
+_LOG_RULES = LogRules(quiet=_QUIET_STARTS, phases=_PHASE_SIGNALS, bars=_PROGRESS_BAR_STEPS, rules=FAILURES, facts=FACTS)
 
 _CHAINED_ALGORITHMS = (
     "EAGLE",
@@ -229,7 +229,7 @@ class SglangEngine:
         ]:
             kind = StatsLineKind.HEALTH
         return StatsLine(
-            kind,
+            kind=kind,
             generation_rate=parse_leading_number(said.get("gen throughput (token/s)")),
             running=parse_leading_number(said.get("#running-req")),
             waiting=parse_leading_number(said.get("#queue-req")),

@@ -68,10 +68,10 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     if settings.get_setting("--enable-metrics") is None:
         message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
         yield LintMessage(
-            LintRule.NO_METRICS,
-            LintSeverity.INFO,
-            ("args",),
-            message,
+            kind=LintRule.NO_METRICS,
+            level=LintSeverity.INFO,
+            where=("args",),
+            message=message,
             change=LintFix(LintFixKind.ADD, _METRICS_FIELD, "true"),
         )
     yield from _check_speculative_sizes(settings, algorithm)
@@ -102,10 +102,10 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
     # As many as the owner gave who met this first: 20 for 5 steps of 4.
     value = f"{int(depth * breadth)}" if depth and breadth else "6" if topk is not None else "1"
     yield LintMessage(
-        LintRule.KNOWN_TRAP,
-        LintSeverity.WARNING,
-        steps.where,
-        message,
+        kind=LintRule.KNOWN_TRAP,
+        level=LintSeverity.WARNING,
+        where=steps.where,
+        message=message,
         on_key=steps.in_args,
         setting=f"args.{lacking}={value}",
     )
@@ -117,19 +117,31 @@ def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str)
     if algorithm == "DFLASH":
         if draft is None:
             message = f"DFLASH needs a draft model: {_DRAFT_MODEL_FLAG}"
-            yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, where, message, on_key=False)
+            yield LintMessage(
+                kind=LintRule.MISSING_FLAG, level=LintSeverity.ERROR, where=where, message=message, on_key=False
+            )
         if settings.get_setting("--enable-dp-attention") is not None or (settings.get_number("--pp-size") or 1) > 1:
             message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
-            yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, where, message, on_key=False)
+            yield LintMessage(
+                kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=where, message=message, on_key=False
+            )
     if algorithm == "EAGLE3":
         message = (
             "EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5, and 44.8 in place of 57.8 "
             "with 8k of context (vLLM, Qwen3-Coder-30B-A3B NVFP4; github.com/flash7777/vllm-marlin-sm12x); on SGLang 35 to 41 "
             "became 13 to 25 where the answer was JSON (sovgrid.org); compare both in `top`"
         )
-        yield LintMessage(LintRule.SLOW_DRAFTS, LintSeverity.INFO, where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False
+        )
     if draft is not None and draft.value and profile.model.path:
         reads_layers = algorithm in _HIDDEN_STATE_METHODS
         if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):
             message = f"this draft model will hardly be accepted: {why}"
-            yield LintMessage(LintRule.FAMILY_MISMATCH, LintSeverity.WARNING, draft.where, message, on_key=False)
+            yield LintMessage(
+                kind=LintRule.FAMILY_MISMATCH,
+                level=LintSeverity.WARNING,
+                where=draft.where,
+                message=message,
+                on_key=False,
+            )

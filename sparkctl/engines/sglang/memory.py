@@ -100,12 +100,20 @@ def _list_overhead_parts(subject: EstimateInput) -> tuple[EstimatePart, ...]:
     size = batch * 2 * MIB
     found = [
         EstimatePart(
-            "CUDA graphs", size, EstimateSource.ESTIMATE, f"SGLang's own allowance: 2 MiB × batches up to {batch}"
+            name="CUDA graphs",
+            size=size,
+            obtained=EstimateSource.ESTIMATE,
+            words=f"SGLang's own allowance: 2 MiB × batches up to {batch}",
         )
     ]
     if drafting := _get_draft_allowance(subject):
         found.append(
-            EstimatePart("drafting", drafting, EstimateSource.ESTIMATE, "SGLang's own allowance for a draft model")
+            EstimatePart(
+                name="drafting",
+                size=drafting,
+                obtained=EstimateSource.ESTIMATE,
+                words="SGLang's own allowance for a draft model",
+            )
         )
     return tuple(found)
 
@@ -125,34 +133,44 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
     held = sum(one.size or 0 for one in models)
     said = "SGLang's own default" if is_own else "mem-fraction-static"
     whole = EstimatePart(
-        "share of SGLang",
-        share,
-        EstimateSource.FLAGS,
-        f"{said} {at:g} × the {format_gib(before)} that are available when it starts",
+        name="share of SGLang",
+        size=share,
+        obtained=EstimateSource.FLAGS,
+        words=f"{said} {at:g} × the {format_gib(before)} that are available when it starts",
     )
     is_known = all(one.size is not None for one in models)
     pool = (
         estimate_kv_remainder("of it KV cache", share - held, subject)
         if is_known
-        else EstimatePart("of it KV cache", None, EstimateSource.FLAGS, "", True)
+        else EstimatePart(name="of it KV cache", size=None, obtained=EstimateSource.FLAGS, words="", within=True)
     )
     lacking = max(0, held - share + 1) if is_known else 0
     cautions = [] if is_own or lacking else _list_reserve_cautions(subject, before - share)
     cautions += _list_context_cautions(subject, share - held) if is_known and not lacking else []
     why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""
-    return MemoryEstimate((first, whole, *models, pool, *_list_overhead_parts(subject)), lacking, why, tuple(cautions))
+    return MemoryEstimate(
+        parts=(first, whole, *models, pool, *_list_overhead_parts(subject)),
+        lacking=lacking,
+        why=why,
+        cautions=tuple(cautions),
+    )
 
 
 def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
     """The workspace is taken first, a share of *all* memory, and the KV cache lies in it."""
     space = EstimatePart(
-        "draft workspace",
-        int(at * room.total),
-        EstimateSource.FLAGS,
-        f"mem-fraction-static {at:g} × {format_gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
+        name="draft workspace",
+        size=int(at * room.total),
+        obtained=EstimateSource.FLAGS,
+        words=f"mem-fraction-static {at:g} × {format_gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
     )
     return MemoryEstimate(
-        (estimate_cuda_context(), *_list_model_parts(subject, within=False), space, *_list_overhead_parts(subject))
+        parts=(
+            estimate_cuda_context(),
+            *_list_model_parts(subject, within=False),
+            space,
+            *_list_overhead_parts(subject),
+        )
     )
 
 

@@ -29,7 +29,7 @@ _SLICE_SECONDS, _MAX_SLICES = (
 )  # seconds over which the accept length is taken for the same, and how many at most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeCounts:
     """Totals since the start; ``steps`` are decode steps summed over requests, ``accepted`` drafts by position."""
 
@@ -45,13 +45,13 @@ class DecodeCounts:
         """Return what came since an earlier reading."""
         before = earlier.accepted or (0.0,) * len(self.accepted)
         return DecodeCounts(
-            self.generated - earlier.generated,
-            self.steps - earlier.steps,
-            self.requests - earlier.requests,
-            self.prompt - earlier.prompt,
-            self.cached - earlier.cached,
-            tuple(now - then for now, then in zip(self.accepted, before, strict=True)),
-            self.seconds - earlier.seconds,
+            generated=self.generated - earlier.generated,
+            steps=self.steps - earlier.steps,
+            requests=self.requests - earlier.requests,
+            prompt=self.prompt - earlier.prompt,
+            cached=self.cached - earlier.cached,
+            accepted=tuple(now - then for now, then in zip(self.accepted, before, strict=True)),
+            seconds=self.seconds - earlier.seconds,
         )
 
     @property
@@ -133,20 +133,20 @@ class DecodeModel:
         self._written += made.generated
         begun = int(self._written // ANSWER_TOKENS) - int(before // ANSWER_TOKENS)
         self._counts = DecodeCounts(
-            total.generated + made.generated,
-            total.steps + made.steps,
-            total.requests + begun,
-            total.prompt + begun * PROMPT_TOKENS,
-            total.cached + begun * CACHED_PROMPT_TOKENS,
-            tuple(old + new for old, new in zip(total.accepted, made.accepted, strict=True)),
-            total.seconds + made.seconds,
+            generated=total.generated + made.generated,
+            steps=total.steps + made.steps,
+            requests=total.requests + begun,
+            prompt=total.prompt + begun * PROMPT_TOKENS,
+            cached=total.cached + begun * CACHED_PROMPT_TOKENS,
+            accepted=tuple(old + new for old, new in zip(total.accepted, made.accepted, strict=True)),
+            seconds=total.seconds + made.seconds,
         )
 
     def _compute_counts(self, age: float, seconds: float) -> DecodeCounts:
         steps = self._steps_per_second(self.background) * seconds
         length = self._accept_length_at(age + seconds / 2)
         accepted = tuple(steps * share for share in compute_position_acceptance(length, self.launch.draft_tokens))
-        return DecodeCounts(steps * length, steps, accepted=accepted, seconds=seconds)
+        return DecodeCounts(generated=steps * length, steps=steps, accepted=accepted, seconds=seconds)
 
     def _steps_per_second(self, requests: int) -> float:
         """Steps, summed over requests: together they are somewhat slower each."""

@@ -32,7 +32,7 @@ class RendezvousKind(StrEnum):
         return self in (RendezvousKind.RPC, RendezvousKind.MPI)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankRendezvous:
     """``places``: where the head listens; of llama.cpp where its workers do, of such a worker its own. ``own``: its address,
     None where nothing tells it. ``patience``: seconds until it gives up; None: never."""
@@ -70,11 +70,18 @@ def parse_mpirun_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], RankRe
     if argv[:2] != ("sh", "-c") or "sparkctl-ranks" not in argv[2]:
         return None
     if "--" not in argv:
-        return (), RankRendezvous(RendezvousKind.MPI, ((argv[4], MPI_PORT),), argv[4], None, is_head=False, count=0)
+        return (), RankRendezvous(
+            bond=RendezvousKind.MPI, places=((argv[4], MPI_PORT),), own=argv[4], patience=None, is_head=False, count=0
+        )
     workers = tuple((address, MPI_PORT) for address in argv[4 : argv.index("--")])
     words = argv[argv.index("trtllm-llmapi-launch") + 1 :]
     return words, RankRendezvous(
-        RendezvousKind.MPI, workers, None, MPI_WAIT_SECONDS, is_head=True, count=1 + len(workers)
+        bond=RendezvousKind.MPI,
+        places=workers,
+        own=None,
+        patience=MPI_WAIT_SECONDS,
+        is_head=True,
+        count=1 + len(workers),
     )
 
 
@@ -87,11 +94,18 @@ def parse_rendezvous(
     if argv[:1] and argv[0].rpartition("/")[2].endswith("rpc-server"):
         own = flags.get("host", "127.0.0.1")
         return RankRendezvous(
-            RendezvousKind.RPC, ((own, int(flags.get("port") or 50052)),), own, None, is_head=False, count=0
+            bond=RendezvousKind.RPC,
+            places=((own, int(flags.get("port") or 50052)),),
+            own=own,
+            patience=None,
+            is_head=False,
+            count=0,
         )
     if flags.get("rpc"):
         places = tuple(_parse_address(text, 50052) for text in flags["rpc"].split(","))
-        return RankRendezvous(RendezvousKind.RPC, places, None, 0.0, is_head=True, count=1 + len(places))
+        return RankRendezvous(
+            bond=RendezvousKind.RPC, places=places, own=None, patience=0.0, is_head=True, count=1 + len(places)
+        )
     count = int(flags.get("nnodes") or 1)
     if count < 2:
         return None
@@ -101,7 +115,12 @@ def parse_rendezvous(
         place = (flags.get("master-addr") or "127.0.0.1", int(flags.get("master-port") or TORCH_STORE_PORT))
     is_head = int(flags.get("node-rank") or 0) == 0
     return RankRendezvous(
-        RendezvousKind.STORE, (place,), env.get("VLLM_HOST_IP"), TORCH_STORE_WAIT_SECONDS, is_head, count
+        bond=RendezvousKind.STORE,
+        places=(place,),
+        own=env.get("VLLM_HOST_IP"),
+        patience=TORCH_STORE_WAIT_SECONDS,
+        is_head=is_head,
+        count=count,
     )
 
 
@@ -113,13 +132,18 @@ def _parse_ray_rendezvous(words: Sequence[str], flags: Mapping[str, str]) -> Ran
         )]  # fmt: skip
         place = (own or "127.0.0.1", int(_find_option(words, "port") or RAY_PORT))
         return RankRendezvous(
-            RendezvousKind.RAY, (place,), own, RAY_WAIT_SECONDS, is_head=True, count=sizes[0] * sizes[1]
+            bond=RendezvousKind.RAY,
+            places=(place,),
+            own=own,
+            patience=RAY_WAIT_SECONDS,
+            is_head=True,
+            count=sizes[0] * sizes[1],
         )
     return RankRendezvous(
-        RendezvousKind.RAY,
-        (_parse_address(_find_option(words, "address") or "", RAY_PORT),),
-        own,
-        RAY_HEAD_WAIT_SECONDS,
+        bond=RendezvousKind.RAY,
+        places=(_parse_address(_find_option(words, "address") or "", RAY_PORT),),
+        own=own,
+        patience=RAY_HEAD_WAIT_SECONDS,
         is_head=False,
         count=0,
     )
@@ -199,7 +223,7 @@ _MODEL_LAYERS = 63  # of a model of the size that takes two Sparks
 _LAYER_SYNC_SECONDS = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimLaunch:
     """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory. ``share``: of its
     speed, that a GPU which is not well leaves."""

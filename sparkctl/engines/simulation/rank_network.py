@@ -43,7 +43,7 @@ class RendezvousTimeout(Exception):
         self.have, self.of = have, of
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class RankMember:
     """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on now."""
 
@@ -56,7 +56,7 @@ class RankMember:
     group: RankGroup | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class RankGroup:
     """The ranks of one start that have found each other, by rank; ``loss`` is the first."""
 
@@ -149,7 +149,7 @@ class RankNetwork:
 
     def open_group(self, head: RankMember) -> RankGroup:
         """Let a head be found, before it waits for anybody."""
-        group = self._open[head.joining.main_address] = RankGroup(head, head.joining.count)
+        group = self._open[head.joining.main_address] = RankGroup(head=head, count=head.joining.count)
         group.add_member(head)
         self._notify_waiters()
         return group
@@ -179,7 +179,7 @@ class RankNetwork:
         there = [one for one in servers if one is not None and self.is_reachable(member.node, one.address)]
         if len(there) < len(places):
             raise RendezvousTimeout(len(there), len(places))
-        group = RankGroup(member, 1 + len(there))
+        group = RankGroup(head=member, count=1 + len(there))
         member.rank = 0
         group.add_member(member)
         for rank, server in enumerate(there, 1):

@@ -49,7 +49,7 @@ def build_component_failure(
     component: str, cause: FailureCause, what: str, remedy: str, field: str | None
 ) -> tuple[str, LineSignal]:
     return _COMPONENT_FAILED_TEXT + component, LineSignal(
-        failure=Failure(cause, f"There was no memory left for {what}.", remedy, field)
+        failure=Failure(cause=cause, summary=f"There was no memory left for {what}.", remedy=remedy, field=field)
     )
 
 
@@ -93,10 +93,10 @@ _PHASE_SIGNALS = (
         "!!!!!!! Segfault encountered",
         LineSignal(
             failure=Failure(
-                FailureCause.CRASHED,
-                "The engine died of a segmentation fault.",
-                "Try without CUDA graphs (cuda_graph_config: null in the file of args.config), or another image.",
-                "image",
+                cause=FailureCause.CRASHED,
+                summary="The engine died of a segmentation fault.",
+                remedy="Try without CUDA graphs (cuda_graph_config: null in the file of args.config), or another image.",
+                field="image",
                 weight=FailureWeight.DEATH,
             )
         ),
@@ -196,10 +196,10 @@ _EXIT_FAILURES = (
     ),
 )
 _LOG_RULES = LogRules(
-    _QUIET_STARTS,
-    _PHASE_SIGNALS,
-    _PROGRESS_BAR_STEPS,
-    _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + MPIRUN_FAILURES + COMMON_FAILURES,
+    quiet=_QUIET_STARTS,
+    phases=_PHASE_SIGNALS,
+    bars=_PROGRESS_BAR_STEPS,
+    rules=_MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + MPIRUN_FAILURES + COMMON_FAILURES,
 )
 
 _KV_CACHE_LINE = re.compile(

@@ -44,7 +44,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     has_file = settings.get_setting("--config") is not None
     if not has_file:
         message = "without return_perf_metrics: true, in a YAML file that --config names, TensorRT-LLM has no figures for the panel"
-        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, ("args",), message)
+        yield LintMessage(kind=LintRule.NO_METRICS, level=LintSeverity.INFO, where=("args",), message=message)
     share = settings.get_setting(_FRACTION_FLAG)
     value = parse_size_number(share.value) if share is not None else None if has_file else _DEFAULT_FRACTION
     if value is not None and value > MAX_MEMORY_SHARE:
@@ -56,7 +56,12 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         where = share.where if share is not None else ("args",)
         setting = "args.kv_cache_free_gpu_memory_fraction=0.7"
         yield LintMessage(
-            LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=share is None, setting=setting
+            kind=LintRule.MEMORY_SHARE,
+            level=LintSeverity.WARNING,
+            where=where,
+            message=message,
+            on_key=share is None,
+            setting=setting,
         )
     size = settings.get_setting("--tensor_parallel_size") or settings.get_setting("--pipeline_parallel_size")
     ranks = (settings.get_number("--tensor_parallel_size") or 1) * (
@@ -68,5 +73,10 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         message = f"mpirun starts a rank on each of {profile.nodes} Sparks, and tp_size times pp_size is {int(ranks)}"
         where, setting = size.where if size is not None else ("args",), f"args.tp_size={profile.nodes}"
         yield LintMessage(
-            LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=size is None, setting=setting
+            kind=LintRule.BAD_COMBINATION,
+            level=LintSeverity.WARNING,
+            where=where,
+            message=message,
+            on_key=size is None,
+            setting=setting,
         )

@@ -178,7 +178,7 @@ MPIRUN_FAILURES = (
 
 
 def _build_worker_lost_signal(summary: str, remedy: str, weight: FailureWeight) -> LineSignal:
-    return LineSignal(failure=Failure(FailureCause.WORKER_LOST, summary, remedy, weight=weight))
+    return LineSignal(failure=Failure(cause=FailureCause.WORKER_LOST, summary=summary, remedy=remedy, weight=weight))
 
 
 _DAEMON_NOT_STARTED = _build_worker_lost_signal(
@@ -191,18 +191,18 @@ _DAEMON_LOST = _build_worker_lost_signal(
 )
 _COMMAND_NOT_STARTED = LineSignal(
     failure=Failure(
-        FailureCause.BAD_VALUE,
-        "mpirun could not start the ranks' command.",
-        "The lines below it name the program and the node: take an image that has it.",
-        "image",
+        cause=FailureCause.BAD_VALUE,
+        summary="mpirun could not start the ranks' command.",
+        remedy="The lines below it name the program and the node: take an image that has it.",
+        field="image",
         weight=FailureWeight.LIKELY,
     )
 )
 _RANK_ABORTED = LineSignal(
     failure=Failure(
-        FailureCause.CRASHED,
-        "A rank of the engine ended itself, and all the others with it.",
-        "The lines before this one name the reason, here or in the log of the other node.",
+        cause=FailureCause.CRASHED,
+        summary="A rank of the engine ended itself, and all the others with it.",
+        remedy="The lines before this one name the reason, here or in the log of the other node.",
         weight=FailureWeight.AFTERMATH,
     )
 )

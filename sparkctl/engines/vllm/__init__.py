@@ -63,7 +63,14 @@ _PROGRESS_BAR_STEPS = (
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
-_LOG_RULES = LogRules(_QUIET_STARTS, _PHASE_SIGNALS, _PROGRESS_BAR_STEPS, FAILURES, FACTS, QUOTED_WORKER_ERROR)
+_LOG_RULES = LogRules(
+    quiet=_QUIET_STARTS,
+    phases=_PHASE_SIGNALS,
+    bars=_PROGRESS_BAR_STEPS,
+    rules=FAILURES,
+    facts=FACTS,
+    retold=QUOTED_WORKER_ERROR,
+)
 
 _LOG_INTERVAL_SECONDS = 10.0
 _ENGINE_LINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
@@ -137,8 +144,8 @@ def parse_throughput_line(text: str, source: str) -> StatsLine:
     said = parse_stats_fields(text)
     usage = next((value for key, value in said.items() if key.endswith(" KV cache usage")), None)
     return StatsLine(
-        StatsLineKind.DECODE,
-        source,
+        kind=StatsLineKind.DECODE,
+        source=source,
         generation_rate=parse_leading_number(said.get("Avg generation throughput")),
         prompt_rate=parse_leading_number(said.get("Avg prompt throughput")),
         running=parse_leading_number(said.get("Running")),
@@ -153,7 +160,7 @@ def parse_speculation_line(text: str) -> StatsLine:
     said = parse_stats_fields(text)
     # The throughputs of this line are left alone: they are averaged since the previous such line, idle time included.
     return StatsLine(
-        StatsLineKind.SPECULATION,
+        kind=StatsLineKind.SPECULATION,
         accept_length=parse_leading_number(said.get("Mean acceptance length")),
         accept_rate=parse_percent(said.get("Avg Draft acceptance rate")),
         accepted=parse_leading_number(said.get("Accepted")),

@@ -64,7 +64,13 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     tools = settings.get_setting("--enable-auto-tool-choice")
     if tools is not None and settings.get_setting("--tool-call-parser") is None:
         message = "--enable-auto-tool-choice needs --tool-call-parser"
-        yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, tools.where, message, on_key=tools.in_args)
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG,
+            level=LintSeverity.ERROR,
+            where=tools.where,
+            message=message,
+            on_key=tools.in_args,
+        )
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--max-model-len"),
@@ -85,7 +91,7 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
     where: FieldPath = setting.where if setting is not None else ("args",)
     if share > 1 or share <= 0:
         message = f"{_SHARE_FLAG} is a share of all memory, above 0 and at most 1, not {quote_value(given)}"
-        yield LintMessage(LintRule.BAD_VALUE, LintSeverity.ERROR, where, message, on_key=False)
+        yield LintMessage(kind=LintRule.BAD_VALUE, level=LintSeverity.ERROR, where=where, message=message, on_key=False)
         return
     is_dflash = str(drafts.get("method", "")).casefold() == "dflash"
     if share > flag_combinations.MAX_MEMORY_SHARE or (is_dflash and share >= flag_combinations.MAX_MEMORY_SHARE):
@@ -95,7 +101,9 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
         more = "; DFlash's draft model comes on top, and 0.60 is known to hold" if is_dflash else ""
         limit = f"{'' if is_dflash else 'more than '}{flag_combinations.MAX_MEMORY_SHARE:g} of it"
         message = f"{what}: the system and its caches live in the same memory, and {limit} is unsafe{more}"
-        yield LintMessage(LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=setting is None)
+        yield LintMessage(
+            kind=LintRule.MEMORY_SHARE, level=LintSeverity.WARNING, where=where, message=message, on_key=setting is None
+        )
 
 
 def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[str, Any]) -> Iterator[LintMessage]:
@@ -105,16 +113,18 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
     method, draft = str(drafts.get("method", "")).casefold(), drafts.get("model")
     if "num_speculative_tokens" not in drafts:
         message = "num_speculative_tokens is not set, and only some draft models tell it themselves"
-        yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.WARNING, setting.where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
+        )
     if isinstance(draft, str) and draft and profile.model.path:
         why = find_draft_mismatch(profile.model.path, draft, by_hidden_states=method in _HIDDEN_STATE_METHODS)
         if why is not None:
             message = f"this draft model will hardly be accepted: {why}"
             yield LintMessage(
-                LintRule.FAMILY_MISMATCH,
-                LintSeverity.WARNING,
-                _find_json_key_path(setting, "model"),
-                message,
+                kind=LintRule.FAMILY_MISMATCH,
+                level=LintSeverity.WARNING,
+                where=_find_json_key_path(setting, "model"),
+                message=message,
                 on_key=False,
             )
     if method == "dflash":
@@ -128,10 +138,10 @@ def _check_dflash(
     if settings.get_setting("--attention-backend") is None and "attention_backend" not in drafts:
         message = "DFlash drafts run on flash_attn alone: set --attention-backend flash_attn"
         yield LintMessage(
-            LintRule.BAD_COMBINATION,
-            LintSeverity.WARNING,
-            where,
-            message,
+            kind=LintRule.BAD_COMBINATION,
+            level=LintSeverity.WARNING,
+            where=where,
+            message=message,
             on_key=False,
             setting="args.attention-backend=flash_attn",
         )
@@ -140,7 +150,9 @@ def _check_dflash(
             "INT4-AutoRound with DFlash gains by the text: an owner of a Spark saw over 70 tokens/s on a short prompt and 31 "
             "with a context to read (Qwen3.5-35B-A3B, 15 drafts; forums.developer.nvidia.com/t/366445); compare without in `top`"
         )
-        yield LintMessage(LintRule.SLOW_DRAFTS, LintSeverity.INFO, where, message, on_key=False)
+        yield LintMessage(
+            kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False
+        )
 
 
 def _read_speculation_settings(settings: FlagSettings) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if is_known:
         inside.append(estimate_kv_remainder("left for more KV cache", share - held, subject))
     whole = EstimatePart(
-        "share of vLLM", share, EstimateSource.FLAGS,
-        f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
+        name="share of vLLM", size=share, obtained=EstimateSource.FLAGS,
+        words=f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
     )  # fmt: skip
     lacking, why = 0, ""
     if is_known and held > share:
@@ -61,7 +61,7 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if share - room.available > lacking:
         lacking = share - room.available
         why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
-    return MemoryEstimate((whole, *inside, *_list_overhead_parts(subject)), lacking, why)
+    return MemoryEstimate(parts=(whole, *inside, *_list_overhead_parts(subject)), lacking=lacking, why=why)
 
 
 def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> MemoryEstimate:
@@ -69,11 +69,11 @@ def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> Memo
         size: int | None = parse_size(text)
     except ValueError:
         size = None
-    pool = EstimatePart("KV cache", size, EstimateSource.FLAGS, words)
+    pool = EstimatePart(name="KV cache", size=size, obtained=EstimateSource.FLAGS, words=words)
     models = [build_weights_part("weights", subject.weights, subject.ranks)]
     if subject.draft is not None:
         models.append(build_weights_part("draft model", subject.draft, subject.ranks))
-    return MemoryEstimate((estimate_cuda_context(), *models, pool, *_list_overhead_parts(subject)))
+    return MemoryEstimate(parts=(estimate_cuda_context(), *models, pool, *_list_overhead_parts(subject)))
 
 
 def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
@@ -92,10 +92,10 @@ def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:
     tokens = tokens or (subject.layout.longest if subject.layout else None)
     if tokens is None:
         return EstimatePart(
-            "KV cache for one request",
-            None,
-            EstimateSource.CONFIG,
-            "neither max-model-len nor its config.json is known",
+            name="KV cache for one request",
+            size=None,
+            obtained=EstimateSource.CONFIG,
+            words="neither max-model-len nor its config.json is known",
         )
     return subject.estimate_kv_cache(tokens)
 
@@ -104,12 +104,18 @@ def _list_overhead_parts(subject: EstimateInput) -> list[EstimatePart]:
     found = []
     if subject.version and subject.version < _GRAPHS_IN_SHARE_VERSION and not subject.words.has_flag("enforce-eager"):
         words = "beyond the share before vLLM 0.21; such a start told 0.62 GiB"
-        found.append(EstimatePart("CUDA graphs", _CUDA_GRAPH_BYTES, EstimateSource.ESTIMATE, words))
+        found.append(
+            EstimatePart(name="CUDA graphs", size=_CUDA_GRAPH_BYTES, obtained=EstimateSource.ESTIMATE, words=words)
+        )
     if _read_speculative_method(subject) == "dflash":
         words = (
             "kept free: 0.85 was reported unsafe with DFlash, 0.80 is published as running; what it takes is not known"
         )
-        found.append(EstimatePart("margin for DFlash", _DFLASH_MARGIN_BYTES, EstimateSource.ESTIMATE, words))
+        found.append(
+            EstimatePart(
+                name="margin for DFlash", size=_DFLASH_MARGIN_BYTES, obtained=EstimateSource.ESTIMATE, words=words
+            )
+        )
     return found
 
 
@@ -122,4 +128,4 @@ def _read_speculative_method(subject: EstimateInput) -> str:
 
 
 def _mark_within(one: EstimatePart) -> EstimatePart:
-    return EstimatePart(one.name, one.size, one.obtained, one.words, within=True)
+    return EstimatePart(name=one.name, size=one.size, obtained=one.obtained, words=one.words, within=True)

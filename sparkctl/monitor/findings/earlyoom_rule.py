@@ -15,7 +15,7 @@ _DEFAULT_MEMORY_SHARE = 0.1
 _ANONYMOUS_SHARE_VERSION = (1, 8)  # since this version a per cent is of available + anonymous memory, not of all
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyoomRule:
     """It ends the largest process when available memory AND free swap are at or under their limits.
 

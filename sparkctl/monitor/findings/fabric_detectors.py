@@ -41,12 +41,12 @@ class IdleLaneDetector:
             )
             found.append(
                 Finding(
-                    FindingKind.IDLE_FUNCTION,
-                    Severity.WARNING,
-                    sight.node,
-                    f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
+                    kind=FindingKind.IDLE_FUNCTION,
+                    severity=Severity.WARNING,
+                    node=sight.node,
+                    summary=f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
                     "half of the link lies idle",
-                    _format_lane_remedy(idle, links.get(idle.interface or "")),
+                    remedy=_format_lane_remedy(idle, links.get(idle.interface or "")),
                     evidence=evidence,
                     since=standing.since,
                 )
@@ -91,12 +91,12 @@ class MissingRouteDetector:
             whole = len(bare) == 2
             found.append(
                 Finding(
-                    FindingKind.FABRIC_ROUTE,
-                    Severity.WARNING if whole else Severity.NOTE,
-                    sight.node,
-                    f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
+                    kind=FindingKind.FABRIC_ROUTE,
+                    severity=Severity.WARNING if whole else Severity.NOTE,
+                    node=sight.node,
+                    summary=f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
                     + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
-                    f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
+                    remedy=f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
                     "(192.168.200.x/24 and 192.168.201.x/24), then: sudo netplan apply",
                     evidence=tuple(
                         FindingEvidence(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
@@ -146,11 +146,11 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
         names = ", ".join(port.name for port in ports if port is not None)
         found.append(
             Finding(
-                FindingKind.FABRIC,
-                Severity.NOTE,
-                sight.node,
-                f"no cable carries: none of its fast ports ({names}) has a link",
-                "for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
+                kind=FindingKind.FABRIC,
+                severity=Severity.NOTE,
+                node=sight.node,
+                summary=f"no cable carries: none of its fast ports ({names}) has a link",
+                remedy="for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
             )
         )
     return found
@@ -166,11 +166,11 @@ def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
         if others and not own & others:
             found.append(
                 Finding(
-                    FindingKind.FABRIC_ROUTE,
-                    Severity.WARNING,
-                    node,
-                    "its fabric has no network in common with the other Spark's: there is no route between them",
-                    "give the functions of one cable addresses of one network on both Sparks, then ping them",
+                    kind=FindingKind.FABRIC_ROUTE,
+                    severity=Severity.WARNING,
+                    node=node,
+                    summary="its fabric has no network in common with the other Spark's: there is no route between them",
+                    remedy="give the functions of one cable addresses of one network on both Sparks, then ping them",
                     evidence=(
                         FindingEvidence("here", ", ".join(sorted(own)), None, "routes"),
                         FindingEvidence("there", ", ".join(sorted(others)), None, "routes"),

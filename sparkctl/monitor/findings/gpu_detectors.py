@@ -53,11 +53,11 @@ class StuckClockDetector:
         )
         evidence = (*build_gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
         return Finding(
-            FindingKind.STUCK_CLOCK,
-            Severity.PROBLEM,
-            sight.node,
-            summary,
-            _STUCK_CLOCK_REMEDY,
+            kind=FindingKind.STUCK_CLOCK,
+            severity=Severity.PROBLEM,
+            node=sight.node,
+            summary=summary,
+            remedy=_STUCK_CLOCK_REMEDY,
             evidence=evidence,
             since=standing.since,
         )
@@ -107,11 +107,11 @@ class ThermalDetector:
         if (count := _sum_thermal_counters(gpu.events)) is not None:
             evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
         return Finding(
-            FindingKind.THERMAL,
-            Severity.WARNING,
-            sight.node,
-            "heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
-            "give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
+            kind=FindingKind.THERMAL,
+            severity=Severity.WARNING,
+            node=sight.node,
+            summary="heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
+            remedy="give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
             "(undo: sudo nvidia-smi -rgc)",
             evidence=tuple(evidence),
             since=standing.since,
@@ -157,11 +157,11 @@ class BusyWaitDetector:
     def _build_busy_wait_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
         return Finding(
-            FindingKind.BUSY_WAIT,
-            Severity.WARNING,
-            sight.node,
-            f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
-            "see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
+            kind=FindingKind.BUSY_WAIT,
+            severity=Severity.WARNING,
+            node=sight.node,
+            summary=f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
+            remedy="see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
             evidence=build_gpu_evidence(gpu),
             since=standing.since,
         )

@@ -41,11 +41,11 @@ class DiskSpaceDetector:
             paths = " and ".join(disk.path for disk in disks)
             found.append(
                 Finding(
-                    FindingKind.DISK,
-                    severity,
-                    sight.node,
-                    f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
-                    "docker system df; docker image prune   (and models that nobody runs)",
+                    kind=FindingKind.DISK,
+                    severity=severity,
+                    node=sight.node,
+                    summary=f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
+                    remedy="docker system df; docker image prune   (and models that nobody runs)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
                         FindingEvidence("of", format_gib(total), None, "statvfs"),
@@ -99,11 +99,11 @@ class OrphanProcessDetector:
             ]
             found.append(
                 Finding(
-                    FindingKind.ORPHAN,
-                    Severity.WARNING,
-                    sight.node,
-                    f"{name} (pid {process.pid}) holds {format_gib(held)} and nobody looks after it: {why}",
-                    f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
+                    kind=FindingKind.ORPHAN,
+                    severity=Severity.WARNING,
+                    node=sight.node,
+                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} and nobody looks after it: {why}",
+                    remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
                     since=standing.since,
                 )

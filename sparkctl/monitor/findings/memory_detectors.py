@@ -44,11 +44,11 @@ class SwapGrowthDetector:
         )
         return [
             Finding(
-                FindingKind.SWAP,
-                Severity.PROBLEM if scarce else Severity.WARNING,
-                sight.node,
-                f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the freeze comes when swap is full",
-                "stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
+                kind=FindingKind.SWAP,
+                severity=Severity.PROBLEM if scarce else Severity.WARNING,
+                node=sight.node,
+                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the freeze comes when swap is full",
+                remedy="stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
                 "mem-fraction-static / gpu-memory-utilization or context",
                 evidence=evidence,
                 since=standing.since,
@@ -107,11 +107,11 @@ class PageCacheDetector:
                 remedy = f"sparkctl drop-caches --node {sight.node}"
                 found.append(
                     Finding(
-                        FindingKind.PAGE_CACHE,
-                        Severity.WARNING,
-                        sight.node,
-                        summary,
-                        remedy,
+                        kind=FindingKind.PAGE_CACHE,
+                        severity=Severity.WARNING,
+                        node=sight.node,
+                        summary=summary,
+                        remedy=remedy,
                         instance=one.name,
                         evidence=evidence,
                         since=standing.since,

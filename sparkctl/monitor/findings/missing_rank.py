@@ -25,11 +25,11 @@ def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
         if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(sights):
             found.append(
                 Finding(
-                    FindingKind.PARTNER,
-                    Severity.PROBLEM,
-                    one.node,
-                    f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
-                    f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
+                    kind=FindingKind.PARTNER,
+                    severity=Severity.PROBLEM,
+                    node=one.node,
+                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
+                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
                 )

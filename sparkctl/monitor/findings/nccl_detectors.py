@@ -60,11 +60,11 @@ def _build_gid_finding(
     link_local = all((_find_gid(port, index) or RdmaGid(index)).type == _ROCE_V2_TYPE for port in wrong)
     summary = f"{one.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
     return Finding(
-        FindingKind.GID,
-        Severity.WARNING if link_local else Severity.PROBLEM,
-        sight.node,
-        summary,
-        remedy,
+        kind=FindingKind.GID,
+        severity=Severity.WARNING if link_local else Severity.PROBLEM,
+        node=sight.node,
+        summary=summary,
+        remedy=remedy,
         instance=one.name,
         evidence=tuple(evidence),
         since=since,
@@ -113,11 +113,12 @@ def detect_rdma_disabled(sights: Sequence[NodeSnapshot]) -> list[Finding]:
         nodes.setdefault(one.name, set()).add(sight.node)
     return [
         Finding(
-            FindingKind.RDMA_OFF,
-            Severity.WARNING,
-            sight.node,
-            f"{one.name} runs on two Sparks with RDMA switched off",
-            "take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: " + BOTH_LANES_SETTING,
+            kind=FindingKind.RDMA_OFF,
+            severity=Severity.WARNING,
+            node=sight.node,
+            summary=f"{one.name} runs on two Sparks with RDMA switched off",
+            remedy="take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: "
+            + BOTH_LANES_SETTING,
             instance=one.name,
             evidence=(FindingEvidence("NCCL_IB_DISABLE", "1", None, f"container {one.container}"),),
         )

@@ -57,11 +57,11 @@ class RestartLoopDetector:
         grown = self._grown.get(_container_key(one))
         name, quoted = one.name, shlex.quote(one.container)
         return Finding(
-            FindingKind.RESTART_LOOP,
-            Severity.PROBLEM if loop else Severity.WARNING,
-            sight.node,
-            f"{name} ended and Docker started it {times}",
-            f"see why in its log (sparkctl logs {shlex.quote(name)}); to end the loop: "
+            kind=FindingKind.RESTART_LOOP,
+            severity=Severity.PROBLEM if loop else Severity.WARNING,
+            node=sight.node,
+            summary=f"{name} ended and Docker started it {times}",
+            remedy=f"see why in its log (sparkctl logs {shlex.quote(name)}); to end the loop: "
             f"docker update --restart=no {quoted} && docker stop {quoted}",
             instance=name,
             evidence=tuple(evidence),

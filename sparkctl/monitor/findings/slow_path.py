@@ -12,9 +12,9 @@ def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     """Return a note for each instance that fell back, with what it says it computes by."""
     return [
         Finding(
-            FindingKind.SLOW_PATH, Severity.NOTE, one.node,
-            f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
-            "an image whose log names a native kernel for this format would use it: the badge says which one runs",
+            kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
+            summary=f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
+            remedy="an image whose log names a native kernel for this format would use it: the badge says which one runs",
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )
         for one in instances if one.ours and one.is_alive

@@ -81,7 +81,7 @@ class ExpertReads:
         )  # of one token both are the same, but for rounding
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStepReads:
     """What one decode step reads on one node. Bytes.
 
@@ -100,7 +100,7 @@ class DecodeStepReads:
     ranks: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bandwidth:
     """Bytes/s from ``low`` to ``high`` (the same for a dense model), with its inputs in words.
 
@@ -151,10 +151,10 @@ def estimate_bandwidth(
     context = _context_bytes(numbers, reads)
     always = reads.weights + draft + (context or 0.0)
     found = Bandwidth(
-        numbers.steps * (always + least),
-        numbers.steps * (always + most),
-        ceiling,
-        (*_list_step_inputs(numbers), *_list_read_inputs(numbers, reads, tokens, context)),
+        low=numbers.steps * (always + least),
+        high=numbers.steps * (always + most),
+        ceiling=ceiling,
+        inputs=(*_list_step_inputs(numbers), *_list_read_inputs(numbers, reads, tokens, context)),
     )
     return (
         found
@@ -175,7 +175,9 @@ def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
         ("counter", f"{rate / peak * 100:.1f} % of the peak"),
         ("peak", _format_gigabytes(peak) + "/s"),
     )
-    return Bandwidth(rate, rate, BandwidthLimit(None, peak), inputs, BandwidthSource.COUNTER)
+    return Bandwidth(
+        low=rate, high=rate, ceiling=BandwidthLimit(None, peak), inputs=inputs, source=BandwidthSource.COUNTER
+    )
 
 
 def get_node_bandwidth(view: NodeTelemetryView) -> Bandwidth | None:

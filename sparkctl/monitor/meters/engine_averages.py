@@ -64,7 +64,13 @@ def _record_averages(
         return False
     instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     ctx.record_node_result(
-        NodeResult(session.node.name, instance, container=container.id, accept_length=length, tokens_per_second=rate)
+        NodeResult(
+            node=session.node.name,
+            instance=instance,
+            container=container.id,
+            accept_length=length,
+            tokens_per_second=rate,
+        )
     )
     ctx.history.record_engine_figures(container.id, length, rate)
     return True

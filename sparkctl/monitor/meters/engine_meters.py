@@ -180,11 +180,12 @@ class InstanceMeter:
     def _create_log_meter(self, ahead: float) -> LogMeter:
         since = self._clock.unix_time() + ahead - _LOG_LOOKBACK_SECONDS
         return LogMeter(
-            self._engine, ContainerLogStream(self._session.link, self._container, since=since, tail=_LOG_TAIL_LINES)
+            engine=self._engine,
+            follower=ContainerLogStream(self._session.link, self._container, since=since, tail=_LOG_TAIL_LINES),
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LogMeter:
     """The stats lines of one log, by the node's clock. A log that is cut says nothing: its silence is not the engine's."""
 

@@ -67,7 +67,12 @@ class StatsLineWindow:
         if self._reports_in_strides() and now - self._last_work < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
         return EngineMeter(
-            EngineActivity.IDLE, self.seconds, MeterSource.LOG, generation_rate=0.0, prompt_rate=0.0, steps=0.0
+            activity=EngineActivity.IDLE,
+            seconds=self.seconds,
+            estimator=MeterSource.LOG,
+            generation_rate=0.0,
+            prompt_rate=0.0,
+            steps=0.0,
         )
 
     def _reports_in_strides(self) -> bool:

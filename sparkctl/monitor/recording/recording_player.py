@@ -16,7 +16,7 @@ MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: nobody wants to sit throug
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlaybackProgress:
     """Seconds of the recording: how far it is, and how long it is; ``is_over``: its last event was shown."""
 
@@ -59,7 +59,11 @@ class RecordingPlayer:
         whole = self._due[-1] if self._due else 0.0
         over = self._next >= len(self._events)
         return PlaybackProgress(
-            whole if over else min(self._current_position(), whole), whole, self.speed, self.is_paused, over
+            at=whole if over else min(self._current_position(), whole),
+            whole=whole,
+            speed=self.speed,
+            is_paused=self.is_paused,
+            is_over=over,
         )
 
     async def run(self) -> None:

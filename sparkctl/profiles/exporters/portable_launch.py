@@ -18,7 +18,7 @@ from sparkctl.profiles.launch_planning import choose_container_name, choose_defa
 from sparkctl.profiles.redaction import find_profile_secrets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortableLaunch:
     """Texts in a profile's notation: ``${NAME}`` is the operator's own, ``$${`` the text ``${``; ``~`` the node's home.
 
@@ -39,7 +39,7 @@ class PortableLaunch:
 
 def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     """Return the launch of a profile, its secrets left to the environment of whoever starts it."""
-    draft = ProfileDraft(SourceFormat.DOCKER, ImportReport(), env=dict(profile.env))
+    draft = ProfileDraft(kind=SourceFormat.DOCKER, ledger=ImportReport(), env=dict(profile.env))
     secret_references.replace_env_secrets(draft)
     args = secret_references.replace_flag_secrets(draft, list(profile.args))
     command = profile.command and secret_references.replace_command_secrets(draft, profile.command)

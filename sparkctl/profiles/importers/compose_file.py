@@ -41,7 +41,7 @@ def import_compose(
     services = foreign_yaml.as_mapping(data.get("services"))
     name = _select_service(services, service)
     body = foreign_yaml.as_mapping(services[name])
-    draft = ProfileDraft(SourceFormat.COMPOSE, ledger, name=name)
+    draft = ProfileDraft(kind=SourceFormat.COMPOSE, ledger=ledger, name=name)
     reader = _ComposeReader(draft, defined)
     reader.read_service(body)
     for other in services:

@@ -57,7 +57,7 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
     """
     if len(text) > shell_parser.MAX_CHARS:
         raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
-    draft = ProfileDraft(SourceFormat.DOCKER, ledger, beside=find_metadata(text))
+    draft = ProfileDraft(kind=SourceFormat.DOCKER, ledger=ledger, beside=find_metadata(text))
     found: list[ShellWord] | None = None
     unclosed: str | None = None
     for command in shell_parser.parse_shell(text if draft.beside else shell_parser.clean_pasted_text(text), defined):
@@ -228,7 +228,7 @@ def build_container_draft(run: DockerRunSpec, ledger: ImportReport, beyond: Sequ
 
     ``beyond``: further settings (a docker run flag and its value) that a profile has no field for.
     """
-    draft = ProfileDraft(SourceFormat.CONTAINER, ledger, name=run.name)
+    draft = ProfileDraft(kind=SourceFormat.CONTAINER, ledger=ledger, name=run.name)
     draft.image = run.image
     ledger.add_mapped("IMAGE", "image")
     own = dict(run.labels)

@@ -49,7 +49,7 @@ _OTHER_SERVER_HEALTH = {
 _IMAGE_HEALTH = {"ollama/ollama": "/", "text-generation-inference": "/health"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class EngineCommand:
     """``command`` None: the engine's own launch words, else literal. ``flags`` in their order, in a profile's notation."""
 
@@ -114,7 +114,10 @@ def _parse_given_engine(words: Sequence[str], engine: str) -> EngineCommand:
     first = _find_first_flag(words)
     launch = tuple(words[:first])
     return _read_server_flags(
-        EngineCommand(engine, launch), words[first:], launch, VLLM_SHORT_FLAGS if engine == "vllm" else {}
+        EngineCommand(engine=engine, command=launch),
+        words[first:],
+        launch,
+        VLLM_SHORT_FLAGS if engine == "vllm" else {},
     )
 
 
@@ -140,7 +143,9 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
         (path for program, path in _OTHER_SERVER_HEALTH.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)),
         None,
     )
-    return EngineCommand(engine, command, model, name[1] if name else None, number, health=health)
+    return EngineCommand(
+        engine=engine, command=command, model=model, served_name=name[1] if name else None, port=number, health=health
+    )
 
 
 def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
@@ -241,7 +246,7 @@ def _parse_vllm(words: Sequence[str]) -> EngineCommand | None:
     if end is None:
         return None
     launch, rest = tuple(words[:end]), list(words[end:])
-    found = EngineCommand("vllm", None if launch == ("vllm", "serve") else launch)
+    found = EngineCommand(engine="vllm", command=None if launch == ("vllm", "serve") else launch)
     return _read_server_flags(found, _take_first_word_model(found, rest), launch, VLLM_SHORT_FLAGS)
 
 
@@ -250,7 +255,7 @@ def _parse_sglang(words: Sequence[str]) -> EngineCommand | None:
     if end is None:
         return None
     launch = tuple(words[:end])
-    found = EngineCommand("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
+    found = EngineCommand(engine="sglang", command=None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
     return _read_server_flags(found, words[end:], launch, {})
 
 
@@ -273,7 +278,9 @@ def _parse_by_program(words: Sequence[str]) -> EngineCommand | None:
             continue
         end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
         launch, rest = tuple(words[:end]), list(words[end:])
-        found = EngineCommand(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
+        found = EngineCommand(
+            engine=engine, command=None if launch in (("llama-server",), ("trtllm-serve",)) else launch
+        )
         if engine == "trtllm":
             if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
                 rest = [rest[-1], *rest[:-1]]  # behind the last flag's value
@@ -294,7 +301,7 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
     if engine is None:
         return None
     rest = list(words)
-    found = EngineCommand(engine, ())
+    found = EngineCommand(engine=engine, command=())
     rest = _take_first_word_model(found, rest) if engine == "vllm" else rest
     return _read_server_flags(found, rest, (), VLLM_SHORT_FLAGS if engine == "vllm" else {})
 
@@ -319,7 +326,7 @@ def _read_server_flags(
         words = (*launch, *([found.model] if found.model else []), *rest)
         host = _find_flag_value(rest, "--host")
         return EngineCommand(
-            found.engine, words, port=_find_port(rest, "--port"), flags=[("host", host)] if host else []
+            engine=found.engine, command=words, port=_find_port(rest, "--port"), flags=[("host", host)] if host else []
         )
     names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
     called = (
@@ -370,7 +377,7 @@ def _parse_any_command(words: Sequence[str]) -> EngineCommand:
     first = _find_first_flag(words)
     rest = list(words[first:])
     flags = parse_flags(rest)
-    found = EngineCommand("container", tuple(words[:first]) if flags is not None else tuple(words))
+    found = EngineCommand(engine="container", command=tuple(words[:first]) if flags is not None else tuple(words))
     if not found.command:
         found.command = None
     found.flags = flags or []

@@ -18,8 +18,8 @@ EUGR_KEYS = ("recipe_version", "name", "description", "model", "container", "com
 def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
     """Return the draft of a recipe. Raises `InvalidInput` where it names no image."""
     draft = ProfileDraft(
-        SourceFormat.EUGR,
-        ledger,
+        kind=SourceFormat.EUGR,
+        ledger=ledger,
         name=foreign_yaml.scalar_text(data.get("name")),
         title=foreign_yaml.scalar_text(data.get("description")),
     )

@@ -16,7 +16,7 @@ class KeyOutcome(StrEnum):
     WITHHELD = "withheld"  # left out until the operator allows it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
     """One key as the source names it (``defaults.port``, ``--gpus``). ``to``: the profile's field, where there is one.
 
@@ -55,7 +55,7 @@ class ImportReport:
 
     def add_mapped(self, key: str, to: str, value: str | None = None) -> None:
         """Note that a key stands in the profile, as this value of its field."""
-        self._add_record(KeyRecord(key, KeyOutcome.MAPPED, to, value=value))
+        self._add_record(KeyRecord(key=key, fate=KeyOutcome.MAPPED, to=to, value=value))
 
     def has_mapped_field(self, to: str, value: str | None = None) -> bool:
         """Tell whether some key is noted to stand in this field, as this value of it where the field has several."""
@@ -67,11 +67,11 @@ class ImportReport:
         while name in self.extra and self.extra[name] != value:
             name += "_"
         self.extra[name] = value
-        self._add_record(KeyRecord(key, KeyOutcome.KEPT, f"extra.{name}", why))
+        self._add_record(KeyRecord(key=key, fate=KeyOutcome.KEPT, to=f"extra.{name}", why=why))
 
     def add_unsupported(self, key: str, why: str) -> None:
         """Note that a key is left out."""
-        self._add_record(KeyRecord(key, KeyOutcome.UNSUPPORTED, None, why))
+        self._add_record(KeyRecord(key=key, fate=KeyOutcome.UNSUPPORTED, to=None, why=why))
 
     def add_malformed(self, key: str, why: str) -> None:
         """Note that a key is left out because it is of another kind than its field, with the place where it stands."""
@@ -95,7 +95,7 @@ class ImportReport:
     def check_permission(self, key: str, name: str, why: str) -> bool:
         """Tell whether something dangerous that no field of a profile holds may be kept; where not, it is noted as withheld."""
         if not self.is_allowed(name):
-            self._add_record(KeyRecord(key, KeyOutcome.WITHHELD, None, why, allow=name))
+            self._add_record(KeyRecord(key=key, fate=KeyOutcome.WITHHELD, to=None, why=why, allow=name))
             return False
         return True
 
@@ -103,9 +103,15 @@ class ImportReport:
         """Note that what stands in a field is taken out of it again."""
         places = [at for key in {(to, value), (to, None)} for at in self._places.pop(key, ())]
         for at in places:
-            self.accounts[at] = KeyRecord(self.accounts[at].key, KeyOutcome.WITHHELD, None, why, value, name)
+            self.accounts[at] = KeyRecord(
+                key=self.accounts[at].key, fate=KeyOutcome.WITHHELD, to=None, why=why, value=value, allow=name
+            )
         if not places:
-            self._add_record(KeyRecord(f"{to} {value}".strip(), KeyOutcome.WITHHELD, None, why, value, name))
+            self._add_record(
+                KeyRecord(
+                    key=f"{to} {value}".strip(), fate=KeyOutcome.WITHHELD, to=None, why=why, value=value, allow=name
+                )
+            )
 
     def add_remark(self, text: str, path: str | None = None) -> None:
         """Note what the operator should know."""

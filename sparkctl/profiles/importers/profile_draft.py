@@ -21,7 +21,7 @@ class SourceFormat(StrEnum):
     CONTAINER = "container"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ProfileDraft:
     """Texts are in a profile's notation (see `references`).
 

@@ -31,7 +31,7 @@ _EXPORT_REMARK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
     """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes.
 

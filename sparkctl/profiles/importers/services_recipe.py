@@ -30,7 +30,9 @@ def import_services(
     own = foreign_yaml.scalar_text(body.get("name"))
     name = foreign_yaml.scalar_text(data.get("name"))
     draft = ProfileDraft(
-        SourceFormat.SERVICES, ledger, name=name if len(services) == 1 or not own else f"{name or 'service'}-{own}"
+        kind=SourceFormat.SERVICES,
+        ledger=ledger,
+        name=name if len(services) == 1 or not own else f"{name or 'service'}-{own}",
     )
     draft.title = " ".join((foreign_yaml.scalar_text(data.get("description")) or "").split()) or None
     for key in ("name", "description"):

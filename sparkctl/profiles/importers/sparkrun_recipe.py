@@ -146,7 +146,7 @@ def import_sparkrun(
     """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
     at hand. Raises `InvalidInput` where it names no image, or includes itself."""
     data = merge_included_recipes(data, ledger, lookup)
-    draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=foreign_yaml.scalar_text(data.get("name")))
+    draft = ProfileDraft(kind=SourceFormat.SPARKRUN, ledger=ledger, name=foreign_yaml.scalar_text(data.get("name")))
     recipe = RecipeReader(draft, data, recipe_reader.fill_sparkrun_placeholders)
     _read_node_count(recipe, defined)
     data = apply_overrides(data, ledger, draft.nodes)

@@ -43,7 +43,7 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
     )
     if found is None:
         raise InvalidInput("the unit starts no `docker run`", "a shell around it is not looked into")
-    draft = ProfileDraft(SourceFormat.SYSTEMD, ledger, beside=docker_run.find_metadata(text))
+    draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=docker_run.find_metadata(text))
     docker_run.read_docker_run_words(draft, found)
     for raw, value in pairs:
         key = raw.strip()

@@ -53,7 +53,11 @@ def evaluate_memory_fit(
     """Return whether it fits. ``expected``: the profile's own figure, where the sum does not come out."""
     if standing is None:
         return MemoryFit(
-            node, profile, FitOutcome.UNKNOWN, floor=floor, cautions=(f"{node} did not say what memory it has",)
+            node=node,
+            profile=profile,
+            answer=FitOutcome.UNKNOWN,
+            floor=floor,
+            cautions=(f"{node} did not say what memory it has",),
         )
 
     def estimate_with_history(
@@ -67,9 +71,16 @@ def evaluate_memory_fit(
     if made.lacking and made.why:
         cautions = (made.why, *cautions)
     fit = MemoryFit(
-        node, profile, FitOutcome.UNKNOWN, made.parts, standing, floor, lacking=made.lacking, cautions=cautions,
+        node=node,
+        profile=profile,
+        answer=FitOutcome.UNKNOWN,
+        parts=made.parts,
+        standing=standing,
+        floor=floor,
+        lacking=made.lacking,
+        cautions=cautions,
         estimated=bare.needed_bytes if bare.is_known else None,
-    )  # fmt: skip
+    )
     if not made.is_known:
         return replace(fit, lacking=0, cautions=(*made.cautions, *_list_unknown_parts(made)))
 
@@ -115,16 +126,25 @@ def _correct_estimate(made: MemoryEstimate, expected: int | None, seen: Measured
             "than the sum said"
         )
         return made.with_total(
-            EstimatePart("seen last time", max(0, made.needed_bytes + differs), EstimateSource.HISTORY, words)
+            EstimatePart(
+                name="seen last time",
+                size=max(0, made.needed_bytes + differs),
+                obtained=EstimateSource.HISTORY,
+                words=words,
+            )
         )
     if made.is_known:
         return made
     if seen is not None:
         words = "what the last start of this very profile took at its peak"
-        return made.with_total(EstimatePart("seen last time", seen.peak, EstimateSource.HISTORY, words))
+        return made.with_total(
+            EstimatePart(name="seen last time", size=seen.peak, obtained=EstimateSource.HISTORY, words=words)
+        )
     if expected is not None:
         words = "memory.expected of the profile, because not every part is known"
-        return made.with_total(EstimatePart("as the profile expects", expected, EstimateSource.PROFILE, words))
+        return made.with_total(
+            EstimatePart(name="as the profile expects", size=expected, obtained=EstimateSource.PROFILE, words=words)
+        )
     return made
 
 

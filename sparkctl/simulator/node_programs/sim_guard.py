@@ -303,7 +303,11 @@ class SimGuard:
             self._end_watch(watch, "the container has ended")
         elif not self._clients and watch.role == "loading" and watch.port is not None and watch.health is not None:
             handler = self.node.ports.get(watch.port)
-            reply = None if handler is None else await handler(SimHttpRequest("GET", watch.health, {}, {}, b""))
+            reply = (
+                None
+                if handler is None
+                else await handler(SimHttpRequest(method="GET", path=watch.health, query={}, headers={}, body=b""))
+            )
             watch.healthy = watch.healthy + 1 if reply is not None and 200 <= reply.status < 300 else 0
             if watch.healthy >= 2:
                 self._end_watch(watch, "it is ready, and nobody is attached")

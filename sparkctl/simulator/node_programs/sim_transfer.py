@@ -162,7 +162,7 @@ async def _run_receiver(node: SimNode, request: Json, stdin: ReadStream, tell: A
     try:
         sender, over = await meeting.sender
         jobs = request["jobs"]
-        if not await _simulate_bytes(node, sender, over, jobs, meeting, hearing, tell):
+        if not await _simulate_bytes(node, sender, over=over, jobs=jobs, meeting=meeting, hearing=hearing, tell=tell):
             return 6
         meeting.done.set()
         return await _place_files(node, {job["n"]: job for job in jobs}, words, tell)

@@ -221,12 +221,21 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
     labels = tuple(sorted(set(_get_text_pairs(config, "Labels")) - set(_get_text_pairs(own, "Labels"))))
     shm = host.get("ShmSize")
     return DockerRunSpec(
-        _get_text(data, "Name").lstrip("/"), _get_text(config, "Image"), entrypoint[0] if entrypoint else None,
-        (*entrypoint[1:], *command), _parse_env(config, own), _parse_mounts(host), _parse_gpus(host),
-        format_docker_size(shm) if isinstance(shm, int) and shm not in (0, _DEFAULT_SHM_BYTES) else None,
-        _drop_default(_get_text(host, "IpcMode"), _DEFAULT_IPC_MODES), _drop_default(_get_text(host, "NetworkMode"), _DEFAULT_NETWORK_MODES),
-        tuple(_parse_ulimits(host)), (*_parse_devices(host), *cdi), tuple(_parse_options(config, host, own, _get_text(data, "Id"))), labels,
-    )  # fmt: skip
+        name=_get_text(data, "Name").lstrip("/"),
+        image=_get_text(config, "Image"),
+        entrypoint=entrypoint[0] if entrypoint else None,
+        command=(*entrypoint[1:], *command),
+        env=_parse_env(config, own),
+        mounts=_parse_mounts(host),
+        gpus=_parse_gpus(host),
+        shm_size=format_docker_size(shm) if isinstance(shm, int) and shm not in (0, _DEFAULT_SHM_BYTES) else None,
+        ipc=_drop_default(_get_text(host, "IpcMode"), _DEFAULT_IPC_MODES),
+        network=_drop_default(_get_text(host, "NetworkMode"), _DEFAULT_NETWORK_MODES),
+        ulimits=tuple(_parse_ulimits(host)),
+        devices=(*_parse_devices(host), *cdi),
+        options=tuple(_parse_options(config, host, own, _get_text(data, "Id"))),
+        labels=labels,
+    )
 
 
 def parse_extra_options(data: Json) -> Pairs:

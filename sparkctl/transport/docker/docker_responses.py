@@ -30,7 +30,7 @@ _LONG_LABELS = frozenset(
 _MAX_LONG_LABEL_CHARS = 16384
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DockerInfo:
     """What the Docker Engine says of itself. ``cdi``: it takes CDI device names (28 and later do by default)."""
 

@@ -190,7 +190,7 @@ _MAX_WORD_CHARS = 4096  # characters at each end of a cut
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartialLine:
     """The beginning of a line whose end has not come. ``missing`` counts characters already dropped of its middle."""
 
@@ -203,11 +203,17 @@ class PartialLine:
     def append_text(self, text: bytes) -> PartialLine:
         """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
         if not self.tail and len(self.head) + len(text) <= MAX_LINE_BYTES:
-            return PartialLine(self.stream, self.stamp, self.head + text)
+            return PartialLine(stream=self.stream, stamp=self.stamp, head=self.head + text)
         whole = self.head[_HALF_LINE_BYTES:] + self.tail + text
         cut = max(0, len(whole) - _HALF_LINE_BYTES)
         dropped = len(whole[:cut].decode("utf-8", "replace"))
-        return PartialLine(self.stream, self.stamp, self.head[:_HALF_LINE_BYTES], whole[cut:], self.missing + dropped)
+        return PartialLine(
+            stream=self.stream,
+            stamp=self.stamp,
+            head=self.head[:_HALF_LINE_BYTES],
+            tail=whole[cut:],
+            missing=self.missing + dropped,
+        )
 
     def to_log_line(self, number: int) -> LogLine:
         """Return it as a line."""
@@ -219,10 +225,16 @@ class PartialLine:
             after = len(_WORD_END_PATTERN.split(tail[:_MAX_WORD_CHARS], maxsplit=1)[0])
             text = head[: len(head) - before] + _ELLIPSIS + tail[after:]
             missing += before + after
-        return LogLine(_decode_stamp(self.stamp), text, number, _STREAM_NAMES.get(self.stream, "stdout"), missing)
+        return LogLine(
+            when=_decode_stamp(self.stamp),
+            text=text,
+            number=number,
+            stream=_STREAM_NAMES.get(self.stream, "stdout"),
+            cut=missing,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogPosition:
     """How far a log was read: ``seen`` pieces since ``anchor`` (empty: since the reading's own beginning).
 
@@ -247,7 +259,7 @@ class LogPosition:
         return f"{whole}.{nanos:09d}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LogLineAssembler:
     """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were.
 
@@ -315,10 +327,15 @@ class LogLineAssembler:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:
                 number += 1
                 lines.append(
-                    LogLine(_decode_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAM_NAMES[stream])
+                    LogLine(
+                        when=_decode_stamp(stamp),
+                        text=text.decode("utf-8", "replace"),
+                        number=number,
+                        stream=_STREAM_NAMES[stream],
+                    )
                 )
                 continue
-            begun = pending.pop(stream, None) or PartialLine(stream, stamp, b"")
+            begun = pending.pop(stream, None) or PartialLine(stream=stream, stamp=stamp, head=b"")
             begun = begun.append_text(text)
             if whole:
                 number += 1
@@ -358,13 +375,13 @@ class LogLineAssembler:
     def _save_position(self) -> None:
         if self._opening:
             self.position = LogPosition(
-                self._anchor,
-                self._opening,
-                self._seen,
-                self._last,
-                self._seen_last,
-                self._number,
-                tuple(self._pending.values()),
+                anchor=self._anchor,
+                opening=self._opening,
+                seen=self._seen,
+                last=self._last,
+                seen_last=self._seen_last,
+                lines=self._number,
+                pending=tuple(self._pending.values()),
             )
 
     def _drop_repeated_lines(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:

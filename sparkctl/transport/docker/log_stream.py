@@ -61,7 +61,7 @@ class ContainerLogStream:
         self._tail = tail
         self._on_gap = on_gap
         self._about: tuple[str, bool] | None = None
-        self._joiner = LogLineAssembler(position, repeatable=tail is None)
+        self._joiner = LogLineAssembler(position=position, repeatable=tail is None)
 
     @property
     def position(self) -> LogPosition | None:

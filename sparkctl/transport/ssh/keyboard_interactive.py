@@ -35,7 +35,7 @@ class LoginPrompter:
         self._asked = self._asked or bool(prompts)
         shown = tuple(LoginPrompt(one.text[:_MAX_PROMPT_CHARS], one.is_echoed) for one in prompts)
         return await self.asker.ask_login(
-            LoginQuestion(self.node, host, name[:_MAX_PROMPT_CHARS], instructions[:_MAX_INSTRUCTION_CHARS], shown)
+            LoginQuestion(node=self.node, host=host, name=name[:_MAX_PROMPT_CHARS], instructions=instructions[:_MAX_INSTRUCTION_CHARS], prompts=shown)
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from sparkctl.transport.ssh.host_keys import GLOBAL_KNOWN_HOSTS, SSH_PORT
 MAX_PORT = 65535
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SshTarget:
     """How to reach one SSH server. ``alias`` is the name as written, ``host`` what it stands for.
 

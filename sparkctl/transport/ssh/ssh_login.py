@@ -82,7 +82,7 @@ async def connect_through_jumps(
     under: list[asyncssh.SSHClientConnection] = []
     try:
         via = await _connect_jump_hosts(node, route, questions, limits, under)
-        ssh = await _SshHop(node, route, questions, limits, "").connect(via, on_lost)
+        ssh = await _SshHop(node=node, route=route, questions=questions, limits=limits, where="").connect(via, on_lost)
     except BaseException:
         for jump in reversed(under):
             jump.abort()
@@ -108,9 +108,9 @@ async def _connect_jump_hosts(
             raise InvalidInput(f"{node.name}: more than {_MAX_HOPS} jump hosts", "does ProxyJump lead in a circle?")
         if via is None:
             via = await _connect_jump_hosts(node, hop, questions, limits, under)
-        via = await _SshHop(node, replace(hop, jump=None), questions, limits, f"jump host {host}: ").connect(
-            via, _ignore_lost_hop
-        )
+        via = await _SshHop(
+            node=node, route=replace(hop, jump=None), questions=questions, limits=limits, where=f"jump host {host}: "
+        ).connect(via, _ignore_lost_hop)
         under.append(via)
     return via
 
@@ -158,7 +158,7 @@ class _LoginClient(asyncssh.SSHClient):
         return tuple(self.connection.get_server_auth_methods()) if self.connection is not None else ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _SshHop:
     """One server on the way. ``where`` begins every sentence about it; empty for the node itself."""
 

@@ -41,7 +41,7 @@ _MIN_WEAK_MATCH_LETTERS = 3  # letters from which on it means something that the
 _ROWS_ABOVE_ENTRIES = 3  # rows of the frame, the field and a blank one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaletteEntry:
     """``does`` is an action's id, or `THEME` and a name; ``line`` its command line."""
 
@@ -59,17 +59,19 @@ def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
     actions = panel.actions if panel.front_screen is None else panel.front_screen.actions
     found = [
         PaletteEntry(
-            one.id,
-            one.title,
-            format_key(one.keys[0], panel.ascii_only) if one.keys else "",
-            sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
-            tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
-            one.changes,
+            does=one.id,
+            title=one.title,
+            key=format_key(one.keys[0], panel.ascii_only) if one.keys else "",
+            line=sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
+            names=tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
+            changes=one.changes,
         )
         for one in list_available_actions(actions, now)
         if one.id not in _EXCLUDED_ACTIONS
     ]
-    return found + [PaletteEntry(THEME_PREFIX + name, THEME_PREFIX + name) for name in sorted(panel.available_themes)]
+    return found + [
+        PaletteEntry(does=THEME_PREFIX + name, title=THEME_PREFIX + name) for name in sorted(panel.available_themes)
+    ]
 
 
 def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:

@@ -73,7 +73,7 @@ def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
         return InvalidInput(f"name: {wrong}")
     try:
         return import_profile.import_from_source(
-            asked.source, ImportProfile(named, allow=asked.allow, directory=ProfileLibrary().user)
+            asked.source, ImportProfile(name=named, allow=asked.allow, directory=ProfileLibrary().user)
         )
     except SparkctlError as error:
         return error
@@ -150,7 +150,7 @@ class ImportProfileDialog(Dialog[str]):
         self._from = page.further
         empty: list[TextRow] = [()] * (high - len(above) - len(answers) - len(page.rows))
         rows = [*above, *page.rows, *empty, *answers]
-        self._arrange_widgets(rows, wide, high, len(head), typed, left, framed_by // 2)
+        self._arrange_widgets(rows, wide, high=high, at=len(head), typed=typed, left=left, top=framed_by // 2)
 
     def _arrange_widgets(
         self, rows: list[TextRow], wide: int, high: int, at: int, typed: int, left: int, top: int

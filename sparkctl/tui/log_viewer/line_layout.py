@@ -77,7 +77,10 @@ class LogLayout:
         missing = [number for _, number in keys if number not in self._lines]
         if missing:
             self._load_lines(missing)
-        return [self._lines.get(number) or BufferedLine(number, 0, 0, "", "", moment) for moment, number in keys]
+        return [
+            self._lines.get(number) or BufferedLine(number=number, source=0, line=0, when="", text="", moment=moment)
+            for moment, number in keys
+        ]
 
     def find_row(self, line: BufferedLine, character: int) -> int:
         """Return the row of a line on which a character stands."""

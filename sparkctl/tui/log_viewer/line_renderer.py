@@ -27,7 +27,7 @@ _MAX_NAME_COLUMNS = 16
 _LINE_NUMBER_DIGITS = 6  # of a line's number: a million lines are kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSymbols:
     """One character each: ready, failure, error, warning, the current line, more to the right, the separators."""
 
@@ -44,7 +44,19 @@ class LogSymbols:
     cut: str = "…"
 
 
-ASCII_SYMBOLS = LogSymbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
+ASCII_SYMBOLS = LogSymbols(
+    ready="*",
+    failure="x",
+    error="!",
+    warning="-",
+    goes_on=".",
+    here=">",
+    more=">",
+    less="<",
+    stdout="|",
+    stderr=":",
+    cut="~",
+)
 
 
 class LogLineRenderer:

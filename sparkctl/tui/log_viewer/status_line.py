@@ -11,7 +11,7 @@ from textual.widget import Widget
 from sparkctl.model.text.sanitize import truncate_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogViewState:
     """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused; ``hidden``
     ones, of our own questions, are in the log and not here.

@@ -69,15 +69,15 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         )  # fmt: skip
         when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(
-            merge_findings(seen.all_findings, views, told, seen.get_last_run_time),
-            min(when, default=None),
-            asked,
-            self._selected_key,
-            self._scroll_offset,
-            panel.setup.recording is not None,
-            panel.ascii_only,
-            now,
-            filter_pattern.parse_filter(self._typed),
+            entries=merge_findings(seen.all_findings, views, told, seen.get_last_run_time),
+            when=min(when, default=None),
+            running=asked,
+            chosen=self._selected_key,
+            further=self._scroll_offset,
+            is_recording=panel.setup.recording is not None,
+            ascii_only=panel.ascii_only,
+            now=now,
+            pattern=filter_pattern.parse_filter(self._typed),
         )
 
     def list_keys(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:

@@ -75,13 +75,13 @@ class HistoryScreen(ListScreen[int]):
 
     def _build_model(self) -> HistoryScreenModel:
         return HistoryScreenModel(
-            self._operations,
-            self._selected_key,
-            self._told,
-            self._trouble,
-            filter_pattern.parse_filter(self._typed),
-            self._scroll_offset,
-            self.panel.ascii_only,
+            operations=self._operations,
+            chosen=self._selected_key,
+            told=self._told,
+            trouble=self._trouble,
+            pattern=filter_pattern.parse_filter(self._typed),
+            further=self._scroll_offset,
+            ascii_only=self.panel.ascii_only,
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

@@ -94,9 +94,9 @@ class InstanceScreen(ScrollScreen):
         """Read the end of the log while it is seen."""
         if self._feed is None and (room := self.panel.controller) is not None:
             reader = LogConsumer(
-                self._mark_lines_old,
-                self._append_log_lines,
-                self._set_log_trouble,
+                begin=self._mark_lines_old,
+                take=self._append_log_lines,
+                tell=self._set_log_trouble,
                 is_to_wait=self.panel.keyboard.has_pending_key,
             )
             self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
@@ -142,10 +142,21 @@ class InstanceScreen(ScrollScreen):
         run = self._run or _find_pending_plan(room, self._node, self._instance)
         end = self._start_result()
         return InstanceScreenModel(
-            seen, self._instance, one, store.get_startup_timeline(self._node, self._instance), end, run,
-            self._run_trouble or _explain_missing_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
-            self._list_remedy_keys(end, run), self._judge_trouble, room.list_start_warnings(self._node, self._instance), self._find_accept_key(),
-        )  # fmt: skip
+            seen=seen,
+            name=self._instance,
+            one=one,
+            course=store.get_startup_timeline(self._node, self._instance),
+            end=end,
+            run=run,
+            run_trouble=self._run_trouble or _explain_missing_plan(room),
+            tail=tuple(self._lines),
+            tail_trouble=self._trouble,
+            ascii_only=self.panel.ascii_only,
+            remedies=self._list_remedy_keys(end, run),
+            end_trouble=self._judge_trouble,
+            warnings=room.list_start_warnings(self._node, self._instance),
+            accepts=self._find_accept_key(),
+        )
 
     def _list_remedy_keys(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
         """Return the keys that may mend a failure, of those that mean something now."""
@@ -153,8 +164,9 @@ class InstanceScreen(ScrollScreen):
         field = None if end is None or end.verdict is None else end.verdict.field
         words = {
             ActionId.EDIT_ITS: "edit " + format_profile_field(field, run) if field else "edit its profile",
-            ActionId.RESTART: "restart as it was", ActionId.UP: "another profile",
-        }  # fmt: skip
+            ActionId.RESTART: "restart as it was",
+            ActionId.UP: "another profile",
+        }
         there = {one.id: one for one in self.actions if one.id in words and one.why_not(now) is None}
         return tuple(
             (format_key(there[name].keys[0], self.panel.ascii_only), does)

@@ -412,7 +412,11 @@ class LogScreen(PanelScreen):
                 self._go_to_evidence()
 
         return LogConsumer(
-            restart_if_begun, append_lines, set_trouble, finish_loading, self.panel.keyboard.has_pending_key
+            begin=restart_if_begun,
+            take=append_lines,
+            tell=set_trouble,
+            over=finish_loading,
+            is_to_wait=self.panel.keyboard.has_pending_key,
         )
 
     def _go_to_evidence(self) -> None:

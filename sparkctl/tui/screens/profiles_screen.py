@@ -204,12 +204,12 @@ class ProfilesScreen(ListScreen[str]):
         names = panel.node_names
         stock = self._stock
         shelf = ProfilesScreenModel(
-            None if stock is None else stock.entries,
-            self._selected_key,
-            () if room is None else room.list_node_views(names),
-            names,
-            panel.selected_node,
-            self._last,
+            entries=None if stock is None else stock.entries,
+            chosen=self._selected_key,
+            views=() if room is None else room.list_node_views(names),
+            names=names,
+            node=panel.selected_node,
+            last=self._last,
             checks=self._collect_lint_results(),
             fits=self._collect_fits(),
             sources={} if stock is None else stock.sources,

@@ -135,12 +135,21 @@ class SwitchScreen(ScrollScreen):
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
-            "".join(profile[:1]), tuple(map(NodeName, nodes)), self._plan, self._planning is not None, trouble, hint,
-            bars,
-            {} if room is None else {view.name: room.build_instance_tile(view.name, "") for view in views},
-            self._get_switch_progress(), panel.displayed_time(), self._further, panel.ascii_only,
-            None if do is None else format_key(do.keys[0], panel.ascii_only), self._cautions,
-        )  # fmt: skip
+            profile="".join(profile[:1]),
+            nodes=tuple(map(NodeName, nodes)),
+            plan=self._plan,
+            is_planning=self._planning is not None,
+            trouble=trouble,
+            hint=hint,
+            bars=bars,
+            glances={} if room is None else {view.name: room.build_instance_tile(view.name, "") for view in views},
+            course=self._get_switch_progress(),
+            now=panel.displayed_time(),
+            further=self._further,
+            ascii_only=panel.ascii_only,
+            do_key=None if do is None else format_key(do.keys[0], panel.ascii_only),
+            cautions=self._cautions,
+        )
 
     def _get_switch_progress(self) -> SwitchProgress | None:
         room = self.panel.controller

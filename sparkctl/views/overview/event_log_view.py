@@ -34,7 +34,7 @@ _MIN_DROP_BYTES = GIB // 20  # bytes of a drop that is shown as other than nothi
 _REPEAT_SECONDS = 2.0  # seconds between two tellings of one thing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventLogEntry:
     """Something that is worth a line. ``what`` is what it is about: the same again is no news; ``when`` in unix seconds."""
 
@@ -60,33 +60,43 @@ def describe_event(event: Event) -> EventLogEntry | None:
     match event:
         case PhaseChanged():
             return EventLogEntry(
-                event.ts,
-                event.node,
-                _describe_phase(event),
-                _PHASE_STYLES.get(event.phase, TextStyle.VALUE),
-                ("phase", event.instance),
+                when=event.ts,
+                node=event.node,
+                text=_describe_phase(event),
+                tone=_PHASE_STYLES.get(event.phase, TextStyle.VALUE),
+                what=("phase", event.instance),
             )
         case CachesDropped() if event.proven is False or _is_noticeable_drop(event):
             return EventLogEntry(
-                event.ts, event.node, format_cache_drop(event), TextStyle.VALUE, ("caches", str(event.ts))
+                when=event.ts,
+                node=event.node,
+                text=format_cache_drop(event),
+                tone=TextStyle.VALUE,
+                what=("caches", str(event.ts)),
             )
         case GuardActed() if event.what in _GUARD_ACTION_STYLES:
             return EventLogEntry(
-                event.ts,
-                event.node,
-                format_guard_event(event),
-                _GUARD_ACTION_STYLES[event.what],
-                ("guard", str(event.at)),
+                when=event.ts,
+                node=event.node,
+                text=format_guard_event(event),
+                tone=_GUARD_ACTION_STYLES[event.what],
+                what=("guard", str(event.at)),
             )
         case NodeStateChanged() if event.state is not NodeState.UNKNOWN:
             good = event.state is NodeState.OK
             words = "answers" if good else f"{event.state}" + (f": {event.detail}" if event.detail else "")
             return EventLogEntry(
-                event.ts, event.node, words, TextStyle.VALUE if good else TextStyle.ATTENTION, ("node",)
+                when=event.ts,
+                node=event.node,
+                text=words,
+                tone=TextStyle.VALUE if good else TextStyle.ATTENTION,
+                what=("node",),
             )
         case CommandEnded() if event.verdict is not None and event.node is not None and event.instance is not None:
             words = f"{event.instance} failed: {event.verdict.summary}"
-            return EventLogEntry(event.ts, event.node, words, TextStyle.BAD, ("phase", event.instance))
+            return EventLogEntry(
+                when=event.ts, node=event.node, text=words, tone=TextStyle.BAD, what=("phase", event.instance)
+            )
         case _:
             return None
 
@@ -95,7 +105,11 @@ def describe_refusal(ended: CommandEnded, words: Sequence[str], node: NodeName) 
     """Return that a command line was refused, and why in short."""
     why = (ended.message or "").splitlines()[0]
     return EventLogEntry(
-        ended.ts, node, f"{' '.join(words[:2])} refused: {why}", TextStyle.ATTENTION, ("refused", str(ended.ts))
+        when=ended.ts,
+        node=node,
+        text=f"{' '.join(words[:2])} refused: {why}",
+        tone=TextStyle.ATTENTION,
+        what=("refused", str(ended.ts)),
     )
 
 
@@ -119,7 +133,11 @@ def describe_container_changes(
         words = f"{one.name}: {format_phase_name(one.phase)}" + (f", {one.status}" if one.status and not known else "")
         found.append(
             EventLogEntry(
-                event.ts, event.node, words, _PHASE_STYLES.get(one.phase, TextStyle.VALUE), ("phase", one.name)
+                when=event.ts,
+                node=event.node,
+                text=words,
+                tone=_PHASE_STYLES.get(one.phase, TextStyle.VALUE),
+                what=("phase", one.name),
             )
         )
     names = {one.name for one in event.instances}
@@ -127,7 +145,13 @@ def describe_container_changes(
         if phases[node, name] in _PERSISTENT_PHASES:
             del phases[node, name]
             found.append(
-                EventLogEntry(event.ts, node, f"{name}: gone from Docker's list", TextStyle.ATTENTION, ("phase", name))
+                EventLogEntry(
+                    when=event.ts,
+                    node=node,
+                    text=f"{name}: gone from Docker's list",
+                    tone=TextStyle.ATTENTION,
+                    what=("phase", name),
+                )
             )
     return [] if is_first else found
 

@@ -39,7 +39,7 @@ class RecentLogLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewScreenModel:
     """All that the overview shows. ``notice`` is what the last thing done has led to, with its tone."""
 

@@ -96,7 +96,7 @@ def _build_chart_block(
             rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}", TextStyle.UNIT))
         return tuple(rows)
 
-    return RowBlock(_CHART_DROP_PRIORITY, (), render_height, slot, MAX_CHART_ROWS)
+    return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
 
 
 _MIN_TREND_BYTES = 8 * GIB  # of a trend: what moves less is the same
@@ -114,10 +114,10 @@ def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
     """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
     bar = seen.view.memory
     if bar is None:
-        return RowBlock(0, (make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
+        return RowBlock(spare=0, rows=(make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
     return RowBlock(
-        0,
-        (
+        spare=0,
+        rows=(
             make_row(
                 make_label("memory"),
                 *render_memory_bar(bar, space.bar_columns, space.ascii_only),
@@ -151,7 +151,7 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
         made = _render_memory_shares(parts, marks, gap, decimals, indent)
         if measure_row(made) <= space.columns:
             break
-    return RowBlock(3, (made,))
+    return RowBlock(spare=3, rows=(made,))
 
 
 def _render_memory_shares(
@@ -204,8 +204,8 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     scale = fit_axis_scale(used, _MIN_TREND_BYTES)
     if scale is None:
         short = make_row(name, " " * wide, "  ", *swap)
-        return RowBlock(5, (short,), render_height, "memory", 1)
+        return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=1)
     dash = "-" if ascii_only else "–"
     bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
     short = make_row(name, *render_sparkline(used, scale, ascii_only), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
-    return RowBlock(5, (short,), render_height, "memory", _MAX_MEMORY_CHART_ROWS)
+    return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)

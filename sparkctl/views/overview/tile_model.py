@@ -48,7 +48,7 @@ _NODE_STATE_STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTileModel:
     """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
 
@@ -120,12 +120,23 @@ def build_tile_model(
     starts = {one: store.get_phase(name, one) for one in ours}
     courses = {one: store.get_startup_timeline(name, one) for one in ours}
     return NodeTileModel(
-        view, store.get_state(name), now, store.get_sample_series(name), {key: one for key, one in drafting.items() if one},
-        {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
-        jobs, chosen, recent, store.get_last_cache_drop(name), _find_heads(store, name, view),
-        {one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
+        view=view,
+        told=store.get_state(name),
+        now=now,
+        rings=store.get_sample_series(name),
+        drafting={key: one for key, one in drafting.items() if one},
+        starts={key: one for key, one in starts.items() if one},
+        courses={key: one for key, one in courses.items() if one},
+        ends=ends,
+        address=address,
+        jobs=jobs,
+        chosen=chosen,
+        recent=recent,
+        dropped=store.get_last_cache_drop(name),
+        heads=_find_heads(store, name, view),
+        ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
-    )  # fmt: skip
+    )
 
 
 def _find_heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[str, InstanceView]:

@@ -43,7 +43,7 @@ _VERSION_TAG_PATTERN = re.compile(r"v?\d+\.\d")  # a bare number may be a build 
 _MIN_LENGTH_SPREAD = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowBlock:
     """Rows that stay together. The higher ``spare``, the earlier they are left out. Of a curve ``grow`` returns it in so many
     rows, up to ``tallest``, where there is room to spare; nothing is left out for that. ``slot`` is which curve: those of

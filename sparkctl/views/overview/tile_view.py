@@ -98,19 +98,20 @@ def render_tile_row(
 
 
 def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
-    first = [RowBlock(1, (said_job,)) for said_job in _render_jobs(seen)]
+    first = [RowBlock(spare=1, rows=(said_job,)) for said_job in _render_jobs(seen)]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
-            first.append(RowBlock(1, tuple(away[:3])))
-            first += [RowBlock(4, (one,)) for one in away[3:]]
+            first.append(RowBlock(spare=1, rows=tuple(away[:3])))
+            first += [RowBlock(spare=4, rows=(one,)) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
             return _make_sections(
-                [first if first else [RowBlock(0, ((Span("not looked yet", TextStyle.STALE),),))]], is_plain=False
+                [first if first else [RowBlock(spare=0, rows=((Span("not looked yet", TextStyle.STALE),),))]],
+                is_plain=False,
             )
     made = _render_instances(seen, space, roomy)
     memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
-    gpu = [RowBlock(2, tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
-    blank = [RowBlock(BLANK_DROP_PRIORITY, ((),))] if roomy else []
+    gpu = [RowBlock(spare=2, rows=tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
+    blank = [RowBlock(spare=BLANK_DROP_PRIORITY, rows=((),))] if roomy else []
     if not seen.is_known:
         memory, made, gpu = _dim_rows(memory), _dim_rows(made), []
     head, rest = made[:1], made[1:]
@@ -126,7 +127,10 @@ def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> T
 
 
 def _dim_rows(parts: Sequence[RowBlock]) -> list[RowBlock]:
-    return [RowBlock(one.spare + 1, tuple(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in parts]
+    return [
+        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
+        for one in parts
+    ]
 
 
 def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
@@ -138,7 +142,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [RowBlock(2, (_render_nothing_runs(seen),))]
+        return [RowBlock(spare=2, rows=(_render_nothing_runs(seen),))]
     parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
@@ -146,13 +150,15 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
         if at == 0 and one.ours:
             if roomy or many:
                 head = render_instance_row(one, space, marked=marked, badge=False)
-                parts.append(RowBlock(2 if roomy else 6, (_append_age(head, seen, space),)))
+                parts.append(RowBlock(spare=2 if roomy else 6, rows=(_append_age(head, seen, space),)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(RowBlock(0 if serves else 3 + at, (_render_named_instance(one, seen, space, marked),)))
+            parts.append(
+                RowBlock(spare=0 if serves else 3 + at, rows=(_render_named_instance(one, seen, space, marked),))
+            )
             if serves and one.numbers is not None:
-                parts.append(RowBlock(4 + at, (make_row("  ", *render_throughput(one.numbers, space)),)))
+                parts.append(RowBlock(spare=4 + at, rows=(make_row("  ", *render_throughput(one.numbers, space)),)))
     return parts
 
 
@@ -200,25 +206,25 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return render_startup_progress(one, seen, space)
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
-        return [RowBlock(1, tuple(why[:2])), *(RowBlock(3, (each,)) for each in why[2:])]
+        return [RowBlock(spare=1, rows=tuple(why[:2])), *(RowBlock(spare=3, rows=(each,)) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [RowBlock(1, (make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
+        return [RowBlock(spare=1, rows=(make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
     if one.phase is Phase.READY and one.name in seen.heads:
-        return [RowBlock(1, (make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
+        return [RowBlock(spare=1, rows=(make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:
-        return [RowBlock(3, (make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
+        return [RowBlock(spare=3, rows=(make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
     decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [RowBlock(4, (reads,))]
+    last = [] if reads is None else [RowBlock(spare=4, rows=(reads,))]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(RowBlock(6, (uses,)))
+        last.append(RowBlock(spare=6, rows=(uses,)))
     speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
-        return [RowBlock(1, (decode,)), *course, *last]
+        return [RowBlock(spare=1, rows=(decode,)), *course, *last]
     if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [RowBlock(1, (beside,)), *last]
-    return [RowBlock(1, (decode,)), *course, RowBlock(1, (accept,)), *last]
+        return [RowBlock(spare=1, rows=(beside,)), *last]
+    return [RowBlock(spare=1, rows=(decode,)), *course, RowBlock(spare=1, rows=(accept,)), *last]
 
 
 def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:

@@ -199,7 +199,15 @@ def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
     """Return the memory with the model in it: its caches dropped first, as a start does. An estimate, and said to be."""
     gpu = max(0, (bar.gpu_processes or 0) - back) + expected
     free = max(0, bar.total - gpu - bar.other_used)
-    return MemoryBar(bar.total, free, gpu, bar.other_used, 0, free, bar.swap_used)
+    return MemoryBar(
+        total=bar.total,
+        available=free,
+        gpu_processes=gpu,
+        other_used=bar.other_used,
+        page_cache=0,
+        free=free,
+        swap_used=bar.swap_used,
+    )
 
 
 def _predict_estimated_memory(fit: MemoryFit, bar: MemoryBar) -> MemoryBar | None:
@@ -210,4 +218,12 @@ def _predict_estimated_memory(fit: MemoryFit, bar: MemoryBar) -> MemoryBar | Non
     used = there.total - there.available_after_drop + fit.needed_bytes
     gpu = min(used, fit.needed_bytes + there.pending_bytes + max(0, (bar.gpu_processes or 0) - there.returned_bytes))
     free = max(0, there.total - used)
-    return MemoryBar(there.total, free, gpu, used - gpu, 0, free, bar.swap_used)
+    return MemoryBar(
+        total=there.total,
+        available=free,
+        gpu_processes=gpu,
+        other_used=used - gpu,
+        page_cache=0,
+        free=free,
+        swap_used=bar.swap_used,
+    )

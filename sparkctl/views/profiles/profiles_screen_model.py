@@ -97,7 +97,7 @@ class ProfilePreview:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilesScreenModel:
     """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
     ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults

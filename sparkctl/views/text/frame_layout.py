@@ -26,7 +26,7 @@ _FRAME_SYMBOLS = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
 _SELECTED_FRAME_SYMBOLS = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TileBox:
     """Where a tile is."""
 
@@ -68,7 +68,15 @@ def arrange_tiles(
     for index in range(first * across, min(count, (first + shown) * across)):
         column, line = index % across, index // across - first
         last = column == across - 1 or index == count - 1
-        boxes.append(TileBox(index, column * wide, line * each, columns - column * wide if last else wide, each))
+        boxes.append(
+            TileBox(
+                index=index,
+                x=column * wide,
+                y=line * each,
+                columns=columns - column * wide if last else wide,
+                lines=each,
+            )
+        )
     return tuple(boxes)
 
 

@@ -57,7 +57,9 @@ def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
     """Return the parts of one list with its curves as tall as there is room for."""
     spare = room - sum(len(part.rows) for part in parts if part.grow is None)
     heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
-    return [part if part.grow is None else RowBlock(part.spare, _render_block(part, heights)) for part in parts]
+    return [
+        part if part.grow is None else RowBlock(spare=part.spare, rows=_render_block(part, heights)) for part in parts
+    ]
 
 
 def drop_least_important(parts: Sequence[RowBlock], room: int) -> list[TextRow]:

@@ -88,11 +88,13 @@ async def planted(sparks: SimulatedSparks, tmp_path: Path) -> SimulatedSparks:
 
 async def test_no_secret_is_in_the_bundle_wherever_it_was(planted: SimulatedSparks, tmp_path: Path) -> None:
     node = Node(
-        NodeName("spark1"), "127.0.0.1", user="milo", port=planted.ports["spark1"], identity=str(planted.identity_path),
+        name=NodeName("spark1"), host="127.0.0.1", user="milo", port=planted.ports["spark1"], identity=str(planted.identity_path),
         known_hosts=str(planted.known_hosts_path),
     )  # fmt: skip
-    away = Node(NodeName("away"), "127.0.0.1", user="milo", port=1, known_hosts=str(planted.known_hosts_path))
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "tester", asker=NonInteractivePrompter())
+    away = Node(name=NodeName("away"), host="127.0.0.1", user="milo", port=1, known_hosts=str(planted.known_hosts_path))
+    ctx = CommandContext(
+        history=OperationHistory(tmp_path / "state"), operator="tester", asker=NonInteractivePrompter()
+    )
     config = f"nodes: []\n# api_key: {PLANTED[0]}\n"
     environ = {"MY_API_KEY": PLANTED[6], "HOME": "/home/milo"}  # what ${MY_API_KEY} put into PLAIN
     events = [

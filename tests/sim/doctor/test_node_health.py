@@ -43,7 +43,7 @@ class Hasty(SystemClock):
 def list_nodes(sparks: SimulatedSparks) -> list[Node]:
     return [
         Node(
-            NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
+            name=NodeName(name), host="127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
             known_hosts=str(sparks.known_hosts_path),
         )
         for name, port in sparks.ports.items()
@@ -58,7 +58,9 @@ async def watch_until_views(
 ) -> tuple[NodeTelemetryView, ...]:
     """The first views of which the claim holds."""
     views = watch_load_views(
-        CommandContext(OperationHistory(directory), "tester", clock=Hasty()), list_nodes(sparks), every=0.1
+        CommandContext(history=OperationHistory(directory), operator="tester", clock=Hasty()),
+        list_nodes(sparks),
+        every=0.1,
     )
     try:
         async with asyncio.timeout(within):

@@ -19,7 +19,12 @@ async def test_two_nodes_that_are_not_alike(tmp_path: Path) -> None:
     odd = SimNodeOptions(driver="580.95.05", earlyoom="/usr/bin/earlyoom -r 3600")
     async with SimulatedSparks("empty", options={"spark2": odd}, **sim_clients.FAST) as sparks:
         nodes = [get_node(sparks, name) for name in ("spark1", "spark2")]
-        events = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
+        events = [
+            event
+            async for event in check_nodes(
+                CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), nodes
+            )
+        ]
     found = {(one.node, one.check): one for one in events if isinstance(one, FindingReported)}
     assert "driver 580.142, Docker 28.5.2, container toolkit 1.19.0" in found["spark1", "versions"].message
     assert "driver 580.95.05" in found["spark2", "versions"].message
@@ -33,9 +38,19 @@ async def test_two_nodes_that_are_not_alike(tmp_path: Path) -> None:
 async def test_two_sparks_without_a_cable_that_carries(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", **sim_clients.FAST) as sparks:
         nodes = [get_node(sparks, name) for name in ("spark1", "spark2")]
-        whole = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
+        whole = [
+            event
+            async for event in check_nodes(
+                CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), nodes
+            )
+        ]
         sparks.fabric.cut_cable()
-        cut = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
+        cut = [
+            event
+            async for event in check_nodes(
+                CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), nodes
+            )
+        ]
     assert not [one for one in whole if isinstance(one, FindingReported) and one.check == "fabric"]
     told = [one for one in cut if isinstance(one, FindingReported) and one.check == "fabric"]
     assert [(one.node, one.severity, "no cable carries" in one.message) for one in told] == [
@@ -46,7 +61,12 @@ async def test_two_sparks_without_a_cable_that_carries(tmp_path: Path) -> None:
 async def test_nodes_of_which_none_answers(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", **sim_clients.FAST) as sparks:
         nodes = [replace(get_node(sparks, name), port=1) for name in ("spark1", "spark2")]
-        events = [event async for event in check_nodes(CommandContext(OperationHistory(tmp_path), "milo@desk"), nodes)]
+        events = [
+            event
+            async for event in check_nodes(
+                CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), nodes
+            )
+        ]
     assert [one.check for one in events if isinstance(one, FindingReported)] == ["connection", "connection"]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].exit_code == 3

@@ -90,10 +90,15 @@ async def listen_and_answer(answer: bytes) -> AsyncIterator[int]:
 
 def make_node_at_port(port: int, sparks: SimulatedSparks | None = None, name: str = "bad") -> Node:
     if sparks is None:
-        return Node(NodeName(name), "127.0.0.1", user="milo", port=port, known_hosts="/dev/null")
+        return Node(name=NodeName(name), host="127.0.0.1", user="milo", port=port, known_hosts="/dev/null")
     known = str(sparks.known_hosts_path)
     return Node(
-        NodeName(name), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path), known_hosts=known
+        name=NodeName(name),
+        host="127.0.0.1",
+        user="milo",
+        port=port,
+        identity=str(sparks.identity_path),
+        known_hosts=known,
     )
 
 
@@ -185,7 +190,7 @@ async def test_a_byte_that_is_spoilt_anywhere_on_the_way_ends_one_connection(see
                     sparks.known_hosts_path.read_text().replace(f":{sparks.ports['spark1']} ", f":{port} ")
                 )
                 node = Node(
-                    NodeName("bad"), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
+                    name=NodeName("bad"), host="127.0.0.1", user="milo", port=port, identity=str(sparks.identity_path),
                     known_hosts=str(known),
                 )  # fmt: skip
                 link = SshConnection(node, NonInteractivePrompter(), LoginTimeouts(connect=3.0, login=3.0))

@@ -25,12 +25,14 @@ from tests.sim import sim_clients
 
 def _make_connection(sparks: SimulatedSparks, name: str) -> NodeConnection:
     words = {"user": "milo", "port": sparks.ports[name], "identity": str(sparks.identity_path)}
-    return open_connection(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts_path), **words))
+    return open_connection(
+        Node(name=NodeName(name), host="127.0.0.1", known_hosts=str(sparks.known_hosts_path), **words)
+    )
 
 
 def _make_plan(profile: str = "qwen36") -> LaunchPlan:
     loaded = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
-    node = Node(NodeName("spark1"), "127.0.0.1")
+    node = Node(name=NodeName("spark1"), host="127.0.0.1")
     return build_launch_plan(
         loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load_engine(loaded.engine)
     )

@@ -62,7 +62,7 @@ def _list_cells() -> list[tuple[str, tuple[str, ...], int]]:
 def list_nodes(sparks: SimulatedSparks) -> list[Node]:
     return [
         Node(
-            NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
+            name=NodeName(name), host="127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
             known_hosts=str(sparks.known_hosts_path),
         )
         for name in (BAD, GOOD)
@@ -77,7 +77,7 @@ async def collect_events(stream: AsyncGenerator[Event, None]) -> list[Event]:
 async def watch_node_briefly(ctx: CommandContext, node: Node) -> list[Event]:
     """Follow a node for a while, as the panel and --plain do."""
     events: list[Event] = []
-    task = asyncio.create_task(NodeMonitor(ctx, node, 0.2, events.append).run())
+    task = asyncio.create_task(NodeMonitor(ctx=ctx, node=node, every=0.2, emit=events.append).run())
     await asyncio.wait({task}, timeout=3.0)
     if task.done():
         task.result()
@@ -99,8 +99,10 @@ def list_read_commands(
         "guard": lambda: arm_guard.read_guard_status(ctx, nodes),
         "plan": lambda: collect_events(check_fit(ctx, CheckFit(profile, nodes))),
         "collect": lambda: collect_events(collect_support_bundle(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
-        "logs": lambda: collect_events(show_log(ctx, ShowLog("qwen36-vllm", nodes, tail=5))),
-        "logs of the bad one": lambda: collect_events(show_log(ctx, ShowLog("qwen36-ngram", nodes[:1], tail=5))),
+        "logs": lambda: collect_events(show_log(ctx, ShowLog(instance="qwen36-vllm", nodes=nodes, tail=5))),
+        "logs of the bad one": lambda: collect_events(
+            show_log(ctx, ShowLog(instance="qwen36-ngram", nodes=nodes[:1], tail=5))
+        ),
         "diagnose": lambda: diagnose_instance(ctx, "qwen36-vllm", nodes, None),
         "diagnose the bad one": lambda: diagnose_instance(ctx, "qwen36-ngram", nodes[:1], None),
         "follow": lambda: watch_node_briefly(ctx, nodes[0]),
@@ -163,13 +165,14 @@ def list_change_commands(
     bad, good = list_nodes(sparks)
     profile, shared = ProfileLibrary().load_profile("qwen36"), ProfileLibrary().load_profile("minimax-m27")
     return {
-        "sync from it": lambda: transfer_profile(ctx, TransferProfile(shared, bad, (good,))),
-        "sync to it": lambda: transfer_profile(ctx, TransferProfile(shared, good, (bad,))),
+        "sync from it": lambda: transfer_profile(ctx, TransferProfile(profile=shared, source=bad, targets=(good,))),
+        "sync to it": lambda: transfer_profile(ctx, TransferProfile(profile=shared, source=good, targets=(bad,))),
         "measure": lambda: measure_fabric(ctx, [bad, good]),
         "up": lambda: start_instance(
-            ctx, StartInstance(profile, engines.load_engine(profile.engine), (bad,), words=("qwen36",))
+            ctx,
+            StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(bad,), words=("qwen36",)),
         ),
-        "down": lambda: stop_instance(ctx, StopInstance("qwen36-ngram", (bad,))),
+        "down": lambda: stop_instance(ctx, StopInstance(instance="qwen36-ngram", nodes=(bad,))),
         "drop caches": lambda: drop_caches(ctx, (bad,)),
     }
 

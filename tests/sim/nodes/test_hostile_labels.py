@@ -73,7 +73,9 @@ async def test_a_label_costs_its_container_alone(sparks: SimulatedSparks, kind: 
         else:
             labels[ContainerLabel.READY] = READY[kind.removeprefix("ready ")]
     found = await collect_answers(
-        CommandContext(OperationHistory(tmp_path / "state"), "milo@laptop"), list_nodes(sparks), tmp_path
+        CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@laptop"),
+        list_nodes(sparks),
+        tmp_path,
     )
     raised = {name: answer for name, answer in found.items() if isinstance(answer, BaseException)}
     assert not {name: one for name, one in raised.items() if not name.startswith("diagnose")}

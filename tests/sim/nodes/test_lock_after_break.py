@@ -19,7 +19,9 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
 ) -> None:
     monkeypatch.setattr(node_lock, "_CONFLICT_RETRY_SECONDS", 0.1)
     node = load_config(sparks.config_path).nodes[0]
-    milo, ann = (CommandContext(OperationHistory(tmp_path / name), f"{name}@desk") for name in ("milo", "ann"))
+    milo, ann = (
+        CommandContext(history=OperationHistory(tmp_path / name), operator=f"{name}@desk") for name in ("milo", "ann")
+    )
     told: list[str] = []
     async with milo.create_session(node) as session, ann.create_session(node) as hers:
         await session.link.connect()

@@ -38,11 +38,11 @@ async def nodes() -> AsyncIterator[list[Node]]:
 
 
 async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Node], tmp_path: Path) -> None:
-    ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+    ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
     views = await read_node_statuses(ctx, nodes)
     loads = await watch_nodes.read_load_views(ctx, nodes)
     served, _ = await list_endpoints(ctx, nodes)
-    told = await collect_events(show_log(ctx, ShowLog(views[0].instances[0].name, nodes, tail=1)))
+    told = await collect_events(show_log(ctx, ShowLog(instance=views[0].instances[0].name, nodes=nodes, tail=1)))
     teller = ChangeReporter()
     texts = {
         "status": format_status(views, width=80),

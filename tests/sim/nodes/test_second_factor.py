@@ -78,7 +78,11 @@ async def test_all_that_is_asked_arrives_as_it_was_asked_and_the_answers_let_in(
     assert (await link.run(["true"])).status == 0
     await link.close()
     prompts = (LoginPrompt("Password: ", False), LoginPrompt("Verification code: ", True))
-    assert operator.asked == [LoginQuestion(link.node.name, "127.0.0.1", "two things", "look at your phone", prompts)]
+    assert operator.asked == [
+        LoginQuestion(
+            node=link.node.name, host="127.0.0.1", name="two things", instructions="look at your phone", prompts=prompts
+        )
+    ]
 
 
 async def test_who_takes_longer_than_a_login_may_is_waited_for(sparks: SimulatedSparks) -> None:

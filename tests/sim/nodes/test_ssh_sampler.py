@@ -24,7 +24,7 @@ from tests.sim import sim_clients
 
 def get_node(sparks: SimulatedSparks, name: str = "spark1") -> Node:
     return Node(
-        NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
+        name=NodeName(name), host="127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity_path),
         known_hosts=str(sparks.known_hosts_path), models="~/models",
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSp
 
 
 async def test_a_wall_clock_that_jumps_moves_nothing_else(stacks: SimulatedSparks, tmp_path: Path) -> None:
-    ctx, nodes = CommandContext(OperationHistory(tmp_path), "milo@desk"), [get_node(stacks)]
+    ctx, nodes = CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), [get_node(stacks)]
     views = []
     async with asyncio.timeout(sim_clients.PATIENCE), aclosing(watch_load_views(ctx, nodes, every=0.1)) as looks:
         for ahead in (0.0, 86_400.0, -86_400.0, 0.0):

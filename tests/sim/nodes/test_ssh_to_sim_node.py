@@ -18,8 +18,8 @@ from tests.sim import sim_clients
 
 def _make_node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:
     return Node(
-        NodeName("spark1"),
-        "127.0.0.1",
+        name=NodeName("spark1"),
+        host="127.0.0.1",
         user="milo",
         port=sparks.ports["spark1"],
         identity=str(sparks.identity_path),

@@ -36,12 +36,12 @@ class Hasty(SystemClock):
 
 
 def make_context(directory: Path) -> CommandContext:
-    return CommandContext(OperationHistory(directory), "tester", clock=Hasty())
+    return CommandContext(history=OperationHistory(directory), operator="tester", clock=Hasty())
 
 
 def get_first_node(sparks: SimulatedSparks) -> Node:
     return Node(
-        NodeName("spark1"), "127.0.0.1", user="milo", port=sparks.ports["spark1"], identity=str(sparks.identity_path),
+        name=NodeName("spark1"), host="127.0.0.1", user="milo", port=sparks.ports["spark1"], identity=str(sparks.identity_path),
         known_hosts=str(sparks.known_hosts_path),
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
 
     async with SimulatedSparks("two-stacks", **sim_clients.FAST) as sparks:
         ctx, node = make_context(tmp_path), get_first_node(sparks)
-        follower = asyncio.create_task(NodeMonitor(ctx, node, 1.0, take).run())
+        follower = asyncio.create_task(NodeMonitor(ctx=ctx, node=node, every=1.0, emit=take).run())
         await until_told(())
         rule = GuardRule(floor=1 << 20, limit=3600.0, cache_below=0)
         assert [event async for event in arm_guard(ctx, ArmGuard([node], None, (), rule))]

@@ -18,7 +18,7 @@ BOTH = frozenset({"stdout", "stderr"})
 
 
 async def _read_whole_log(journal: ContainerLog, **wanted: object) -> list[bytes]:
-    raw = b"".join([chunk async for chunk in journal.read_records(LogQuery(BOTH, **wanted))])  # type: ignore[arg-type]
+    raw = b"".join([chunk async for chunk in journal.read_records(LogQuery(streams=BOTH, **wanted))])  # type: ignore[arg-type]
     frames = []
     while raw:
         (size,) = struct.unpack(">I", raw[4:8])

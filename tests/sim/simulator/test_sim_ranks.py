@@ -74,9 +74,9 @@ def plan_ranks(sparks: SimulatedSparks, name: str, *sets: str) -> RankPair:
     plans = []
     for index, node in enumerate(BOTH):
         rank = EngineRank(index, tuple(end.address for end in way.ends))
-        place = RankPlacement(rank, BOTH, "a1", build_nccl_environment(way, node), has_devices=True)
+        place = RankPlacement(rank=rank, nodes=BOTH, run="a1", env=build_nccl_environment(way, node), has_devices=True)
         plans.append(
-            build_launch_plan(profile, Node(node, "127.0.0.1"), home=HOME, operator="milo", environ={},
+            build_launch_plan(profile, Node(name=node, host="127.0.0.1"), home=HOME, operator="milo", environ={},
                  engine=engines.load_engine(profile.engine), place=place)
         )  # fmt: skip
     return RankPair(sparks, tuple(plans), profile.engine)

@@ -35,10 +35,10 @@ async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
             EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
         )
         store.apply_event(room.bridge.store.get_state(NodeName("spark2")))
-        store.apply_event(ContainersListed(2e9, NodeName("spark2"), (view,)))
+        store.apply_event(ContainersListed(ts=2e9, node=NodeName("spark2"), instances=(view,)))
         store.apply_event(EngineFactsReported(2e9, NodeName("spark2"), view.container_id, (fact,)))
         (found,) = (one for one in store.get_view(NodeName("spark2")).findings if one.kind is FindingKind.SLOW_PATH)
         assert (found.severity, found.instance) == (Severity.NOTE, "qwen36-vllm")
         assert "Marlin fallback" in found.summary
-        store.apply_event(ContainersListed(2e9 + 100, NodeName("spark2")))
+        store.apply_event(ContainersListed(ts=2e9 + 100, node=NodeName("spark2")))
         assert not store.get_view(NodeName("spark2")).findings, "gone with its container"

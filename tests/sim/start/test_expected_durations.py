@@ -31,7 +31,9 @@ async def start_and_list_phases(ctx: CommandContext, node: Node) -> list[PhaseCh
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(VLLM)
     events = [
         event
-        async for event in start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), (node,)))
+        async for event in start_instance(
+            ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
+        )
     ]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.READY
@@ -41,12 +43,12 @@ async def start_and_list_phases(ctx: CommandContext, node: Node) -> list[PhaseCh
 async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     async with SimulatedSparks("empty", speed=10.0) as sparks:  # so slow that no two steps come in one batch
         node = load_config(sparks.config_path).nodes[0]
         first = await start_and_list_phases(ctx, node)
         assert {event.expected_parts for event in first} == {()}
-        async for _ in stop_instance(ctx, StopInstance(VLLM, [node], 0.0, frozenset())):
+        async for _ in stop_instance(ctx, StopInstance(instance=VLLM, nodes=[node], grace=0.0, known=frozenset())):
             pass
         second = await start_and_list_phases(ctx, node)
     (known,) = {event.expected_parts for event in second}
@@ -62,8 +64,8 @@ async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
     teller = TextPrinter()
     teller.live.on = True
     long = (PhaseDuration(Phase.LOADING, "weights", 130.0), PhaseDuration(Phase.LOADING, "compile", 40.0))
-    teller.print_event(PhaseChanged(1.0, node.name, VLLM, Phase.LOADING, expected_parts=long))
-    teller.print_event(PhaseChanged(2.0, node.name, VLLM, Phase.WARMING, expected_parts=long))
+    teller.print_event(PhaseChanged(ts=1.0, node=node.name, instance=VLLM, phase=Phase.LOADING, expected_parts=long))
+    teller.print_event(PhaseChanged(ts=2.0, node=node.name, instance=VLLM, phase=Phase.WARMING, expected_parts=long))
     assert "loading done   0.0 s, usually 2 min 50 s" in capsys.readouterr().err
 
 

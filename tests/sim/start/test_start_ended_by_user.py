@@ -40,8 +40,10 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
     """Start a profile, end it ``how`` once it loads, and return the verdicts of `up` and of `diagnose`."""
     node = load_config(sparks.config_path).nodes[0]
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
-    request = StartInstance(chosen, engines.load_engine(chosen.engine), (node,), words=(profile,), guarded=False)
-    ctx = CommandContext(OperationHistory(state), "milo@desk")
+    request = StartInstance(
+        profile=chosen, engine=engines.load_engine(chosen.engine), nodes=(node,), words=(profile,), guarded=False
+    )
+    ctx = CommandContext(history=OperationHistory(state), operator="milo@desk")
     docker, last = sparks.docker["spark1"], None
     ending: list[asyncio.Future[None]] = []
     async for event in start_instance(ctx, request):

@@ -51,7 +51,7 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 def get_first_node(sparks: SimulatedSparks) -> Node:
@@ -63,7 +63,9 @@ def make_start_request(
 ) -> StartInstance:
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile, overrides=sets)
     words = (profile, *(word for one in sets for word in ("--set", one)))
-    return StartInstance(chosen, engines.load_engine(chosen.engine), (get_first_node(sparks),), words=words, **more)  # type: ignore[arg-type]
+    return StartInstance(
+        profile=chosen, engine=engines.load_engine(chosen.engine), nodes=(get_first_node(sparks),), words=words, **more
+    )  # type: ignore[arg-type]
 
 
 async def collect_events(events: AsyncIterator[Event]) -> list[Event]:
@@ -190,7 +192,7 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
     await wait_for_guard_event(sparks, "killed")
     (view,) = await node_status(ctx, [get_first_node(sparks)])
     assert "stopped by the guard" in (view.instances[0].detail or "")
-    read = await collect_events(show_log(ctx, ShowLog("qwen36-vllm", [get_first_node(sparks)])))
+    read = await collect_events(show_log(ctx, ShowLog(instance="qwen36-vllm", nodes=[get_first_node(sparks)])))
     assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
     # kept by now: the next one has no news of it, and counts it as a failed start
     await wait_for_freed_memory(sparks)
@@ -229,12 +231,16 @@ async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSp
     (container,) = sparks.docker["spark1"].containers
     assert (
         find_command_end(
-            await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [get_first_node(sparks)])))
+            await collect_events(
+                stop_instance(ctx, StopInstance(instance="qwen36-vllm", nodes=[get_first_node(sparks)]))
+            )
         ).outcome
         is Outcome.DONE
     )
     assert ctx.history.find_receipt("qwen36-vllm", "spark1", container) is not None
-    read = await collect_events(show_log(ctx, ShowLog("qwen36-vllm", [get_first_node(sparks)])))  # from the disk by now
+    read = await collect_events(
+        show_log(ctx, ShowLog(instance="qwen36-vllm", nodes=[get_first_node(sparks)]))
+    )  # from the disk by now
     assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
 
 
@@ -272,7 +278,7 @@ async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: Comman
     assert [how for _, how in question.failures] == ["crashed", "crashed"]
     assert bool(sparks.docker["spark1"].containers) is answer
     if answer:  # it was good: nobody is asked any more
-        await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [get_first_node(sparks)])))
+        await collect_events(stop_instance(ctx, StopInstance(instance="qwen36-vllm", nodes=[get_first_node(sparks)])))
         assert (
             find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks)))).outcome
             is Outcome.READY
@@ -382,7 +388,7 @@ async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Command
         )
         assert [len(view.guard.watches) for view in await read_guard_status(ctx, nodes) if view.guard] == [1, 0]
         # down says it before it stops
-        await collect_events(stop_instance(ctx, StopInstance(None, nodes)))
+        await collect_events(stop_instance(ctx, StopInstance(instance=None, nodes=nodes)))
         assert [event["why"] for event in sparks.guards["spark1"].events] == ["stopped"]
 
 

@@ -62,13 +62,15 @@ async def slow() -> AsyncIterator[SimulatedSparks]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 def make_start_request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=sets)
     nodes = load_config(sparks.config_path).nodes
-    return StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
+    return StartInstance(
+        profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes), words=(name,), **more
+    )  # type: ignore[arg-type]
 
 
 async def collect_events(ctx: CommandContext, asked: StartInstance) -> list[Event]:
@@ -329,7 +331,7 @@ async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(
     assert ended.outcome is Outcome.INTERRUPTED
     assert "still starting on spark1 and spark2, without us" in (ended.message or "")
     assert list_container_states(slow) == ["running", "running"]
-    other = CommandContext(ctx.history, "milo@desk")
+    other = CommandContext(history=ctx.history, operator="milo@desk")
     events = await collect_events(other, make_start_request(slow))
     assert find_command_end(events).outcome is Outcome.READY
     assert Phase.CREATING not in list_phases(events, "spark1") + list_phases(events, "spark2")
@@ -391,7 +393,7 @@ async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
             await asyncio.sleep(0.01)
     assert (
         find_command_end(
-            await collect_events(CommandContext(ctx.history, "milo@desk"), make_start_request(slow))
+            await collect_events(CommandContext(history=ctx.history, operator="milo@desk"), make_start_request(slow))
         ).outcome
         is Outcome.READY
     )
@@ -402,7 +404,9 @@ async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: Simulat
     await wait_until_rank_loads(stream, "spark1")
     assert [len(slow.nodes[name].locks) for name in BOTH] == [1, 1]
     second = find_command_end(
-        await collect_events(CommandContext(ctx.history, "lena@desk"), make_start_request(slow, "port=9001"))
+        await collect_events(
+            CommandContext(history=ctx.history, operator="lena@desk"), make_start_request(slow, "port=9001")
+        )
     )
     assert second.outcome is Outcome.REFUSED
     assert find_command_end([event async for event in stream]).outcome is Outcome.READY
@@ -431,11 +435,11 @@ async def test_a_worker_is_as_far_as_its_head_and_never_failed_or_ready_before(
 async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     assert find_command_end(await collect_events(ctx, make_start_request(sparks))).outcome is Outcome.READY
     nodes = load_config(sparks.config_path).nodes
-    whole = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes))]
+    whole = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes))]
     assert find_command_end(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
     assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
-    one = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes[1:]))]
+    one = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes[1:]))]
     assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
 
 
@@ -449,7 +453,7 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
     for tail in (None, 20):
         told = [
             (parse_log_time(line.when, ""), event.node)
-            async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes, tail=tail))
+            async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes, tail=tail))
             if isinstance(event, LogArrived)
             for line in event.lines
         ]
@@ -466,17 +470,20 @@ async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are
     nodes = load_config(sparks.config_path).nodes
     for _ in range(2):
         assert find_command_end(await collect_events(ctx, make_start_request(sparks))).outcome is Outcome.READY
-        down_ = [event async for event in stop_instance(ctx, StopInstance("qwen36-tp2", nodes, everywhere=nodes))]
+        down_ = [
+            event
+            async for event in stop_instance(ctx, StopInstance(instance="qwen36-tp2", nodes=nodes, everywhere=nodes))
+        ]
         assert find_command_end(down_).exit_code == 0
     assert list_container_states(sparks) == []
-    whole = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes))]
+    whole = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes))]
     assert find_command_end(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
     assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
     said = [event.message for event in whole if isinstance(event, WarningEmitted)]
     shown = [str(ctx.history.list_saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
     assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"
-    one = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes[1:]))]
+    one = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes[1:]))]
     assert {event.node for event in one if isinstance(event, LogArrived)} == {"spark2"}
 
 

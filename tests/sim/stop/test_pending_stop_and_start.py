@@ -41,7 +41,7 @@ def write_pending_stop(sparks: SimulatedSparks, ctx: CommandContext, node: str =
     (one,) = sparks.docker[node].containers.values()
     instance = one.labels["dev.sparkctl.instance"]
     PendingStopFiles(ctx.history.directory).save_stop(
-        PendingStop(node, instance, ctx.clock.unix_time() - ago, (one.id[:12],))
+        PendingStop(node=node, instance=instance, since=ctx.clock.unix_time() - ago, containers=(one.id[:12],))
     )  # type: ignore[arg-type]
     return one.id
 
@@ -62,7 +62,9 @@ async def test_up_of_what_runs_ends_the_stop_that_is_owed(sparks: SimulatedSpark
     assert "the stop of qwen36-vllm on spark1" in join_warnings(seen)
     assert "a new start was asked for" in join_warnings(seen)
     assert list_pending_stops(ctx) == ()
-    await collect_events_and_end(stop_instance(ctx, StopInstance(None, make_start_request(sparks).nodes, dry_run=True)))
+    await collect_events_and_end(
+        stop_instance(ctx, StopInstance(instance=None, nodes=make_start_request(sparks).nodes, dry_run=True))
+    )
     _, ended = await collect_events_and_end(
         start_instance(ctx, make_start_request(sparks, "port=8999", replace=False))
     )  # refused, under no lock
@@ -108,7 +110,7 @@ async def test_a_switch_decides_on_what_was_to_be_stopped(bed: SwitchScene) -> N
     for docker in bed.sparks.docker.values():
         (one,) = docker.containers.values()
         PendingStopFiles(ctx.history.directory).save_stop(
-            PendingStop(docker.node.name, OLD, ctx.clock.unix_time(), (one.id,))
+            PendingStop(node=docker.node.name, instance=OLD, since=ctx.clock.unix_time(), containers=(one.id,))
         )  # type: ignore[arg-type]
     seen, ended = await collect_events_and_end(switch_instance(ctx, bed.request(FAULT)))
     assert ended.exit_code == 1, ended
@@ -120,11 +122,11 @@ async def test_a_switch_decides_on_what_was_to_be_stopped(bed: SwitchScene) -> N
 
 async def test_abort_brings_back_what_another_had_wanted_stopped_before(bed: SwitchScene) -> None:
     """Ada's stop waits; milo switches and is cut off; ada's `abort` does not remove the container that it is to start."""
-    ada = CommandContext(OperationHistory(bed.state.parent / "ada"), "ada@desk")
+    ada = CommandContext(history=OperationHistory(bed.state.parent / "ada"), operator="ada@desk")
     for docker in bed.sparks.docker.values():
         (one,) = docker.containers.values()
         PendingStopFiles(ada.history.directory).save_stop(
-            PendingStop(docker.node.name, OLD, ada.clock.unix_time(), (one.id,))
+            PendingStop(node=docker.node.name, instance=OLD, since=ada.clock.unix_time(), containers=(one.id,))
         )  # type: ignore[arg-type]
     assert await bed.crash(
         switch_instance(bed.ctx(), bed.request()),

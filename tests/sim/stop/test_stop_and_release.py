@@ -58,7 +58,7 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def start_and_get_id(ctx: CommandContext, node: Node, **changes: object) -
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
     told, ended = await collect_events(
-        start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), (node,)))
+        start_instance(ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,)))
     )
     assert ended.outcome is Outcome.READY, told
     return INSTANCE
@@ -99,7 +99,7 @@ def list_warnings(told: list[Event]) -> list[str]:
 
 async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: CommandContext, node: Node) -> None:
     await start_and_get_id(ctx, node)
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     one = find_memory_release(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
     assert (one.missing, one.holders) == (0, ())
@@ -117,7 +117,7 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
     await start_and_get_id(ctx, node)
     spark = sparks.nodes["spark1"]
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     (pid,) = spark.remains.lost
     one = find_memory_release(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
@@ -142,7 +142,7 @@ async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_it
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
     await start_and_get_id(ctx, node, ipc="host")
     (path,) = spark.remains.files
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [node], grace=0.0)))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node], grace=0.0)))
     if sees_maps:
         assert not spark.remains.files
         assert (ended.exit_code, find_memory_release(told).holders) == (0, ())
@@ -160,7 +160,7 @@ async def test_what_lay_in_dev_shm_before_the_start_is_left_alone(
     spark = sparks.nodes["spark1"]
     spark.remains.add_shared_memory("older", [], spark.clock.unix_time() - 3600)
     await start_and_get_id(ctx, node, ipc="host")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert (ended.exit_code, list_warnings(told)) == (0, [])
     assert list(spark.remains.files) == ["/dev/shm/psm_older"]
 
@@ -177,7 +177,7 @@ async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_h
     ctx.history.save_memory_before(
         INSTANCE, "spark1", container.id, MemoryBeforeStart(was.available + 30 * GIB, was.held)
     )
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert ended.exit_code == 5
     missing = find_memory_release(told).missing
     assert missing is not None
@@ -217,7 +217,9 @@ async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
 ) -> None:
     start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
-    told, ended = await collect_events(stop_instance(ctx, StopInstance("big", [nodes[1]], everywhere=nodes)))
+    told, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[1]], everywhere=nodes))
+    )
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
     assert [daemon.containers for daemon in both.docker.values()] == [{}, {}]
     assert "big is one model on spark1 and spark2: it is stopped on all of them" in list_warnings(told)[0]
@@ -231,7 +233,9 @@ async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
 ) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "gx10-a,gx10-b")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance("big", [nodes[0]], everywhere=nodes)))
+    told, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=nodes))
+    )
     assert (ended.exit_code, both.docker["spark2"].containers) == (0, {})
     assert len(list_warnings(told)) == 1
 
@@ -239,7 +243,9 @@ async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
 async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: CommandContext) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "spark1,gx10-b")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance("big", [nodes[0]], everywhere=[nodes[0]])))
+    told, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=[nodes[0]]))
+    )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert ended.message == "stopped here, but a rank may still run: big on gx10-b"
     assert not both.docker["spark1"].containers
@@ -256,7 +262,7 @@ async def test_free_takes_the_whole_model_and_leaves_what_others_started(
         "whisper", {"Image": "ghcr.io/me/whisper:1", "Cmd": ["serve"], "HostConfig": {}}
     )
     foreign.state = "running"
-    request = StopInstance(None, [nodes[1]], everywhere=nodes, frees=True)
+    request = StopInstance(instance=None, nodes=[nodes[1]], everywhere=nodes, frees=True)
     told, ended = await collect_events(stop_instance(ctx, replace(request, dry_run=True)))
     assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0)
     message = ended.message or ""
@@ -289,7 +295,9 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     ids = start_rank_containers(both)
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    told, ended = await collect_events(stop_instance(ctx, StopInstance("big", [one, off], everywhere=[one, off])))
+    told, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance="big", nodes=[one, off], everywhere=[one, off]))
+    )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
     assert list(both.docker["spark2"].containers) == [ids[1]]
@@ -302,7 +310,11 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     other = daemon.create_container(
         "big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}}
     )
-    request = StartInstance(profile := load_shipped_profile("orpheus-tts"), engines.load_engine(profile.engine), (two,))
+    request = StartInstance(
+        profile=(profile := load_shipped_profile("orpheus-tts")),
+        engine=engines.load_engine(profile.engine),
+        nodes=(two,),
+    )
     told, ended = await collect_events(start_instance(ctx, request))
     assert any(
         "finishing what was asked at" in words and "stopping big on spark2" in words for words in list_warnings(told)
@@ -318,7 +330,9 @@ async def test_the_head_is_stopped_too_where_only_the_worker_s_node_was_named_an
     ids = start_rank_containers(both)
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    _, ended = await collect_events(stop_instance(ctx, StopInstance("big", [off], everywhere=[one, off])))
+    _, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance="big", nodes=[off], everywhere=[one, off]))
+    )
     assert (ended.exit_code, both.docker["spark1"].containers) == (3, {})
     (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.run) == ("spark2", "run-1")
@@ -335,15 +349,15 @@ async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_al
             OperationKind.START, ctx.clock, "milo", [one.name, two.name], profile=name, instance=name
         )
         container = ids[1] if ended is None else "e" * 64
-        started.record_node_result(NodeResult(two.name, name, container=container))
+        started.record_node_result(NodeResult(node=two.name, instance=name, container=container))
         started.record_end("ready", 0)
         ctx.history.open_log_writer(name, two.name, container, ()).close(whole=True)
         if ended is not None:
             stopped = ctx.history.begin_operation(OperationKind.STOP, ctx.clock, "milo", [two.name], instance=name)
-            stopped.record_node_result(NodeResult(two.name, name, container=container, freed=GIB))
+            stopped.record_node_result(NodeResult(node=two.name, instance=name, container=container, freed=GIB))
             stopped.record_end("done", 0)
     off = await make_unreachable_node(both, two)
-    request = StopInstance(None, [off], everywhere=[one, off], frees=True)
+    request = StopInstance(instance=None, nodes=[off], everywhere=[one, off], frees=True)
     told, ended_ = await collect_events(stop_instance(ctx, replace(request, dry_run=True)))
     assert ended_.exit_code == 3
     assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(list_warnings(told))
@@ -369,15 +383,17 @@ async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_
         OperationKind.START, ctx.clock, "milo", [one.name, two.name], profile="big", instance="big"
     )
     for node, container in zip((one, two), ids, strict=True):
-        started.record_node_result(NodeResult(node.name, "big", container=container))
+        started.record_node_result(NodeResult(node=node.name, instance="big", container=container))
     started.record_end("ready", 0)
     off = await make_unreachable_node(both, two)
-    other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
+    other = CommandContext(history=OperationHistory(tmp_path / "theirs"), operator="ann@desk")
     async with other.create_session(one) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         for instance in (None, "big"):
-            told, ended = await collect_events(stop_instance(ctx, StopInstance(instance, [off], everywhere=[one, off])))
+            told, ended = await collect_events(
+                stop_instance(ctx, StopInstance(instance=instance, nodes=[off], everywhere=[one, off]))
+            )
             assert ended.exit_code == 3
             assert any("ann@desk" in words for words in list_warnings(told))
         await lock.release()
@@ -394,10 +410,12 @@ async def test_of_a_model_whose_sparks_are_both_silent_every_rank_is_owed(
         OperationKind.START, ctx.clock, "milo", [node.name for node in nodes], profile="big", instance="big"
     )
     for node, container in zip(nodes, ids, strict=True):
-        started.record_node_result(NodeResult(node.name, "big", container=container))
+        started.record_node_result(NodeResult(node=node.name, instance="big", container=container))
     started.record_end("ready", 0)
     silent = [await make_unreachable_node(both, node) for node in nodes]
-    _, ended = await collect_events(stop_instance(ctx, StopInstance(None, silent[1:], everywhere=silent, frees=True)))
+    _, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance=None, nodes=silent[1:], everywhere=silent, frees=True))
+    )
     assert ended.exit_code == 3
     owed = {one.node: one.containers for one in PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())}
     assert owed == {"spark1": (ids[0][:12],), "spark2": (ids[1][:12],)}
@@ -408,7 +426,9 @@ async def test_what_runs_elsewhere_by_itself_is_not_stopped_for_a_node_that_is_a
 ) -> None:
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    _, ended = await collect_events(stop_instance(ctx, StopInstance(INSTANCE, [off], everywhere=[one, off])))
+    _, ended = await collect_events(
+        stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[off], everywhere=[one, off]))
+    )
     assert ended.exit_code == 3
     assert len(both.docker["spark1"].containers) == 1
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
@@ -420,8 +440,10 @@ async def test_a_container_restarted_meanwhile_is_not_stopped(both: SimulatedSpa
     owed = PendingStopFiles(ctx.history.directory)
     (worker,) = both.docker["spark2"].containers.values()
     assert worker.started is not None
-    owed.save_stop(PendingStop(two.name, "big", worker.started / 1e9 - 5, (ids[1][:12],)))
-    _, ended = await collect_events(stop_instance(ctx, StopInstance(None, [two], dry_run=True)))
+    owed.save_stop(
+        PendingStop(node=two.name, instance="big", since=worker.started / 1e9 - 5, containers=(ids[1][:12],))
+    )
+    _, ended = await collect_events(stop_instance(ctx, StopInstance(instance=None, nodes=[two], dry_run=True)))
     assert ended.exit_code == 0
     assert owed.list_all(ctx.clock.unix_time()), "who only looks settles nothing"
     async with ctx.create_session(two) as session:
@@ -439,7 +461,7 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
     ids = start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
     told: list[Event] = []
-    async for event in stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)):
+    async for event in stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes)):
         told.append(event)
         if isinstance(event, PhaseChanged) and (event.node, event.phase) == ("spark2", Phase.STOPPING):
             both.sshd["spark2"].drop_connections()
@@ -449,7 +471,7 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
     assert both.docker["spark1"].containers == {}
     (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.containers, owed.run) == ("spark2", (ids[1],), "run-1")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)))
+    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes)))
     assert ended.exit_code == 0, list_warnings(told)
     assert both.docker["spark2"].containers == {}
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
@@ -457,12 +479,12 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
 
 async def _refused_free(both: SimulatedSparks, ctx: CommandContext, tmp_path: Path) -> tuple[list[Event], CommandEnded]:
     nodes = load_config(both.config_path).nodes
-    other = CommandContext(OperationHistory(tmp_path / "hers"), "ann@desk")
+    other = CommandContext(history=OperationHistory(tmp_path / "hers"), operator="ann@desk")
     async with other.create_session(nodes[0]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         told, ended = await collect_events(
-            stop_instance(ctx, StopInstance(None, nodes[1:], everywhere=nodes, frees=True))
+            stop_instance(ctx, StopInstance(instance=None, nodes=nodes[1:], everywhere=nodes, frees=True))
         )
         await lock.release()
     assert ended.exit_code == 6
@@ -474,11 +496,13 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
 ) -> None:
     start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
-    other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
+    other = CommandContext(history=OperationHistory(tmp_path / "theirs"), operator="ann@desk")
     async with other.create_session(nodes[1]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
-        told, ended = await collect_events(stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)))
+        told, ended = await collect_events(
+            stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes))
+        )
         await lock.release()
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "ann@desk" in (ended.message or "")
@@ -507,7 +531,9 @@ def test_the_command_frees_a_node_of_a_model_over_both_and_tells_what_is_left() 
 
 async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks, tmp_path: Path) -> None:
     now = time.time()
-    PendingStopFiles(tmp_path).save_stop(PendingStop(NodeName("spark2"), "big", now, ("a" * 12,)))
+    PendingStopFiles(tmp_path).save_stop(
+        PendingStop(node=NodeName("spark2"), instance="big", since=now, containers=("a" * 12,))
+    )
     env = {**os.environ, "SPARKCTL_STATE": str(tmp_path), "SPARKCTL_CONFIG": str(sparks.config_path)}
 
     async def status(*words: str) -> str:
@@ -529,10 +555,14 @@ async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Com
         nodes = load_config(sparks.config_path).nodes
         profile = load_shipped_profile("qwen36-tp2")
         told, ended = await collect_events(
-            start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes)))
+            start_instance(
+                ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
+            )
         )
         assert ended.outcome is Outcome.READY, list_warnings(told)
-        told, ended = await collect_events(stop_instance(ctx, StopInstance("qwen36-tp2", nodes, everywhere=nodes)))
+        told, ended = await collect_events(
+            stop_instance(ctx, StopInstance(instance="qwen36-tp2", nodes=nodes, everywhere=nodes))
+        )
         assert ended.exit_code == 0, list_warnings(told)
         proofs = {one.node: one for one in told if isinstance(one, MemoryReleased)}
         assert set(proofs) == {"spark1", "spark2"}

@@ -44,7 +44,7 @@ def join_messages(events: list[Event]) -> str:
 async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: CommandContext, frees: bool) -> None:
     await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
     barrier = refuse_logs(ctx.history.directory)
-    asked = StopInstance(None if frees else "qwen36-vllm", make_start_request(sparks).nodes, frees=frees)
+    asked = StopInstance(instance=None if frees else "qwen36-vllm", nodes=make_start_request(sparks).nodes, frees=frees)
     seen, ended = await collect_events_and_end(stop_instance(ctx, asked))
     (container,) = sparks.docker["spark1"].containers.values()
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)

@@ -59,16 +59,16 @@ class SwitchScene:
         self.old = self.running()
 
     def ctx(self, operator: str = "milo@laptop") -> CommandContext:
-        return CommandContext(OperationHistory(self.state), operator)
+        return CommandContext(history=OperationHistory(self.state), operator=operator)
 
     def request(self, overrides: tuple[str, ...] = (), **more: bool) -> SwitchInstance:
         profile = ProfileLibrary(shipped_profiles_dir()).load_profile(NEW, overrides=overrides)
         words = (NEW, *(word for one in overrides for word in ("--set", one)))
         return SwitchInstance(
-            profile,
-            engines.load_engine(profile.engine),
-            (self.nodes[0],),
-            self.nodes,
+            profile=profile,
+            engine=engines.load_engine(profile.engine),
+            nodes=(self.nodes[0],),
+            known=self.nodes,
             words=words,
             guarded=False,
             **more,
@@ -86,7 +86,7 @@ class SwitchScene:
         return self.running()["orpheus-tts"]
 
     def finish(self) -> FinishSwitch:
-        return FinishSwitch(self.nodes, self.nodes, guarded=False)
+        return FinishSwitch(nodes=self.nodes, known=self.nodes, guarded=False)
 
     def running(self) -> dict[str, set[str]]:
         """Return the ids of what runs, by instance."""
@@ -299,7 +299,9 @@ async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: Switc
 async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
     async with open_two_rank_model(tmp_path / "state", speed=4.0) as bed:
         other = bed.request()
-        start = StartInstance(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+        start = StartInstance(
+            profile=other.profile, engine=other.engine, nodes=other.nodes, words=(NEW,), guarded=False
+        )
         async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
             async for event in events:
                 if isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING:
@@ -319,7 +321,7 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
         views = await read_node_statuses(bed.ctx("ada@desk"), bed.nodes)
         assert not any(view.is_healthy for view in views)
         assert any("was left, step 4 of 6" in line for line in format_status(views))
-        stop = StopInstance(next(iter(bed.old)), bed.nodes)
+        stop = StopInstance(instance=next(iter(bed.old)), nodes=bed.nodes)
         for verb in (start_instance(bed.ctx("ada@desk"), start), stop_instance(bed.ctx("ada@desk"), stop)):
             _, ended = await collect_events_and_end(verb)
             assert ended.exit_code == 6, ended
@@ -400,7 +402,7 @@ async def test_resume_keeps_going_where_the_switch_was_to(bed: SwitchScene, step
 
 async def test_up_refuses_and_names_the_switch_that_makes_room(bed: SwitchScene) -> None:
     other = bed.request()
-    start = StartInstance(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+    start = StartInstance(profile=other.profile, engine=other.engine, nodes=other.nodes, words=(NEW,), guarded=False)
     _, ended = await collect_events_and_end(start_instance(bed.ctx(), start))
     assert ended.exit_code == 6
     assert f"sparkctl switch {NEW} --node spark1" in (ended.hint or "")

@@ -129,7 +129,7 @@ async def test_a_failed_rollback_can_be_given_up(bed: SwitchScene) -> None:
     _, ended = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 1, "it does not come back this time, either"
     assert all(bed.journals)
-    _, ended = await collect_events_and_end(stop_instance(bed.ctx(), StopInstance(OLD, bed.nodes)))
+    _, ended = await collect_events_and_end(stop_instance(bed.ctx(), StopInstance(instance=OLD, nodes=bed.nodes)))
     assert ended.exit_code == 6
     assert "sparkctl abort --give-up" in (ended.hint or "")
     _, ended = await collect_events_and_end(abandon_switch(bed.ctx("ada@desk"), bed.finish()))
@@ -150,7 +150,7 @@ async def test_the_wreck_that_was_left_for_study_is_put_away(bed: SwitchScene) -
     assert "sparkctl abort --give-up" in (ended.hint or "")
     for dry_run in (True, False):  # what it would do is not said where it would be refused
         _, ended = await collect_events_and_end(
-            stop_instance(bed.ctx(), StopInstance(None, bed.nodes, frees=True, dry_run=dry_run))
+            stop_instance(bed.ctx(), StopInstance(instance=None, nodes=bed.nodes, frees=True, dry_run=dry_run))
         )
         assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
         assert "left for study" in (ended.message or "")

@@ -36,7 +36,7 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 @pytest.fixture
@@ -49,7 +49,11 @@ async def start_and_fail(ctx: CommandContext, node: Node, fault: str) -> Command
     overrides = [f"env.SIM_FAULT={fault}"]
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
     request = StartInstance(
-        profile, load_engine(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0])
+        profile=profile,
+        engine=load_engine(profile.engine),
+        nodes=(node,),
+        environ={},
+        words=("qwen36", "--set", overrides[0]),
     )
     events = [event async for event in start_instance(ctx, request)]
     assert isinstance(events[-1], CommandEnded)
@@ -79,7 +83,7 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext,
     assert found is not None
     assert found.verdict == judged
 
-    assert [event async for event in stop_instance(ctx, StopInstance("qwen36", [node]))]
+    assert [event async for event in stop_instance(ctx, StopInstance(instance="qwen36", nodes=[node]))]
     gone = await diagnose_instance(ctx, "qwen36", [node], None)
     assert "saved log" in gone.source
     assert gone.diagnosis.verdict == ended.verdict, "what Docker and the guard knew is kept with the log"
@@ -124,7 +128,9 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=[f"env.SIM_FAULT={fault}"])
-    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=(name,))
+    request = StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ={}, words=(name,)
+    )
     ended = [event async for event in start_instance(ctx, request)][-1]
     assert isinstance(ended, CommandEnded)
     assert ended.verdict is not None
@@ -149,7 +155,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
         assert f"rank {at} of 2 of {name} on {node.name}" in alone.source
         assert "no other rank's was read" in alone.source
 
-    assert [event async for event in stop_instance(ctx, StopInstance(name, nodes, everywhere=nodes))]
+    assert [event async for event in stop_instance(ctx, StopInstance(instance=name, nodes=nodes, everywhere=nodes))]
     gone = await diagnose_instance(ctx, name, nodes, None)
     assert gone.diagnosis.verdict == ended.verdict
 
@@ -161,7 +167,9 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(
         "minimax-m27", overrides=["env.SIM_FAULT=worker-dies"]
     )
-    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
+    request = StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ={}, words=("minimax-m27",)
+    )
     assert [event async for event in start_instance(ctx, request)]
     await sparks.sshd["spark2"].close()
     found = await diagnose_instance(ctx, "minimax-m27", nodes, None)

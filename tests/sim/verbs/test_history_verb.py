@@ -44,7 +44,9 @@ async def open_single_node() -> AsyncIterator[Node]:
 def make_start_request(node: Node, name: str, *overrides: str, **more: object) -> StartInstance:
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name, overrides=overrides)
     words = (name, *(word for each in overrides for word in ("--set", each)))
-    return StartInstance(profile, engines.load_engine(profile.engine), (node,), words=words, forced=True, **more)  # type: ignore[arg-type]
+    return StartInstance(
+        profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), words=words, forced=True, **more
+    )  # type: ignore[arg-type]
 
 
 async def collect_events(events: AsyncGenerator[Event, None]) -> list[Event]:
@@ -53,7 +55,7 @@ async def collect_events(events: AsyncGenerator[Event, None]) -> list[Event]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: CommandContext) -> None:
@@ -62,8 +64,14 @@ async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Command
         await collect_events(
             start_instance(ctx, make_start_request(node, "qwen36-vllm"))
         )  # it runs already: nothing was done
-        await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset())))
-        await collect_events(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset({"qwen36-vllm"}))))
+        await collect_events(
+            stop_instance(ctx, StopInstance(instance="qwen36-vllm", nodes=[node], grace=None, known=frozenset()))
+        )
+        await collect_events(
+            stop_instance(
+                ctx, StopInstance(instance="qwen36-vllm", nodes=[node], grace=None, known=frozenset({"qwen36-vllm"}))
+            )
+        )
     stop, start = ctx.history.list_operations()
     assert (start.kind, start.outcome, start.exit_code, start.operator) == (
         OperationKind.START,
@@ -98,7 +106,9 @@ async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Command
 async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it_worked(ctx: CommandContext) -> None:
     async with open_single_node() as node:
         await collect_events(start_instance(ctx, make_start_request(node, "qwen36")))
-        await collect_events(stop_instance(ctx, StopInstance("qwen36", [node], 0.0, frozenset())))
+        await collect_events(
+            stop_instance(ctx, StopInstance(instance="qwen36", nodes=[node], grace=0.0, known=frozenset()))
+        )
         await collect_events(start_instance(ctx, make_start_request(node, "qwen36", *TOO_MUCH)))
     failed, _, worked = ctx.history.list_operations()
     assert (failed.outcome, failed.exit_code) == ("failed", 1)
@@ -157,7 +167,7 @@ async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: 
 
 async def test_a_history_that_cannot_be_kept_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory would be")
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     async with open_single_node() as node:
         events = await collect_events(start_instance(ctx, make_start_request(node, "qwen36-vllm")))
     assert isinstance(events[-1], CommandEnded)
@@ -177,7 +187,7 @@ async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoev
             OperationKind.START, ctx.clock, "milo", [nodes[0].name], profile=names[0], instance=names[0]
         )
         entry.record_node_result(
-            NodeResult(nodes[0].name, names[0], container=containers[0].id)
+            NodeResult(node=nodes[0].name, instance=names[0], container=containers[0].id)
         )  # as if it had been started from here
         entry.record_end("ready", 0)
         async with aclosing(watch_load_views(ctx, nodes[:1], 0.2)) as looks:
@@ -186,7 +196,9 @@ async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoev
                     break
         (start,) = ctx.history.list_operations()
         watched = start.shares[0].tokens_per_second
-        await collect_events(stop_instance(ctx, StopInstance(names[0], [nodes[0]], 0.0, frozenset())))
+        await collect_events(
+            stop_instance(ctx, StopInstance(instance=names[0], nodes=[nodes[0]], grace=0.0, known=frozenset()))
+        )
     stop, start = ctx.history.list_operations()
     assert watched is not None
     assert watched > 5
@@ -206,7 +218,9 @@ def run_sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
 async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
     async with open_single_node() as node:
         await collect_events(start_instance(ctx, make_start_request(node, "qwen36")))
-        await collect_events(stop_instance(ctx, StopInstance("qwen36", [node], 0.0, frozenset())))
+        await collect_events(
+            stop_instance(ctx, StopInstance(instance="qwen36", nodes=[node], grace=0.0, known=frozenset()))
+        )
         await collect_events(start_instance(ctx, make_start_request(node, "qwen36", *TOO_MUCH)))
     state = ctx.history.directory
     listed = run_sparkctl(state, "history")
@@ -277,9 +291,11 @@ async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: Comman
     async with SimulatedSparks("empty", speed=40.0) as both:
         nodes = load_config(both.config_path).nodes
         profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("minimax-m27")
-        request = StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes))
+        request = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
         await collect_events(start_instance(ctx, request))
-        await collect_events(stop_instance(ctx, StopInstance(None, [nodes[1]], 0.0, everywhere=nodes, frees=True)))
+        await collect_events(
+            stop_instance(ctx, StopInstance(instance=None, nodes=[nodes[1]], grace=0.0, everywhere=nodes, frees=True))
+        )
         await collect_events(start_instance(ctx, request))
     second, freed, first = ctx.history.list_operations()
     assert freed.command == "sparkctl free spark2 --grace=0s"

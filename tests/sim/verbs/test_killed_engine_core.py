@@ -27,7 +27,7 @@ async def test_an_engine_core_that_was_killed_is_no_stop(tmp_path: Path, line: s
         process._write_log(f"{HEAD}{line}\n", "stdout")
         process.terminate()
         await wait_until_true(lambda: not docker.running)
-        ctx = CommandContext(OperationHistory(tmp_path), "tester")
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="tester")
         async with NodeSession(load_config(sparks.config_path).nodes[1]) as session:
             (one,) = (await read_node_status(ctx, session)).instances
         (container,) = docker.containers.values()

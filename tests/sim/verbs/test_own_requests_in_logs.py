@@ -47,7 +47,7 @@ def node(sparks: SimulatedSparks) -> Node:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 async def collect_log_lines(events: AsyncIterator[Event]) -> list[LogLine]:
@@ -71,8 +71,8 @@ async def test_our_questions_are_left_out_and_nobody_elses(
     sparks: SimulatedSparks, node: Node, ctx: CommandContext
 ) -> None:
     await query_engine(node)
-    whole = await collect_log_lines(show_log(ctx, ShowLog(INSTANCE, [node], everything=True)))
-    shown = await collect_log_lines(show_log(ctx, ShowLog(INSTANCE, [node])))
+    whole = await collect_log_lines(show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node], everything=True)))
+    shown = await collect_log_lines(show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node])))
     assert sum(f"GET /metrics?{REQUEST_MARK} HTTP" in line.text for line in whole) == ASKED
     rest = [line for line in whole if REQUEST_MARK not in line.text]
     assert shown[: len(rest)] == rest
@@ -92,7 +92,7 @@ async def test_the_last_lines_are_the_last_that_are_shown(
     for count in range(700):
         process._write_log(f'INFO:     127.0.0.1:{count} - "GET /metrics?{REQUEST_MARK} HTTP/1.1" 200 OK\n', "stdout")
     found: list[str] = []
-    async for event in show_log(ctx, ShowLog(INSTANCE, [node], tail=5, follow=follow)):
+    async for event in show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node], tail=5, follow=follow)):
         if isinstance(event, LogArrived):
             found += [line.text for line in event.lines]
             if follow and "later" not in found:
@@ -111,15 +111,16 @@ async def test_the_saved_log_is_whole_and_shown_without_them(
     sparks: SimulatedSparks, node: Node, ctx: CommandContext
 ) -> None:
     await query_engine(node)
-    async for _ in stop_instance(ctx, StopInstance(INSTANCE, [node])):
+    async for _ in stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])):
         pass
     (saved,) = ctx.history.list_saved_logs(INSTANCE, [node.name])
     kept = (await asyncio.to_thread(saved.path.read_text)).count(REQUEST_MARK)
     assert kept >= ASKED
     assert not any(
-        REQUEST_MARK in line.text for line in await collect_log_lines(show_log(ctx, ShowLog(INSTANCE, [node])))
+        REQUEST_MARK in line.text
+        for line in await collect_log_lines(show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node])))
     )
-    whole = await collect_log_lines(show_log(ctx, ShowLog(INSTANCE, [node], everything=True)))
+    whole = await collect_log_lines(show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node], everything=True)))
     assert sum(REQUEST_MARK in line.text for line in whole) == kept
 
 

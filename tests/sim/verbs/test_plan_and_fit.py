@@ -187,12 +187,15 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
 
 
 async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-vllm")
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
         events = [
-            event async for event in start_instance(ctx, StartInstance(profile, engines.load_engine("vllm"), (node,)))
+            event
+            async for event in start_instance(
+                ctx, StartInstance(profile=profile, engine=engines.load_engine("vllm"), nodes=(node,))
+            )
         ]
         assert isinstance(events[-1], CommandEnded)
         assert events[-1].outcome is Outcome.READY
@@ -231,13 +234,13 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
 
 
 async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     overrides = ("memory.draft_workspace=before-weights",)
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
     gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        request = StartInstance(profile, engines.load_engine("sglang"), (node,), detach=True)
+        request = StartInstance(profile=profile, engine=engines.load_engine("sglang"), nodes=(node,), detach=True)
         events = [event async for event in start_instance(ctx, request)]
         planned_events = [event async for event in check_fit(ctx, CheckFit(profile, [node]))]
     assert isinstance(events[-1], CommandEnded)

@@ -45,7 +45,7 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def write_saved_log(
 ) -> Path:
     """Leave a saved log of an instance that is gone."""
     writer = ctx.history.open_log_writer("old", node, "e" * 64, ())
-    writer.write([LogLine(stamp, text, number) for number, text in enumerate(texts, 1)])
+    writer.write([LogLine(when=stamp, text=text, number=number) for number, text in enumerate(texts, 1)])
     writer.close(whole=True)
     return writer.path
 
@@ -83,10 +83,10 @@ async def test_a_verdict_s_line_is_that_line_everywhere(
     bar = "\r".join(f"shards: {percent}% Completed" for percent in range(0, 101, 4)) + "\r"
     texts = ["first", bar, "", f"(EngineCore pid=7) \r{bar}", f"\r{bar}Capturing", oom, "last"]
     path = write_saved_log(ctx, node.name, texts)
-    events = [event async for event in show_log(ctx, ShowLog("old", [node]))]
+    events = [event async for event in show_log(ctx, ShowLog(instance="old", nodes=[node]))]
     arrived = [line for event in events if isinstance(event, LogArrived) for line in event.lines]
     sglang = engines.load_engine("sglang")
-    reader = LogAnalyzer(sglang, ReadinessRule(None, None))
+    reader = LogAnalyzer(engine=sglang, ready=ReadinessRule(None, None))
     reader.feed_lines(arrived)
     (seen,) = reader.failures
     printed, kept = LogPrinter(timestamps=False), LogBuffer(markers=[LineClassifier(sglang)])
@@ -110,13 +110,15 @@ async def test_down_keeps_the_container_whose_log_it_could_not_save(
 ) -> None:
     (container,) = sparks.docker["spark1"].containers.values()
     with simulate_full_disk(500):
-        ended, warnings, _ = await collect_end_and_lines(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+        ended, warnings, _ = await collect_end_and_lines(
+            stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node]))
+        )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert container.state == "exited"
     assert list(sparks.docker["spark1"].containers.values()) == [container]
     assert any("not whole" in words for words in warnings)
     assert any(f"docker rm {container.name}" in words and "was kept" in words for words in warnings)
-    ended, warnings, _ = await collect_end_and_lines(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    ended, warnings, _ = await collect_end_and_lines(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert warnings == []
     assert not sparks.docker["spark1"].containers
     assert ended.log is not None
@@ -137,7 +139,7 @@ async def test_up_sweeps_away_no_container_whose_log_it_could_not_save(
 
 
 async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ctx: CommandContext, node: Node) -> None:
-    await collect_end_and_lines(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    await collect_end_and_lines(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     with simulate_full_disk(500):
         ended, warnings, _ = await collect_end_and_lines(start_instance(ctx, _make_start_request(node)))
     assert ended.outcome is Outcome.READY
@@ -146,7 +148,7 @@ async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ct
 
 def _make_start_request(node: Node) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(INSTANCE)
-    return StartInstance(profile, engines.load_engine(profile.engine), (node,))
+    return StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
 
 
 # what is shown, and why
@@ -154,7 +156,7 @@ def _make_start_request(node: Node) -> StartInstance:
 
 async def test_a_log_of_what_is_gone_is_named_so(ctx: CommandContext, node: Node) -> None:
     path = write_saved_log(ctx, "spark1", ["one", "two"])
-    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [node])))
+    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[node])))
     assert (ended.exit_code, ended.log, lines) == (0, str(path), ["one", "two"])
     assert "old is gone from spark1; this is its saved log" in warnings[0]
 
@@ -164,11 +166,11 @@ async def test_a_node_that_is_away_says_nothing_of_its_containers(
 ) -> None:
     write_saved_log(ctx, "spark1", ["one"])
     await sparks.sshd["spark1"].close()
-    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [node])))
+    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[node])))
     assert (ended.exit_code, ended.outcome, lines) == (3, Outcome.UNREACHABLE, ["one"])
     assert "spark1 does not answer; this is the newest saved log from it (20" in warnings[-1]
     assert not any("gone" in words for words in warnings)
-    ended, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog("never", [node])))
+    ended, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="never", nodes=[node])))
     assert (ended.exit_code, lines) == (3, [])
 
 
@@ -177,7 +179,7 @@ async def test_a_docker_that_cannot_be_asked_is_no_end_either(
 ) -> None:
     write_saved_log(ctx, "spark1", ["one"])
     _set_docker_answers(sparks, answers=False)
-    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [node])))
+    ended, warnings, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[node])))
     assert (ended.exit_code, lines) == (3, ["one"])
     assert "this is the newest saved log from it" in warnings[-1]
     assert warnings[-1].startswith("Docker on spark1 ")
@@ -186,7 +188,7 @@ async def test_a_docker_that_cannot_be_asked_is_no_end_either(
 async def test_a_log_that_is_elsewhere_is_pointed_at(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     write_saved_log(ctx, "spark1", ["one"])
     ended, _, lines = await collect_end_and_lines(
-        show_log(ctx, ShowLog("old", [load_config(sparks.config_path).nodes[1]]))
+        show_log(ctx, ShowLog(instance="old", nodes=[load_config(sparks.config_path).nodes[1]]))
     )
     assert (ended.exit_code, lines) == (2, [])
     assert "from spark1" in (ended.message or "")
@@ -196,22 +198,22 @@ async def test_a_log_that_is_elsewhere_is_pointed_at(sparks: SimulatedSparks, ct
 async def test_a_saved_log_of_an_ad_hoc_node_is_found(ctx: CommandContext, node: Node) -> None:
     ad_hoc = replace(node, name=NodeName(f"milo@127.0.0.1:{node.port}"))
     write_saved_log(ctx, ad_hoc.name, ["one"])
-    ended, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [ad_hoc])))
+    ended, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[ad_hoc])))
     assert (ended.exit_code, lines) == (0, ["one"])
 
 
 async def test_tail_since_and_grep_hold_for_a_saved_log(ctx: CommandContext, node: Node) -> None:
     write_saved_log(ctx, "spark1", [f"line {n}" for n in range(9)])
-    _, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [node], tail=2)))
+    _, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[node], tail=2)))
     assert lines == ["line 7", "line 8"]
-    _, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog("old", [node], since=60)))
+    _, _, lines = await collect_end_and_lines(show_log(ctx, ShowLog(instance="old", nodes=[node], since=60)))
     assert lines == []
     _, _, lines = await collect_end_and_lines(
-        show_log(ctx, ShowLog("old", [node], since=ctx.clock.unix_time() - 1_777_000_000))
+        show_log(ctx, ShowLog(instance="old", nodes=[node], since=ctx.clock.unix_time() - 1_777_000_000))
     )
     assert len(lines) == 9
     ended, warnings, lines = await collect_end_and_lines(
-        show_log(ctx, ShowLog("old", [node], grep=re.compile("nowhere")))
+        show_log(ctx, ShowLog(instance="old", nodes=[node], grep=re.compile("nowhere")))
     )
     assert (ended.exit_code, lines) == (0, [])
     assert warnings[-1].startswith("no line matches")
@@ -219,7 +221,7 @@ async def test_tail_since_and_grep_hold_for_a_saved_log(ctx: CommandContext, nod
 
 async def test_no_match_in_a_live_log_is_said(ctx: CommandContext, node: Node) -> None:
     ended, warnings, lines = await collect_end_and_lines(
-        show_log(ctx, ShowLog(INSTANCE, [node], grep=re.compile("nowhere")))
+        show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node], grep=re.compile("nowhere")))
     )
     assert (ended.exit_code, lines) == (0, [])
     assert [words.split(" |")[0] for words in warnings] == ["no line matches nowhere"]
@@ -231,14 +233,14 @@ async def test_no_match_in_a_live_log_is_said(ctx: CommandContext, node: Node) -
 async def test_a_followed_log_ends_with_its_container_and_says_where_it_is_kept(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
-    following = show_log(ctx, ShowLog(INSTANCE, [node], follow=True))
+    following = show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node], follow=True))
     assert "Load weight" in await _run_until_ready(following)
-    await collect_end_and_lines(stop_instance(ctx, StopInstance(INSTANCE, [node])))
+    await collect_end_and_lines(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     async with asyncio.timeout(sim_clients.PATIENCE):
         ended, warnings, _ = await collect_end_and_lines(following)
     assert (ended.exit_code, warnings) == (0, [])
     assert re.match(f"{INSTANCE} (was removed from|has ended on) spark1", ended.message or "")
-    again, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(INSTANCE, [node])))
+    again, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance=INSTANCE, nodes=[node])))
     assert again.log is not None
     assert "was removed" not in (ended.message or "") or again.log in (ended.message or "")
 

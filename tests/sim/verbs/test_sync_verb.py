@@ -26,8 +26,10 @@ PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
 
 async def run_sync(sparks: SimulatedSparks, tmp_path: Path, **changes: object) -> list[Event]:
     nodes = load_config(sparks.config_path).nodes
-    ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
-    request = TransferProfile(ProfileLibrary().load_profile("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
+    ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
+    request = TransferProfile(
+        profile=ProfileLibrary().load_profile("minimax-m27"), source=nodes[0], targets=nodes[1:], **changes
+    )  # type: ignore[arg-type]
     async with aclosing(transfer_profile(ctx, request)) as events:
         return [event async for event in events]
 
@@ -56,8 +58,10 @@ async def test_a_model_that_is_missing_there_comes_over_the_cable(tmp_path: Path
 async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with SimulatedSparks(options={"spark2": SimNodeOptions(missing=(PLACE,))}, speed=4.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
-        request = TransferProfile(ProfileLibrary().load_profile("minimax-m27"), nodes[0], nodes[1:])
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
+        request = TransferProfile(
+            profile=ProfileLibrary().load_profile("minimax-m27"), source=nodes[0], targets=nodes[1:]
+        )
         done, last = 0, None
         async with aclosing(transfer_profile(ctx, request)) as events:
             async for event in events:
@@ -101,9 +105,9 @@ async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path)
     async with SimulatedSparks(nodes=("spark1", "spark2", "spark3"), options=options, **sim_clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
         profile = ProfileLibrary().load_profile("minimax-m27", overrides=("env.HF_TOKEN=${NOBODY_SET_THIS}",))
-        request = TransferProfile(profile, nodes[0], nodes[1:])
+        request = TransferProfile(profile=profile, source=nodes[0], targets=nodes[1:])
         async with aclosing(
-            transfer_profile(CommandContext(OperationHistory(tmp_path), "milo@laptop"), request)
+            transfer_profile(CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop"), request)
         ) as events:
             end = find_command_end([event async for event in events])
         assert end.outcome is Outcome.DONE
@@ -117,17 +121,19 @@ async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path)
 async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) -> None:
     async with SimulatedSparks(**sim_clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
         profile = ProfileLibrary().load_profile(
             "qwen36", overrides=("model.path=somebody/model", "mounts=[/data:/data]")
         )
         profile = replace(profile, args=tuple(one for one in profile.args if one[0] != "model-path"))
-        async with aclosing(transfer_profile(ctx, TransferProfile(profile, nodes[0], nodes[1:]))) as events:
+        async with aclosing(
+            transfer_profile(ctx, TransferProfile(profile=profile, source=nodes[0], targets=nodes[1:]))
+        ) as events:
             seen = [event async for event in events]
         assert find_command_end(seen).outcome is Outcome.DONE
         assert any(isinstance(one, WarningEmitted) and "the image alone" in one.message for one in seen)
         async with aclosing(
-            transfer_profile(ctx, TransferProfile(profile, nodes[0], nodes[1:], image=False))
+            transfer_profile(ctx, TransferProfile(profile=profile, source=nodes[0], targets=nodes[1:], image=False))
         ) as events:
             assert find_command_end([event async for event in events]).outcome is Outcome.REFUSED
 
@@ -135,7 +141,7 @@ async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) 
 @pytest.mark.parametrize("names", [("spark1", "spark2"), ("spark1", "spark2", "spark3")])
 async def test_the_lanes_between_them_are_measured(tmp_path: Path, names: tuple[str, ...]) -> None:
     async with SimulatedSparks(nodes=names, **sim_clients.FAST) as sparks:
-        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
         async with aclosing(measure_fabric(ctx, load_config(sparks.config_path).nodes)) as events:
             seen = [event async for event in events]
     assert find_command_end(seen).outcome is Outcome.DONE

@@ -113,13 +113,13 @@ def main(which: str, config: str, until: float, report: Path) -> None:
     state = tempfile.mkdtemp(prefix="sparkctl-bench-", dir=report.parent)
 
     def context(asker: Prompter) -> CommandContext:
-        return CommandContext(OperationHistory(Path(state)), "bench", asker=asker)
+        return CommandContext(history=OperationHistory(Path(state)), operator="bench", asker=asker)
 
     if which == "logs":
-        LogReadingPanel(PanelOptions(load_config(Path(config)).nodes, context), until, report).run()
+        LogReadingPanel(PanelOptions(nodes=load_config(Path(config)).nodes, make_context=context), until, report).run()
         return
     events = tuple(make_hour_recording(until + 5.0))
-    ReplayingPanel(PanelOptions((), context, recording=lambda: (events, SPEED)), until, report).run()
+    ReplayingPanel(PanelOptions(nodes=(), make_context=context, recording=lambda: (events, SPEED)), until, report).run()
 
 
 if __name__ == "__main__":

@@ -40,8 +40,10 @@ def run(rounds: int = ROUNDS) -> Report:
             entry.redact_values(find_profile_secrets(profile))
             entry.record_facts()
             for number in range(WORDS):
-                entry.record_node_result(NodeResult(SPARK1, "qwen36", container="0123456789ab", peak=number))
-            entry.record_node_result(NodeResult(SPARK1, "qwen36", seconds=400.0))
+                entry.record_node_result(
+                    NodeResult(node=SPARK1, instance="qwen36", container="0123456789ab", peak=number)
+                )
+            entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", seconds=400.0))
             entry.record_end("ready", 0, seconds=400.0)
             return 1000 * (time.perf_counter() - began)
 

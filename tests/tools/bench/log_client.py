@@ -45,8 +45,8 @@ async def count_lines(node: Node, container: str) -> dict[str, object]:
 async def measure_lags(node: Node, container: str, wanted: int) -> dict[str, object]:
     """Return the nanoseconds from writing in the container to the event here, by line."""
     lags: list[int] = []
-    request = ShowLog(container, [node], follow=True, tail=0)
-    async for event in show_log(CommandContext(OperationHistory(state_dir()), "bench"), request):
+    request = ShowLog(instance=container, nodes=[node], follow=True, tail=0)
+    async for event in show_log(CommandContext(history=OperationHistory(state_dir()), operator="bench"), request):
         if isinstance(event, LogArrived):
             now = time.time_ns()
             lags += [now - int(line.text) for line in event.lines]

@@ -124,7 +124,7 @@ class Bench(App[None]):
         self.taken += count
         if self.is_ours:
             self.pane.view.add_lines(
-                0, [LogLine("2026-05-01T10:00:00.123456789Z", text, n) for n, text in enumerate(texts)]
+                0, [LogLine(when="2026-05-01T10:00:00.123456789Z", text=text, number=n) for n, text in enumerate(texts)]
             )
         else:
             self.log_widget.write_lines(texts)

@@ -93,7 +93,7 @@ def main() -> int:
     for (words, one), taken in zip(lines, takes, strict=True):
         errors = [
             said
-            for said in check_flags_by_catalogue((one,), LintContext(options.engine, catalogue))
+            for said in check_flags_by_catalogue((one,), LintContext(title=options.engine, catalogue=catalogue))
             if said.level is LintSeverity.ERROR
         ]
         if taken and errors:
@@ -124,7 +124,7 @@ def _draw_flag_line(catalogue: FlagCatalogue, chance: random.Random) -> tuple[li
     values = _draw_values(flag, chance)
     inline = len(values) == 1 and chance.random() < 0.3
     words = [f"{word}={values[0]}"] if inline else [word, *values]
-    return words, ProfileFlag(word, tuple(values), ("args", word), in_args=True, inline=inline)
+    return words, ProfileFlag(word=word, values=tuple(values), where=("args", word), in_args=True, inline=inline)
 
 
 def _misspell_name(name: str, chance: random.Random) -> str:

@@ -52,16 +52,16 @@ class Stage:
     def __init__(self, sparks: SimulatedSparks, recorder: EventRecorder, state: Path, clock: SimClock) -> None:
         self.sparks, self._recorder = sparks, recorder
         self.clock = clock
-        self._context = CommandContext(OperationHistory(state), "milo@desk", clock=self.clock)
+        self._context = CommandContext(history=OperationHistory(state), operator="milo@desk", clock=self.clock)
         self._nodes = load_config(sparks.config_path).nodes
         self._beside: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
         """Follow both, written down from now on."""
         for node in self._nodes:
-            self._emit(NodeStateChanged(self.clock.unix_time(), node.name, NodeState.UNKNOWN))
+            self._emit(NodeStateChanged(ts=self.clock.unix_time(), node=node.name, state=NodeState.UNKNOWN))
         for node in self._nodes:
-            follower = NodeMonitor(self._context, node, EVERY, self._emit)
+            follower = NodeMonitor(ctx=self._context, node=node, every=EVERY, emit=self._emit)
             self._beside.append(asyncio.create_task(follower.run()))
 
     def read(self, instance: str, name: str, since: float | None = None) -> None:
@@ -70,7 +70,7 @@ class Stage:
 
         async def follow() -> None:
             ctx = replace(self._context, interrupt=InterruptSignal())
-            async for event in show_log(ctx, ShowLog(instance, [node], follow=True, since=since)):
+            async for event in show_log(ctx, ShowLog(instance=instance, nodes=[node], follow=True, since=since)):
                 if isinstance(event, LogArrived):
                     self._emit(event)
 

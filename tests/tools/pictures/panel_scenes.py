@@ -104,9 +104,9 @@ def build_panel(scene: Scene, state: Path) -> PanelApp:
     events, clock = cut_recording(scene), FrozenClock()
 
     def context(asker: Prompter) -> CommandContext:
-        return CommandContext(OperationHistory(state), "milo@desk", asker=asker, clock=clock)
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
 
-    return PanelApp(PanelOptions((), context, recording=lambda: (events, 1.0), clock=clock))
+    return PanelApp(PanelOptions(nodes=(), make_context=context, recording=lambda: (events, 1.0), clock=clock))
 
 
 def read_screen_text(pilot: Driver) -> str:

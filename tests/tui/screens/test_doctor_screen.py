@@ -37,11 +37,13 @@ async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_sh
     """Also three findings of one check; and none before it was made, where somebody goes back."""
     node, when = NodeName("spark1"), 1777672000.0
     disks = [
-        FindingReported(when + 25 + at, node, "disk", Severity.GOOD, f"enough for {name}")
+        FindingReported(
+            ts=when + 25 + at, node=node, check="disk", severity=Severity.GOOD, message=f"enough for {name}"
+        )
         for at, name in enumerate("abc")
     ]
     events: tuple[Event, ...] = (
-        NodeStateChanged(when, node, NodeState.OK), *disks, CheckCompleted(when + 40, node, 20.0),
+        NodeStateChanged(ts=when, node=node, state=NodeState.OK), *disks, CheckCompleted(when + 40, node, 20.0),
     )  # fmt: skip
     async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (100, 30)) as pilot:
         await wait_for_text(pilot, "recording 0:00 of 0:40")
@@ -61,8 +63,8 @@ def report_page_cache_problem(pilot: Driver, node: str) -> None:
     assert panel.controller is not None
     panel.controller.bridge.apply_event(
         FindingReported(
-            time.time(), NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
-            f"sparkctl drop-caches --node {node}",
+            ts=time.time(), node=NodeName(node), check="page-cache", severity=Severity.WARNING, message="page cache takes the room of a load",
+            remedy=f"sparkctl drop-caches --node {node}",
         )
     )  # fmt: skip
 
@@ -78,7 +80,7 @@ async def open_silent_node() -> AsyncIterator[Node]:
     leave = asyncio.Event()
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     async with server:
-        yield Node(NodeName("dark"), "127.0.0.1", user="nobody", port=server.sockets[0].getsockname()[1])
+        yield Node(name=NodeName("dark"), host="127.0.0.1", user="nobody", port=server.sockets[0].getsockname()[1])
         leave.set()
 
 

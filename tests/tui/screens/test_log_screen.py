@@ -198,17 +198,39 @@ async def test_a_typed_line_opens_the_log_where_the_instance_is(
 
 async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
     node = NodeName("spark1")
-    lines = tuple(LogLine("2026-11-21T21:00:00Z", f"line {number} of it", number) for number in range(1, 41))
+    lines = tuple(
+        LogLine(when="2026-11-21T21:00:00Z", text=f"line {number} of it", number=number) for number in range(1, 41)
+    )
     one = InstanceView(
-        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
-        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
-    )  # fmt: skip
-    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+        name="qwen36",
+        node=node,
+        container="sglang-qwen36",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up 1 minute",
+        ours=True,
+        memory=None,
+        phase=Phase.LOADING,
+        engine="sglang",
+        container_id="ab" * 32,
+        port=8003,
+    )
+    memory = MemoryReading(
+        total=122 * GIB, available=30 * GIB, free=9 * GIB, page_cache=20 * GIB, swap_total=0, swap_free=0
+    )
     events: tuple[Event, ...] = (
-        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
-        ContainersListed(100.0, node, (one,)),
-        PhaseChanged(100.1, node, "qwen36", Phase.LOADING, Step("weights", 3, 18), 0.1, 60.0),
-        LogArrived(100.2, node, "qwen36", lines),
+        SampleArrived(100.0, node, Sample(sequence=1, time=100.0, uptime=100.0, memory=memory), "boot"),
+        ContainersListed(ts=100.0, node=node, instances=(one,)),
+        PhaseChanged(
+            ts=100.1,
+            node=node,
+            instance="qwen36",
+            phase=Phase.LOADING,
+            step=Step("weights", 3, 18),
+            elapsed=0.1,
+            expected=60.0,
+        ),
+        LogArrived(ts=100.2, node=node, instance="qwen36", lines=lines),
     )
     async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0))) as pilot:
         await wait_for_text(pilot, "qwen36")
@@ -227,18 +249,32 @@ async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> 
     """On the instance's screen and on the log's: what was said later is not there, and nothing stands twice."""
     node = NodeName("spark1")
     one = InstanceView(
-        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
-        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
-    )  # fmt: skip
+        name="qwen36",
+        node=node,
+        container="sglang-qwen36",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up 1 minute",
+        ours=True,
+        memory=None,
+        phase=Phase.LOADING,
+        engine="sglang",
+        container_id="ab" * 32,
+        port=8003,
+    )
 
     def said(ts: float, text: str, number: int) -> Event:
-        return LogArrived(ts, node, "qwen36", (LogLine("2026-11-21T21:00:00Z", text, number),))
+        return LogArrived(
+            ts=ts, node=node, instance="qwen36", lines=(LogLine(when="2026-11-21T21:00:00Z", text=text, number=number),)
+        )
 
-    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(
+        total=122 * GIB, available=30 * GIB, free=9 * GIB, page_cache=20 * GIB, swap_total=0, swap_free=0
+    )
     events: tuple[Event, ...] = (
-        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
-        ContainersListed(100.0, node, (one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
-        ContainersListed(150.0, node, (one,)), said(175.0, "the third line", 3),
+        SampleArrived(100.0, node, Sample(sequence=1, time=100.0, uptime=100.0, memory=memory), "boot"),
+        ContainersListed(ts=100.0, node=node, instances=(one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
+        ContainersListed(ts=150.0, node=node, instances=(one,)), said(175.0, "the third line", 3),
     )  # fmt: skip
     async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (120, 40)) as pilot:
         await wait_for_text(pilot, "qwen36")
@@ -338,12 +374,14 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
 
 def test_clocks_that_differ_are_said() -> None:
     here, there = NodeName("spark1"), NodeName("spark2")
-    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(
+        total=122 * GIB, available=30 * GIB, free=9 * GIB, page_cache=20 * GIB, swap_total=0, swap_free=0
+    )
     store = Store((here, there))
     both = (LogSource(here, "minimax"), LogSource(there, "minimax"))
     assert describe_clock_skew(store, both) is None
-    store.apply_event(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
-    store.apply_event(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
+    store.apply_event(SampleArrived(100.0, here, Sample(sequence=1, time=100.1, uptime=100.0, memory=memory), "boot"))
+    store.apply_event(SampleArrived(100.0, there, Sample(sequence=1, time=102.2, uptime=100.0, memory=memory), "boot"))
     assert describe_clock_skew(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
     assert describe_clock_skew(store, both[:1]) is None
 
@@ -358,7 +396,10 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         history = controller_of(pilot).context.history
         writer = history.open_log_writer("qwen36-ngram", "spark1", "e" * 64, ())
         writer.write(
-            [LogLine("2026-05-01T10:00:00.000000000Z", f"as it was {number}", number) for number in range(1, 6)]
+            [
+                LogLine(when="2026-05-01T10:00:00.000000000Z", text=f"as it was {number}", number=number)
+                for number in range(1, 6)
+            ]
         )
         writer.close(whole=True)
         await pilot.press("P")
@@ -401,11 +442,19 @@ def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
     for node, names in ((here, ("big", "small")), (there, ("big", "other"))):
         listed = tuple(
             InstanceView(
-                name, node, name, "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
+                name=name,
+                node=node,
+                container=name,
+                image="image",
+                state=ContainerState.RUNNING,
+                status="Up",
+                ours=True,
+                memory=None,
+                phase=Phase.READY,
             )
             for name in names
         )
-        store.apply_event(ContainersListed(1.0, node, listed))
+        store.apply_event(ContainersListed(ts=1.0, node=node, instances=listed))
     big = LogSource(here, "big")
     of_it = list_log_sources(store, LogScope.INSTANCE, big)
     of_spark = list_log_sources(store, LogScope.SPARK, big)

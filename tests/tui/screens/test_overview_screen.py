@@ -21,7 +21,7 @@ from tests.tui.panel_driver import (
 
 
 async def test_the_first_picture_comes_from_the_config_alone(tmp_path: Path) -> None:
-    nodes = (Node(NodeName("spark1"), "192.0.2.1"), Node(NodeName("spark2"), "192.0.2.1"))
+    nodes = (Node(name=NodeName("spark1"), host="192.0.2.1"), Node(name=NodeName("spark2"), host="192.0.2.1"))
     async with open_panel(build_panel_options(nodes, tmp_path)) as pilot:
         shown = read_screen(pilot)
         assert "spark1 ◌ connecting" in shown
@@ -101,7 +101,7 @@ async def test_selecting_goes_round(tmp_path: Path) -> None:
 
 async def test_the_header_says_where_a_guard_is_armed(tmp_path: Path) -> None:
     events = (
-        NodeStateChanged(1.0, NodeName("spark1"), NodeState.OK), NodeStateChanged(1.0, NodeName("spark2"), NodeState.OK),
+        NodeStateChanged(ts=1.0, node=NodeName("spark1"), state=NodeState.OK), NodeStateChanged(ts=1.0, node=NodeName("spark2"), state=NodeState.OK),
         GuardStatusChanged(1.1, NodeName("spark1"), ("qwen36",)), GuardStatusChanged(1.1, NodeName("spark2"), ()),
     )  # fmt: skip
     async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 10.0))) as pilot:

@@ -13,7 +13,7 @@ ONE, TWO = NodeName("spark1"), NodeName("spark2")
 
 
 def make_finding_event(node: NodeName | None, words: str) -> FindingReported:
-    return FindingReported(1.0, node, FindingKind.DOCKER.value, Severity.GOOD, words)
+    return FindingReported(ts=1.0, node=node, check=FindingKind.DOCKER.value, severity=Severity.GOOD, message=words)
 
 
 def test_nodes_are_printed_in_config_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,7 +34,7 @@ def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.Cap
     for event in (
         make_finding_event(TWO, "two a"),
         CheckCompleted(2.0, TWO, 1.0),
-        CommandEnded(9.0, Outcome.INTERRUPTED, 130, 9.0),
+        CommandEnded(ts=9.0, outcome=Outcome.INTERRUPTED, exit_code=130, seconds=9.0),
     ):
         teller.print_event(event)
     assert "two a" in capsys.readouterr().out

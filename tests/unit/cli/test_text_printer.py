@@ -23,11 +23,13 @@ def print_events(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str
 
 
 def make_node_state(state: NodeState, detail: str | None = None, attempt: int | None = None) -> NodeStateChanged:
-    return NodeStateChanged(1.0, NODE, state, detail, attempt, 0.5 if attempt else None)
+    return NodeStateChanged(
+        ts=1.0, node=NODE, state=state, detail=detail, attempt=attempt, next_try=0.5 if attempt else None
+    )
 
 
 def make_command_end(outcome: Outcome, **more: object) -> CommandEnded:
-    return CommandEnded(2.0, outcome, 3, 40.2, node=NODE, instance="qwen36", **more)  # type: ignore[arg-type]
+    return CommandEnded(ts=2.0, outcome=outcome, exit_code=3, seconds=40.2, node=NODE, instance="qwen36", **more)  # type: ignore[arg-type]
 
 
 def test_a_first_connection_that_fails_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,13 +66,18 @@ def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[st
         Evidence("so it was", "docker"),
         FieldChange("args.mem-fraction-static", "0.72", "0.8", is_first_try=True),
     )
-    other = Verdict(FailureCause.DISK_FULL, "A disk is full.", (Evidence("No space", "log", 7),), "Free some.")
+    other = Verdict(
+        cause=FailureCause.DISK_FULL,
+        summary="A disk is full.",
+        evidence=(Evidence("No space", "log", 7),),
+        remedy="Free some.",
+    )
     verdict = Verdict(
-        FailureCause.HOST_OOM_KILL,
-        "It was killed.",
-        (proof,),
-        "Lower it.",
-        edit.field,
+        cause=FailureCause.HOST_OOM_KILL,
+        summary="It was killed.",
+        evidence=(proof,),
+        remedy="Lower it.",
+        field=edit.field,
         edit=edit,
         contributing=(other,),
     )
@@ -89,7 +96,11 @@ def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[st
 
 def test_a_verdict_without_a_value_to_try_offers_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = Verdict(
-        FailureCause.IMAGE_ARCH, "It is amd64.", (Evidence("so it was", "docker"),), "Take another.", "image"
+        cause=FailureCause.IMAGE_ARCH,
+        summary="It is amd64.",
+        evidence=(Evidence("so it was", "docker"),),
+        remedy="Take another.",
+        field="image",
     )
     assert not [
         line
@@ -100,7 +111,9 @@ def test_a_verdict_without_a_value_to_try_offers_no_command(capsys: pytest.Captu
 
 def test_steps_are_words(capsys: pytest.CaptureFixture[str]) -> None:
     steps = ("join", "http", "kv-cache", "graphs", "weights")
-    events = [PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step(name)) for name in steps]
+    events = [
+        PhaseChanged(ts=1.0, node=NODE, instance="qwen36", phase=Phase.LOADING, step=Step(name)) for name in steps
+    ]
     words = [line.rpartition("   ")[2] for line in print_events(capsys, *events)]
     assert words == ["joining", "HTTP server", "KV cache", "CUDA graphs", "weights"]
 
@@ -111,7 +124,9 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
     now = [100.0]
     monkeypatch.setattr("sparkctl.cli.event_printers.time.monotonic", lambda: now[0])
     teller = TextPrinter()
-    teller.print_event(PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step("weights"), elapsed=5.0))
+    teller.print_event(
+        PhaseChanged(ts=1.0, node=NODE, instance="qwen36", phase=Phase.LOADING, step=Step("weights"), elapsed=5.0)
+    )
     for _ in range(61):
         now[0] += 1
         teller.refresh()

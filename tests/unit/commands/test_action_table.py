@@ -31,11 +31,21 @@ from sparkctl.tui.key_hints import render_key_footer
 from sparkctl.views.text.styled_text import join_text, measure_row
 
 NODE = NodeName("spark1")
-ENGINE = InstanceView("a", NODE, "a", "i", ContainerState.RUNNING, "Up 3 hours", True, None, Phase.READY)
-VIEW = NodeTelemetryView(NODE, NodeState.OK, 0.0, instances=(ENGINE,), instances_seen=0.0)
+ENGINE = InstanceView(
+    name="a",
+    node=NODE,
+    container="a",
+    image="i",
+    state=ContainerState.RUNNING,
+    status="Up 3 hours",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
+)
+VIEW = NodeTelemetryView(name=NODE, state=NodeState.OK, when=0.0, instances=(ENGINE,), instances_seen=0.0)
 ALL = frozenset((*(one.screen for one in ACTIONS if one.screen), *(place for one in ACTIONS for place in one.on)))
 
-RUNS = ActionContext((NODE,), (VIEW,), NODE, "a", screens=ALL)
+RUNS = ActionContext(names=(NODE,), views=(VIEW,), node=NODE, instance="a", screens=ALL)
 
 
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:

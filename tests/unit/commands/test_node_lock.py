@@ -255,11 +255,11 @@ def test_a_lock_of_another_place_is_neither_named_nor_ended(place: Path, take: T
 
 @pytest.fixture
 async def session() -> NodeSession:
-    return NodeSession(Node(NodeName("here"), "local"))
+    return NodeSession(Node(name=NodeName("here"), host="local"))
 
 
 def make_context(tmp_path: Path) -> CommandContext:
-    return CommandContext(OperationHistory(tmp_path / "state"), "milo@laptop")
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@laptop")
 
 
 async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(

@@ -24,7 +24,7 @@ from sparkctl.transport.node_session import NodeSession
 from tests.unit.transport.docker.docker_log_daemon import format_stamp
 from tests.unit.transport.docker.test_log_stream import build_plain_answer, build_stream
 
-NODE = Node(NodeName("spark1"), "local")
+NODE = Node(name=NodeName("spark1"), host="local")
 LOG = [LogFragment(1, format_stamp(i * 200_000_000), b"line %d" % i, True) for i in range(6)]
 
 
@@ -102,12 +102,12 @@ async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
     session: NodeSession, docker: FragileDocker, tmp_path: Path
 ) -> None:
     clock = ImpatientClock()
-    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk", clock=clock)
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk", clock=clock)
     writer = ctx.history.open_log_writer("qwen36", NODE.name, docker.container.id, ())
-    writer.write([LogLine("", "kept", 1)])
+    writer.write([LogLine(when="", text="kept", number=1)])
     writer.close(whole=True)
     events: list[Event] = []
-    verb = _ShowLogRun(ctx, ShowLog("qwen36", [NODE], follow=True), events.append)
+    verb = _ShowLogRun(ctx, ShowLog(instance="qwen36", nodes=[NODE], follow=True), events.append)
     async with asyncio.timeout(10):
         ended = await verb._follow_container(session, docker.container)
     assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == [

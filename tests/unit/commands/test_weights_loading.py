@@ -42,11 +42,11 @@ w [2026-06-03 09:18:27] Load weight begin. avail mem=104.91 GB
     ids=["bar", "no bar", "sglang"],
 )
 def test_the_lease_begins_and_ends_with_the_weights(engine: str, log: str) -> None:
-    reader = LogAnalyzer(load_engine(engine), ReadinessRule(None, "/health"))
+    reader = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(None, "/health"))
     seen = []
     lines = log.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
-        reader.feed_lines([LogLine("2026-05-01T10:00:00Z", line[2:], number)])
+        reader.feed_lines([LogLine(when="2026-05-01T10:00:00Z", text=line[2:], number=number)])
         seen.append("w" if is_loading_weights(reader.phase, reader.step) else ".")
     assert seen == [line[0] for line in lines]
 

@@ -15,7 +15,17 @@ def build_argv(
     port: int | None = 8003,
     command: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
-    made = Profile("p", engine, "img", "p.yaml", False, model=model, port=port, args=args, command=command)
+    made = Profile(
+        name="p",
+        engine=engine,
+        image="img",
+        origin="p.yaml",
+        shipped=False,
+        model=model,
+        port=port,
+        args=args,
+        command=command,
+    )
     return engines.load_engine(engine).build_command(made)
 
 

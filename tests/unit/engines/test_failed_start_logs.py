@@ -97,7 +97,7 @@ def test_where_cuda_memory_ran_out_is_said(
 
 
 def test_another_failure_stays_as_it_is_wherever_it_came() -> None:
-    failure = Failure(FailureCause.NCCL, "s", "r")
+    failure = Failure(cause=FailureCause.NCCL, summary="s", remedy="r")
     assert refine_failure(failure, "", "weights", {}, is_serving=True) is failure
 
 

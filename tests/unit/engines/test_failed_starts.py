@@ -336,7 +336,7 @@ vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See 
 
 def test_the_first_of_equal_causes_is_the_root_and_nothing_is_none() -> None:
     def failure(weight: int) -> Failure:
-        return Failure(FailureCause.CRASHED, f"weight {weight}", "", weight=weight)
+        return Failure(cause=FailureCause.CRASHED, summary=f"weight {weight}", remedy="", weight=weight)
 
     assert select_root_failure([]) is None
     found = [(1, "a", failure(1)), (2, "b", failure(5)), (3, "c", failure(5)), (4, "d", failure(2))]

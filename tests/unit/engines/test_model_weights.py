@@ -21,28 +21,33 @@ def make_plan(*mounts: Mount, env: tuple[tuple[str, str], ...] = ()) -> LaunchPl
 def test_files_are_summed_and_nothing_is_counted_twice() -> None:
     shards = tuple((f"model-0000{at}-of-00003.safetensors", 100) for at in (1, 2, 3))
     found = measure_weights(
-        CheckpointFiles("/m", True, (*shards, ("consolidated.safetensors", 300), ("old.bin", 7))), told=5
+        CheckpointFiles(place="/m", is_there=True, files=(*shards, ("consolidated.safetensors", 300), ("old.bin", 7))),
+        told=5,
     )
     assert (found.size, found.obtained) == (300, EstimateSource.MEASURED)
-    gguf = measure_weights(CheckpointFiles("/m", True, (("m-Q4.gguf", 40), ("mmproj-m.gguf", 9))), None)
+    gguf = measure_weights(
+        CheckpointFiles(place="/m", is_there=True, files=(("m-Q4.gguf", 40), ("mmproj-m.gguf", 9))), None
+    )
     assert gguf.size == 40
 
 
 def test_a_missing_shard_is_told_by_the_index_else_by_the_profile_else_not_at_all() -> None:
-    half = CheckpointFiles("/m", True, (("model-00001-of-00002.safetensors", 100),), index_total=205)
+    half = CheckpointFiles(
+        place="/m", is_there=True, files=(("model-00001-of-00002.safetensors", 100),), index_total=205
+    )
     assert (measure_weights(half, 7).size, measure_weights(half, 7).obtained) == (205, EstimateSource.HEADERS)
-    bare = CheckpointFiles("/m", True, (("model-00001-of-00002.safetensors", 100),))
+    bare = CheckpointFiles(place="/m", is_there=True, files=(("model-00001-of-00002.safetensors", 100),))
     assert (measure_weights(bare, 210).size, measure_weights(bare, 210).obtained) == (210, EstimateSource.PROFILE)
     assert measure_weights(bare, None).size is None
     assert "missing" in measure_weights(bare, None).why
-    still = CheckpointFiles("/m", True, (("model.safetensors", 100),), unfinished=2)
+    still = CheckpointFiles(place="/m", is_there=True, files=(("model.safetensors", 100),), unfinished=2)
     assert measure_weights(still, None).size is None
 
 
 def test_nothing_there_is_what_the_profile_says_or_not_known() -> None:
     assert measure_weights(None, 5).size == 5
-    assert measure_weights(CheckpointFiles("/m", is_there=False), None).size is None
-    assert "/m" in measure_weights(CheckpointFiles("/m", is_there=False), None).why
+    assert measure_weights(CheckpointFiles(place="/m", is_there=False), None).size is None
+    assert "/m" in measure_weights(CheckpointFiles(place="/m", is_there=False), None).why
 
 
 def test_a_path_goes_through_the_longest_mount_that_holds_it() -> None:

@@ -38,7 +38,7 @@ def begin_operation(history: OperationHistory, profile: str = "qwen36", **facts:
 
 def record_operation(history: OperationHistory, profile: str = "qwen36", seconds: float = 300.0) -> None:
     entry = begin_operation(history, profile, hash="h")
-    entry.record_node_result(NodeResult(SPARK1, profile, seconds=seconds))
+    entry.record_node_result(NodeResult(node=SPARK1, instance=profile, seconds=seconds))
     entry.record_end("ready", 0, seconds=seconds)
 
 
@@ -59,13 +59,13 @@ def test_a_row_is_there_from_the_beginning_and_says_what_is_known_by_then(histor
     entry = begin_operation(history)
     (one,) = OperationHistory(history.directory).list_operations()
     assert (one.outcome, one.is_running, one.profile, one.nodes) == (None, True, "qwen36", ("spark1",))
-    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID, available_before=5))
-    entry.record_node_result(NodeResult(SPARK1, "qwen36", peak=7))
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID, available_before=5))
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", peak=7))
     entry.record_end("failed", 1, why="it did not")
     entry.record_end("ready", 0)
     (one,) = history.list_operations()
     assert (one.id, one.outcome, one.exit_code, one.why, one.is_running) == (1, "failed", 1, "it did not", False)
-    assert one.shares == (NodeResult(SPARK1, "qwen36", container=ID, available_before=5, peak=7),)
+    assert one.shares == (NodeResult(node=SPARK1, instance="qwen36", container=ID, available_before=5, peak=7),)
     assert history.take_warning() is None
 
 
@@ -311,7 +311,7 @@ def test_two_processes_take_it_over_together_once(history: OperationHistory) -> 
 
 def test_what_the_guard_did_to_a_start_that_nobody_watched_is_added_to_its_row(history: OperationHistory) -> None:
     entry = begin_operation(history)
-    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID))
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID))
     entry.record_end("detached", 0)
     history.record_failure("qwen36", "", "spark1", "guard-stopped", ID, 500.0)
     (one,) = history.list_operations()
@@ -331,10 +331,10 @@ def test_no_secret_gets_into_the_file(history: OperationHistory) -> None:
     )
     entry.redact_values({OTHER})
     verdict = Verdict(
-        FailureCause.CRASHED, f"it said {OTHER}", (Evidence(f"api_key='{CANARY}' {OTHER}", "log", 3),), f"use {OTHER}",
-        edit=FieldChange("env.PLAIN", OTHER, OTHER), contributing=(Verdict(FailureCause.EXITED, OTHER, (), OTHER),),
+        cause=FailureCause.CRASHED, summary=f"it said {OTHER}", evidence=(Evidence(f"api_key='{CANARY}' {OTHER}", "log", 3),), remedy=f"use {OTHER}",
+        edit=FieldChange("env.PLAIN", OTHER, OTHER), contributing=(Verdict(cause=FailureCause.EXITED, summary=OTHER, evidence=(), remedy=OTHER),),
     )  # fmt: skip
-    entry.record_node_result(NodeResult(SPARK1, "qwen36", receipt=f"token {OTHER}", log=f"/logs/{OTHER}"))
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", receipt=f"token {OTHER}", log=f"/logs/{OTHER}"))
     written = b"".join(file.read_bytes() for file in history.directory.iterdir())
     entry.record_end("failed", 1, why=f"{OTHER} was refused", hint=f"--api-key {CANARY}", verdict=verdict)
     written += b"".join(file.read_bytes() for file in history.directory.iterdir())
@@ -353,7 +353,7 @@ def test_the_list_is_of_a_profile_of_a_node_of_failures(history: OperationHistor
     record_operation(history, "qwen36")
     record_operation(history, "orpheus")
     entry = history.begin_operation(OperationKind.STOP, SystemClock(), "milo@desk", [NodeName("spark2")])
-    entry.record_node_result(NodeResult(NodeName("spark2"), "orpheus", freed=5))
+    entry.record_node_result(NodeResult(node=NodeName("spark2"), instance="orpheus", freed=5))
     entry.record_end("unhealthy", 5)
     assert [one.id for one in history.list_operations("qwen36")] == [1]
     assert [one.id for one in history.list_operations("orpheus")] == [3, 2]
@@ -417,7 +417,7 @@ def test_only_so_many_are_kept(history: OperationHistory, monkeypatch: pytest.Mo
 
 def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: OperationHistory) -> None:
     entry = begin_operation(history)
-    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID))
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID))
     entry.record_end("ready", 0)
     history.record_engine_figures(ID, 3.1, None)
     history.record_engine_figures(ID, None, 22.5)
@@ -464,14 +464,14 @@ def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_f
         for node in both:
             entry.record_node_result(
                 NodeResult(
-                    node,
-                    "minimax",
+                    node=node,
+                    instance="minimax",
                     container=f"{node}-{seconds}",
                     seconds=seconds and seconds + len(entry.operation.shares),
                 )
             )
         if seconds is None:
-            entry.record_node_result(NodeResult(both[1], "minimax", cause="worker-lost"))
+            entry.record_node_result(NodeResult(node=both[1], instance="minimax", cause="worker-lost"))
         else:
             (one,) = history.get_last_starts()
             assert (one.node, one.seconds) == ("spark1", 400.0)

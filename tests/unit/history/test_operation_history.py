@@ -38,7 +38,7 @@ def simulate_full_disk(size: int) -> Iterator[None]:
 
 
 def make_log_lines(count: int, text: str = "line") -> list[LogLine]:
-    return [LogLine(f"2026-05-01T10:00:00.{n:09d}Z", f"{text} {n}", n) for n in range(count)]
+    return [LogLine(when=f"2026-05-01T10:00:00.{n:09d}Z", text=f"{text} {n}", number=n) for n in range(count)]
 
 
 @pytest.fixture

@@ -26,8 +26,20 @@ mounts:
 
 
 def make_start_record(text: str | None = TEXT, **share: str) -> OperationRecord:
-    own = NodeResult(SPARK1, "qwen36", **{"image_digest": "sha256:1", "driver": "580.95", "kernel": "6.11", **share})  # type: ignore[arg-type]
-    return OperationRecord(1, OperationKind.START, 0.0, "milo", (SPARK1,), "qwen36", "qwen36", text=text, shares=(own,))
+    own = NodeResult(
+        node=SPARK1, instance="qwen36", **{"image_digest": "sha256:1", "driver": "580.95", "kernel": "6.11", **share}
+    )  # type: ignore[arg-type]
+    return OperationRecord(
+        id=1,
+        kind=OperationKind.START,
+        began=0.0,
+        operator="milo",
+        nodes=(SPARK1,),
+        profile="qwen36",
+        instance="qwen36",
+        text=text,
+        shares=(own,),
+    )
 
 
 def test_equal_starts_have_no_differences() -> None:
@@ -57,7 +69,7 @@ def test_image_driver_and_kernel_are_compared_on_the_node_itself() -> None:
     elsewhere = replace(
         make_start_record(),
         nodes=(SPARK2,),
-        shares=(NodeResult(SPARK2, "qwen36", image_digest="sha256:1", driver="1"),),
+        shares=(NodeResult(node=SPARK2, instance="qwen36", image_digest="sha256:1", driver="1"),),
     )
     assert diff_starts(make_start_record(), elsewhere).found == (StartDifference("nodes", "spark1", "spark2"),)
 

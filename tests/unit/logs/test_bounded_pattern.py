@@ -71,7 +71,9 @@ def _make_container(engine: str, line: object, health: str | None = "/health", p
         (ContainerLabel.ENGINE, engine), (ContainerLabel.PROFILE, profile),
         (ContainerLabel.READY, json.dumps({"line": line, "health": health, "probe": "none"})),
     )  # fmt: skip
-    return Container("a" * 64, "n", "i", ContainerState.RUNNING, "Up", 0.0, labels)
+    return Container(
+        id="a" * 64, name="n", image="i", state=ContainerState.RUNNING, status="Up", created=0.0, labels=labels
+    )
 
 
 @pytest.mark.parametrize("line", [*ENDLESS, ".*.*.*.*.*x", "(a|b)c", "[ab]+", 7, ["x"]])

@@ -43,8 +43,8 @@ def test_a_folder_of_downloads_is_not_blamed_for_what_lies_in_it() -> None:
 
 
 def build_verdict(engine: str, plan: LaunchPlan | None, *lines: str) -> Verdict:
-    log = LogAnalyzer(load_engine(engine), ReadinessRule(None, None))
-    log.feed_lines(LogLine("", text, number) for number, text in enumerate(lines, 1))
+    log = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(None, None))
+    log.feed_lines(LogLine(when="", text=text, number=number) for number, text in enumerate(lines, 1))
     found = verdict_builder.build_verdict(log, plan)
     assert found is not None
     return found

@@ -23,7 +23,7 @@ NASTY = st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace"))
 
 def make_log_line(seconds: float, text: str, number: int = 1, stream: str = "stdout") -> LogLine:
     when = (BEGIN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "123Z"
-    return LogLine(when, text, number, stream)
+    return LogLine(when=when, text=text, number=number, stream=stream)
 
 
 def read_whole_buffer(book: LogBuffer) -> list[BufferedLine]:
@@ -76,7 +76,7 @@ def test_a_failure_that_was_written_over_is_not_lost() -> None:
 
 def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
     book = LogBuffer()
-    book.add_lines(0, [LogLine("", "a" * 20_000 + "z" * 20_000, 1, cut=5)])
+    book.add_lines(0, [LogLine(when="", text="a" * 20_000 + "z" * 20_000, number=1, cut=5)])
     text = read_whole_buffer(book)[0].text
     assert text.startswith("a" * 12_288)
     assert text.endswith("z" * 4096)
@@ -108,7 +108,14 @@ def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: li
 
 def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
     book = LogBuffer(("a", "b"))
-    book.add_lines(0, [make_log_line(5, "one"), LogLine("", "two", 2), LogLine("yesterday", "three", 3)])
+    book.add_lines(
+        0,
+        [
+            make_log_line(5, "one"),
+            LogLine(when="", text="two", number=2),
+            LogLine(when="yesterday", text="three", number=3),
+        ],
+    )
     book.add_lines(1, [make_log_line(1, "first"), make_log_line(9, "last")])
     assert [line.text for line in read_whole_buffer(book)] == ["first", "one", "two", "three", "last"]
 

@@ -44,7 +44,7 @@ def test_requests_of_others_are_kept(line: str) -> None:
 
 
 def test_dropping_requests_keeps_line_numbers() -> None:
-    lines = [LogLine("", text, number) for number, text in enumerate([THEIRS[0], *OURS, THEIRS[1]], 1)]
+    lines = [LogLine(when="", text=text, number=number) for number, text in enumerate([THEIRS[0], *OURS, THEIRS[1]], 1)]
     assert [line.number for line in drop_own_requests(lines)] == [1, len(OURS) + 2]
     assert drop_own_requests(lines[:1]) == (lines[0],)
 

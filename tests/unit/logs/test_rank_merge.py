@@ -18,7 +18,9 @@ BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def make_log_line(seconds: float, text: str, number: int = 1) -> LogLine:
-    return LogLine((BEGAN + timedelta(seconds=seconds)).isoformat(timespec="microseconds"), text, number)
+    return LogLine(
+        when=(BEGAN + timedelta(seconds=seconds)).isoformat(timespec="microseconds"), text=text, number=number
+    )
 
 
 async def make_batches(lines: Sequence[LogLine], size: int = 2) -> AsyncGenerator[tuple[LogLine, ...], None]:
@@ -51,7 +53,7 @@ def test_a_clock_that_is_ahead_is_set_right_and_one_that_was_set_back_keeps_its_
     assert [text for _, texts in merge_sources({ONE: first, TWO: second}, {TWO: 300.0}) for text in texts] == list(
         "abcd"
     )
-    back = [make_log_line(10, "1"), make_log_line(4, "2"), LogLine("", "3", 3), make_log_line(11, "4")]
+    back = [make_log_line(10, "1"), make_log_line(4, "2"), LogLine(when="", text="3", number=3), make_log_line(11, "4")]
     told = [
         text
         for _, texts in merge_sources({ONE: back, TWO: [make_log_line(5, "x"), make_log_line(10.5, "y")]})

@@ -120,9 +120,14 @@ def test_health_without_a_token_is_its_own_cause(plan: LaunchPlan, read: Reader)
 
 def make_receipt(*curve: tuple[float, float], **more: object) -> GuardReceipt:
     """A receipt with this curve of (seconds before the act, GiB available); the last is what was decided on."""
-    samples = tuple(GuardMemoryReading(1000.0 - before, int(gib * GIB), GIB, GIB, 0) for before, gib in curve)
+    samples = tuple(
+        GuardMemoryReading(at=1000.0 - before, available=int(gib * GIB), free=GIB, page_cache=GIB, swap_free=0)
+        for before, gib in curve
+    )
     given = {"available": samples[-1].available if samples else GIB // 4, "floor": GIB // 2, "samples": samples, **more}
-    return GuardReceipt("ab" * 32, 1000.0, GuardAction.KILLED, "400 MiB are available, under 512 MiB", **given)  # type: ignore[arg-type]
+    return GuardReceipt(
+        container="ab" * 32, at=1000.0, did=GuardAction.KILLED, why="400 MiB are available, under 512 MiB", **given
+    )  # type: ignore[arg-type]
 
 
 def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:

@@ -54,9 +54,12 @@ SHUTDOWN = (
 
 def analyze_lines(engine: str, *lines: str, whole: bool = False) -> LogAnalyzer:
     found = load_engine(engine)
-    log = LogAnalyzer(found, ReadinessRule(found.defaults.ready_line, "/health"), whole)
+    log = LogAnalyzer(engine=found, ready=ReadinessRule(found.defaults.ready_line, "/health"), whole=whole)
     log.feed_lines(
-        [LogLine(f"2026-11-22T10:00:{at % 60:02}.000000000Z", text, at + 1) for at, text in enumerate(lines)]
+        [
+            LogLine(when=f"2026-11-22T10:00:{at % 60:02}.000000000Z", text=text, number=at + 1)
+            for at, text in enumerate(lines)
+        ]
     )
     return log
 
@@ -64,7 +67,7 @@ def analyze_lines(engine: str, *lines: str, whole: bool = False) -> LogAnalyzer:
 def diagnose_lines(lines: Iterable[str], engine: str | None = None) -> LogDiagnoser:
     reading = LogDiagnoser(engine)
     for at, text in enumerate(lines):
-        reading.feed_line(LogLine("", text, at + 1))
+        reading.feed_line(LogLine(when="", text=text, number=at + 1))
     return reading
 
 

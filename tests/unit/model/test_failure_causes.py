@@ -35,7 +35,9 @@ def test_the_set_is_closed_and_every_cause_means_something() -> None:
     ],
 )
 def test_old_cause_names_are_read(then: str, now: FailureCause) -> None:
-    written = to_json_data(Verdict(FailureCause.CRASHED, "s", (Evidence("t", "log", 1),), "r"))
+    written = to_json_data(
+        Verdict(cause=FailureCause.CRASHED, summary="s", evidence=(Evidence("t", "log", 1),), remedy="r")
+    )
     assert isinstance(written, dict)
     assert from_json_data(Verdict, {**written, "cause": then}).cause is now
     assert normalize_cause_name(then) == now

@@ -9,7 +9,7 @@ from sparkctl.model.node import NodeName
 
 
 def test_whether_a_share_fits_is_asked_of_the_share_and_not_of_the_need() -> None:
-    alone = MemoryFit(NodeName("spark1"), "qwen36", FitOutcome.UNKNOWN, ())
+    alone = MemoryFit(node=NodeName("spark1"), profile="qwen36", answer=FitOutcome.UNKNOWN, parts=())
     assert alone.summary_sentence == "whether qwen36 fits on spark1 is not known"
     both = replace(alone, profile="minimax-m27", sparks=2)
     assert both.summary_sentence == "minimax-m27 needs 2 Sparks: whether its share fits on spark1 is not known"

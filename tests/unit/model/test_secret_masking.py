@@ -166,12 +166,15 @@ async def test_a_private_key_over_lines_and_batches_is_masked_and_what_follows_s
     ]
     masker, found = LineMasker(()), []
     for number, text in enumerate(texts):
-        found += [line.text for line in await masker.mask_lines([LogLine("", text, number)])]
+        found += [line.text for line in await masker.mask_lines([LogLine(when="", text=text, number=number)])]
     assert found[0] == "loading"
     assert found[-1] == "ready to serve"
     assert "MIIE" not in "".join(found)
     assert "Qw==" not in "".join(found)
-    mentioned = [LogLine("", text, 1) for text in ("expects -----BEGIN PRIVATE KEY-----", "INFO: it goes on", "a b c")]
+    mentioned = [
+        LogLine(when="", text=text, number=1)
+        for text in ("expects -----BEGIN PRIVATE KEY-----", "INFO: it goes on", "a b c")
+    ]
     assert [line.text for line in await masker.mask_lines(mentioned)][1:] == ["INFO: it goes on", "a b c"]
 
 
@@ -187,7 +190,9 @@ async def test_a_long_batch_is_masked_with_turns_for_others_and_no_secret_at_a_s
             await asyncio.sleep(0)
 
     other = asyncio.ensure_future(count())
-    lines = [LogLine("", "x" * (256 << 10) + f" api_key={V} " + "y" * 100, number) for number in range(4)]
+    lines = [
+        LogLine(when="", text="x" * (256 << 10) + f" api_key={V} " + "y" * 100, number=number) for number in range(4)
+    ]
     found = await LineMasker(()).mask_lines(lines)
     other.cancel()
     assert turns >= 4
@@ -197,7 +202,7 @@ async def test_a_long_batch_is_masked_with_turns_for_others_and_no_secret_at_a_s
 
 async def test_a_private_key_whose_beginning_was_not_asked_for_is_masked_too() -> None:
     texts = ["12 lines loaded", "aB3/" * 16, "cD4+" * 16, "Qw==", "-----END RSA PRIVATE KEY-----", "ready to serve"]
-    lines = [LogLine("2026-11-22T12:00:00Z", text, number) for number, text in enumerate(texts, 1)]
+    lines = [LogLine(when="2026-11-22T12:00:00Z", text=text, number=number) for number, text in enumerate(texts, 1)]
     kept = [line.text for line in await LineMasker(()).mask_lines(lines)]
     assert kept == [texts[0], MASK, MASK, MASK, *texts[4:]]
     assert Redactor().redact_text("\n".join(texts)).split("\n") == kept

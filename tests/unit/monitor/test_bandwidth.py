@@ -36,9 +36,9 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 DENSE = DecodeStepReads(weights=27_000_000_000)
 ACCEPTED = DraftAcceptance(1.75, 0.25, None, MeterSource.COUNTERS)
 DECODING = EngineMeter(
-    EngineActivity.DECODING,
-    10,
-    MeterSource.COUNTERS,
+    activity=EngineActivity.DECODING,
+    seconds=10,
+    estimator=MeterSource.COUNTERS,
     generation_rate=12.7,
     steps=12.7 / 1.75,
     batch=1,
@@ -144,10 +144,26 @@ def test_what_a_rank_reads_is_its_share_of_the_model() -> None:
     facts = DecodeStepSpec(
         weights=60 * 10**9, draft_weights=2 * 10**9, draft_passes=3, draft_tokens=3, kv_per_token=1001, ranks=2
     )
-    assert build_decode_step_reads(facts) == DecodeStepReads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
+    assert build_decode_step_reads(facts) == DecodeStepReads(
+        weights=30 * 10**9,
+        experts=None,
+        draft=10**9,
+        draft_passes=3,
+        draft_tokens=3,
+        kv_per_token=500.5,
+        whole=60 * 10**9,
+        ranks=2,
+    )
     routed = replace(facts, experts=RoutedExperts(56 * 10**9, 128, 8))
     assert build_decode_step_reads(routed) == DecodeStepReads(
-        2 * 10**9, ExpertReads(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5, 60 * 10**9, 2
+        weights=2 * 10**9,
+        experts=ExpertReads(28 * 10**9, 128, 8),
+        draft=10**9,
+        draft_passes=3,
+        draft_tokens=3,
+        kv_per_token=500.5,
+        whole=60 * 10**9,
+        ranks=2,
     )
     dense = replace(facts, parameters=27 * 10**9, active_parameters=27 * 10**9)
     assert build_decode_step_reads(dense) == build_decode_step_reads(facts)
@@ -189,10 +205,19 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
     """They may come from a recording that somebody wrote."""
     numbers = replace(DECODING, steps=steps, kv_tokens=kv_tokens)
     one = InstanceView(
-        "a", NodeName("n"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY, numbers=numbers,
+        name="a",
+        node=NodeName("n"),
+        container="a",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=None,
+        phase=Phase.READY,
+        numbers=numbers,
         per_step=facts,
-    )  # fmt: skip
-    seen = estimate_instance_bandwidth(one, NodeTelemetryView(NodeName("n"), NodeState.OK, 1.0))
+    )
+    seen = estimate_instance_bandwidth(one, NodeTelemetryView(name=NodeName("n"), state=NodeState.OK, when=1.0))
     assert seen is None or 0 <= seen.low <= seen.high < float("inf")
 
 
@@ -207,13 +232,27 @@ def test_experts_are_read_from_one_tokens_to_all_whatever_the_rounding(
 def test_one_request_of_minimax_m27_over_two_sparks_has_a_bandwidth() -> None:
     facts = DecodeStepSpec(weights=115 * 10**9, parameters=230 * 10**9, active_parameters=10 * 10**9, ranks=2)
     numbers = EngineMeter(
-        EngineActivity.DECODING, 10, MeterSource.COUNTERS, generation_rate=12.7, steps=12.7, batch=1.0
+        activity=EngineActivity.DECODING,
+        seconds=10,
+        estimator=MeterSource.COUNTERS,
+        generation_rate=12.7,
+        steps=12.7,
+        batch=1.0,
     )
     one = InstanceView(
-        "minimax-m27", NodeName("spark1"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY,
-        numbers=numbers, per_step=facts,
-    )  # fmt: skip
-    seen = estimate_instance_bandwidth(one, NodeTelemetryView(NodeName("spark1"), NodeState.OK, 1.0))
+        name="minimax-m27",
+        node=NodeName("spark1"),
+        container="a",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=None,
+        phase=Phase.READY,
+        numbers=numbers,
+        per_step=facts,
+    )
+    seen = estimate_instance_bandwidth(one, NodeTelemetryView(name=NodeName("spark1"), state=NodeState.OK, when=1.0))
     assert seen is not None
     assert seen.low <= seen.high
     assert (seen.low, seen.high) == (pytest.approx(12.7 * 2.5e9), pytest.approx(12.7 * 2.5e9))
@@ -232,8 +271,8 @@ def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
 
 
 def test_a_counter_of_the_hardware_is_a_measurement() -> None:
-    gpu = Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
-    seen = read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu,)))
+    gpu = Gpu(index=0, name="NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
+    seen = read_gpu_bandwidth(Sample(sequence=1, time=1.0, uptime=1.0, gpus=(gpu,)))
     assert seen is not None
     assert (seen.source, seen.low, seen.high) == (
         BandwidthSource.COUNTER,
@@ -242,15 +281,22 @@ def test_a_counter_of_the_hardware_is_a_measurement() -> None:
     )
     assert (seen.get_measured_shares(), seen.get_spec_shares()) == (None, pytest.approx((0.44, 0.44)))
     assert "44.0 % of the peak" in "\n".join(seen.explain_formula())
-    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
-    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
+    assert (
+        read_gpu_bandwidth(
+            Sample(sequence=1, time=1.0, uptime=1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))
+        )
+        is None
+    )
+    assert (
+        read_gpu_bandwidth(Sample(sequence=1, time=1.0, uptime=1.0, gpus=(Gpu(index=0, name="NVIDIA GB10"),))) is None
+    )
     for wrong in (
         replace(gpu, bandwidth_peak=0),
         replace(gpu, bandwidth_share=-0.1),
         replace(gpu, bandwidth_peak=1 << 80),
     ):
-        assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(wrong,))) is None
-    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0)) is None
+        assert read_gpu_bandwidth(Sample(sequence=1, time=1.0, uptime=1.0, gpus=(wrong,))) is None
+    assert read_gpu_bandwidth(Sample(sequence=1, time=1.0, uptime=1.0)) is None
 
 
 def test_only_a_gb10s_ceiling_has_been_measured() -> None:

@@ -15,7 +15,7 @@ ONE, TWO = NodeName("spark1"), NodeName("spark2")
 def make_finding_event(
     check: str, ts: float, node: NodeName = ONE, severity: Severity = Severity.GOOD
 ) -> FindingReported:
-    return FindingReported(ts, node, check, severity, f"{check} at {ts:.0f}")
+    return FindingReported(ts=ts, node=node, check=check, severity=severity, message=f"{check} at {ts:.0f}")
 
 
 async def stream_events(*events: Event) -> AsyncGenerator[Event, None]:

@@ -14,9 +14,19 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.meters.engine_meters import MetricsSource, has_meter, needs_log_meter
 
 READY = InstanceView(
-    "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None,
-    phase=Phase.READY, engine="sglang", container_id="ab" * 32, port=8003,
-)  # fmt: skip
+    name="qwen36",
+    node=NodeName("spark1"),
+    container="sglang-qwen36",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
+    engine="sglang",
+    container_id="ab" * 32,
+    port=8003,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,12 +34,12 @@ READY = InstanceView(
     [
         (MetricsSource.UNASKED, EngineMeter(), False),
         (MetricsSource.OFF, EngineMeter(), True),
-        (MetricsSource.SILENT, EngineMeter(EngineActivity.DECODING, generation_rate=12.0), True),
+        (MetricsSource.SILENT, EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.0), True),
         (MetricsSource.ON, EngineMeter(), True),  # SGLang counts in strides: two readings may have none between them
-        (MetricsSource.ON, EngineMeter(EngineActivity.DECODING, generation_rate=None), True),
-        (MetricsSource.ON, EngineMeter(EngineActivity.DECODING, generation_rate=12.0), False),
-        (MetricsSource.ON, EngineMeter(EngineActivity.PREFILL, generation_rate=0.0), False),
-        (MetricsSource.ON, EngineMeter(EngineActivity.IDLE, generation_rate=0.0), False),
+        (MetricsSource.ON, EngineMeter(activity=EngineActivity.DECODING, generation_rate=None), True),
+        (MetricsSource.ON, EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.0), False),
+        (MetricsSource.ON, EngineMeter(activity=EngineActivity.PREFILL, generation_rate=0.0), False),
+        (MetricsSource.ON, EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0), False),
     ],
 )
 def test_the_log_helps_where_the_counters_do_not_tell(

@@ -17,7 +17,7 @@ from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.engine_meters import InstanceMeter
 from sparkctl.transport.local_connection import LocalConnection
 
-LINK = LocalConnection(Node(NodeName("spark1"), "local"))
+LINK = LocalConnection(Node(name=NodeName("spark1"), host="local"))
 
 
 @dataclass
@@ -70,7 +70,7 @@ async def test_a_server_that_takes_no_query_is_asked_without() -> None:
 
 
 async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None:
-    sglang = Node(NodeName("spark1"), "local")
+    sglang = Node(name=NodeName("spark1"), host="local")
     async with serve_by_target(lambda _: "404 Not Found") as (port, heard):
         clock = SteppingClock()
         meter = InstanceMeter(AskedEngine(LocalConnection(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]

@@ -204,7 +204,7 @@ def test_what_is_no_recording_at_all_is_refused(tmp_path: Path, content: bytes) 
 
 
 def test_a_name_that_is_not_in_the_recording_is_refused() -> None:
-    seen = [events.NodeStateChanged(1.0, NodeName(name), NodeState.OK) for name in ("a", "b")]
+    seen = [events.NodeStateChanged(ts=1.0, node=NodeName(name), state=NodeState.OK) for name in ("a", "b")]
     assert [view.name for view in load_final_views(seen, ["b"])] == ["b"]
     with pytest.raises(InvalidInput, match="c is not in the recording"):
         load_final_views(seen, ["c"])

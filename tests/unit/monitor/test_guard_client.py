@@ -29,13 +29,22 @@ STATE = {"guard": 1, "kind": "state", "since": 1.0, "pid": 7}
 
 @pytest.fixture
 async def session() -> AsyncIterator[NodeSession]:
-    async with NodeSession(Node(NodeName("here"), "local")) as opened:
+    async with NodeSession(Node(name=NodeName("here"), host="local")) as opened:
         await opened.link.connect()
         yield opened
 
 
 async def watch_container(link: GuardClient) -> None:
-    await link.watch_container(CONTAINER, "tiny", "tiny", "milo@desk", GuardRole.LOADING, RULE, None, None)
+    await link.watch_container(
+        CONTAINER,
+        "tiny",
+        profile="tiny",
+        operator="milo@desk",
+        role=GuardRole.LOADING,
+        rule=RULE,
+        port=None,
+        health=None,
+    )
 
 
 # a real guard

@@ -20,14 +20,14 @@ RULE = json.dumps({"line": None, "health": "/health", "probe": "completions"})
     [
         (None, False, False),
         (EngineMeter(), False, False),
-        (EngineMeter(EngineActivity.IDLE, running=0, waiting=0, generation_rate=0.0), True, False),
-        (EngineMeter(EngineActivity.IDLE, running=0), True, False),
-        (EngineMeter(EngineActivity.IDLE), False, False),  # by its log alone: what runs is not known
-        (EngineMeter(EngineActivity.IDLE, running=1), False, False),
-        (EngineMeter(EngineActivity.IDLE, running=0, waiting=2), False, False),
-        (EngineMeter(EngineActivity.PREFILL, running=1), False, False),
-        (EngineMeter(EngineActivity.DECODING, running=1, generation_rate=12.7), False, True),
-        (EngineMeter(EngineActivity.IDLE, running=0, generation_rate=0.2), True, True),
+        (EngineMeter(activity=EngineActivity.IDLE, running=0, waiting=0, generation_rate=0.0), True, False),
+        (EngineMeter(activity=EngineActivity.IDLE, running=0), True, False),
+        (EngineMeter(activity=EngineActivity.IDLE), False, False),  # by its log alone: what runs is not known
+        (EngineMeter(activity=EngineActivity.IDLE, running=1), False, False),
+        (EngineMeter(activity=EngineActivity.IDLE, running=0, waiting=2), False, False),
+        (EngineMeter(activity=EngineActivity.PREFILL, running=1), False, False),
+        (EngineMeter(activity=EngineActivity.DECODING, running=1, generation_rate=12.7), False, True),
+        (EngineMeter(activity=EngineActivity.IDLE, running=0, generation_rate=0.2), True, True),
     ],
 )
 def test_only_what_is_known_to_be_idle_is_idle(numbers: EngineMeter | None, idle: bool, alive: bool) -> None:

@@ -17,7 +17,7 @@ from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
-HERE = Node(NodeName("here"), "local")
+HERE = Node(name=NodeName("here"), host="local")
 
 
 def list_agent_processes() -> list[psutil.Process]:

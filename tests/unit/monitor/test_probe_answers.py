@@ -41,7 +41,7 @@ async def serve_one_answer(body: bytes, status: str = "500 Oops") -> AsyncIterat
 
 @pytest.fixture
 async def link() -> NodeConnection:
-    link = open_connection(Node(NodeName("here"), "local"))
+    link = open_connection(Node(name=NodeName("here"), host="local"))
     await link.connect()
     return link
 
@@ -71,8 +71,8 @@ async def test_an_answer_without_words_is_only_ours(link: NodeConnection, plan: 
 def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     plan = replace(plan, env=(("VLLM_API_KEY", KEY),), engine="vllm")
     said = f"api_server.py: error: argument --max-model-len: invalid int value: '{KEY}'"
-    lines = mask_log_lines([LogLine("2026-05-01T10:00:00Z", said, 1)], collect_plan_secrets(plan))
-    log = LogAnalyzer(load_engine("vllm"), plan.ready)
+    lines = mask_log_lines([LogLine(when="2026-05-01T10:00:00Z", text=said, number=1)], collect_plan_secrets(plan))
+    log = LogAnalyzer(engine=load_engine("vllm"), ready=plan.ready)
     log.feed_lines(lines)
     assert log.fatal_line is not None
     verdict = start_verdict.build_fatal_line_verdict(plan, log, log.fatal_line)

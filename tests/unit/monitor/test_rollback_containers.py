@@ -21,37 +21,59 @@ from sparkctl.views.status_view import format_status
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 OLD, NEW = "ab" * 32, "cd" * 32
 ENDED = InstanceView(
-    "minimax-m27", TWO, "vllm-minimax-m27", "image", ContainerState.EXITED, "Exited (137) 3 seconds ago", ours=True,
-    memory=None, phase=Phase.FAILED, detail="it was killed", container_id=OLD, rank="1/2", nodes=(ONE, TWO),
-)  # fmt: skip
+    name="minimax-m27",
+    node=TWO,
+    container="vllm-minimax-m27",
+    image="image",
+    state=ContainerState.EXITED,
+    status="Exited (137) 3 seconds ago",
+    ours=True,
+    memory=None,
+    phase=Phase.FAILED,
+    detail="it was killed",
+    container_id=OLD,
+    rank="1/2",
+    nodes=(ONE, TWO),
+)
 COMES = replace(
     ENDED, state=ContainerState.RUNNING, phase=Phase.LOADING, container_id=NEW, status="Up", detail=None, rank=None
 )
-MEMORY = MemoryReading(120, 100, 100, 0, 0, 0)
+MEMORY = MemoryReading(total=120, available=100, free=100, page_cache=0, swap_total=0, swap_free=0)
 NONE = SwitchJournalStatus(JournalPresence.NONE)
 
 
 def make_journal_status(step: SwitchStep = SwitchStep.STARTING, *, is_held: bool = True) -> SwitchJournalStatus:
     journal = SwitchJournal(
-        "0" * 12, "milo@desk", 0.0, step, "qwen36", ("qwen36",), "h", (ONE,), ("minimax-m27",), ((TWO, OLD),)
+        id="0" * 12,
+        operator="milo@desk",
+        since=0.0,
+        step=step,
+        instance="qwen36",
+        words=("qwen36",),
+        profile_hash="h",
+        nodes=(ONE,),
+        stops=("minimax-m27",),
+        old=((TWO, OLD),),
     )
     return SwitchJournalStatus(JournalPresence.READ, journal, is_held)
 
 
 def list_shown_phases(*some: events.Event) -> list[tuple[str, Phase | None, bool]]:
     store = Store([TWO])
-    store.apply_event(events.SampleArrived(1.0, TWO, Sample(1, 1.0, 1.0, MEMORY), "boot"))
+    store.apply_event(events.SampleArrived(1.0, TWO, Sample(sequence=1, time=1.0, uptime=1.0, memory=MEMORY), "boot"))
     for event in some:
         store.apply_event(event)
     return [(one.name, one.phase, one.is_kept) for one in store.get_view(TWO).instances]
 
 
 def make_container_list(ts: float, *instances: InstanceView) -> events.ContainersListed:
-    return events.ContainersListed(ts, TWO, instances)
+    return events.ContainersListed(ts=ts, node=TWO, instances=instances)
 
 
 def make_phase_event(ts: float, phase: Phase) -> events.PhaseChanged:
-    return events.PhaseChanged(ts, TWO, "minimax-m27", phase, None, 0.0, None)
+    return events.PhaseChanged(
+        ts=ts, node=TWO, instance="minimax-m27", phase=phase, step=None, elapsed=0.0, expected=None
+    )
 
 
 FAILED, KEPT = ("minimax-m27", Phase.FAILED, False), ("minimax-m27", Phase.STOPPED, True)
@@ -98,7 +120,9 @@ def test_stop_events_and_a_new_container_of_the_same_name_count() -> None:
 
 def test_status_says_what_it_is_kept_for_and_that_nothing_is_wrong_with_it() -> None:
     kept = replace(ENDED, phase=Phase.STOPPED, detail=None, is_kept=True)
-    node = NodeStatusView(TWO, NodeState.OK, 0.0, memory=None, instances=(kept,), switch=make_journal_status())
+    node = NodeStatusView(
+        name=TWO, state=NodeState.OK, when=0.0, memory=None, instances=(kept,), switch=make_journal_status()
+    )
     assert node.is_healthy
     (line,) = [line for line in format_status([node]) if "minimax-m27" in line]
     assert line.split("   ") == [

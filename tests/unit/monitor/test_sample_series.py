@@ -18,8 +18,14 @@ BOOT, NEXT_BOOT = "b0", "b1"
 
 
 def make_sample(uptime: float, available: int | None = 100, wall: float = 1e9) -> Sample:
-    memory = None if available is None else MemoryReading(120 * GIB, available * GIB, 60 * GIB, 30 * GIB, 0, 0)
-    return Sample(1, wall + uptime, uptime, memory)
+    memory = (
+        None
+        if available is None
+        else MemoryReading(
+            total=120 * GIB, available=available * GIB, free=60 * GIB, page_cache=30 * GIB, swap_total=0, swap_free=0
+        )
+    )
+    return Sample(sequence=1, time=wall + uptime, uptime=uptime, memory=memory)
 
 
 def make_series(*samples: Sample, boot: str | None = BOOT) -> SampleSeries:
@@ -44,17 +50,25 @@ def list_values(rings: SampleSeries) -> list[float | None]:
 
 def test_every_series_has_its_reading() -> None:
     whole = Sample(
-        1, 5.0, 5.0, MemoryReading(120, 90, 60, 30, 16, 15), MemoryDetail(pressure=MemoryPressure(some=0.25)), Cpu(busy=0.5),
-        gpus=(Gpu(0, busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(7, 20),)),),
-        links=(NetworkInterface("a", receive_rate=1.0, send_rate=2.0), NetworkInterface("b", receive_rate=10.0)),
-        rdma=(RdmaLane("r", receive_rate=3.0, send_rate=4.0),),
-    )  # fmt: skip
+        sequence=1,
+        time=5.0,
+        uptime=5.0,
+        memory=MemoryReading(total=120, available=90, free=60, page_cache=30, swap_total=16, swap_free=15),
+        detail=MemoryDetail(pressure=MemoryPressure(some=0.25)),
+        cpu=Cpu(busy=0.5),
+        gpus=(Gpu(index=0, busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(7, 20),)),),
+        links=(
+            NetworkInterface(name="a", receive_rate=1.0, send_rate=2.0),
+            NetworkInterface(name="b", receive_rate=10.0),
+        ),
+        rdma=(RdmaLane(name="r", receive_rate=3.0, send_rate=4.0),),
+    )
     assert extract_values(whole) == [90, 20, 10, 30, 60, 1, 0.25, 0.5, 0.96, 2411, 61, 71, 11, 2, 3, 4]
     assert len(extract_values(whole)) == len(SeriesName)
 
 
 def test_unknown_values_are_left_out() -> None:
-    assert all(math.isnan(value) for value in extract_values(Sample(1, 5.0, 5.0)))
+    assert all(math.isnan(value) for value in extract_values(Sample(sequence=1, time=5.0, uptime=5.0)))
     rings = make_series(make_sample(1), make_sample(2, None), make_sample(3))
     assert list_values(rings) == [100, None, 100]
     assert rings.get_buckets(SeriesName.POWER, 60, 4) == (None,) * 4

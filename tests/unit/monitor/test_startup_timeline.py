@@ -17,7 +17,9 @@ NODE = NodeName("spark1")
 
 
 def make_phase_event(ts: float, phase: Phase, step: Step | None = None, expected: float | None = 415.0) -> PhaseChanged:
-    return PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, expected)
+    return PhaseChanged(
+        ts=ts, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=ts - 100, expected=expected
+    )
 
 
 def build_timeline(*events: PhaseChanged) -> StartupTimeline:
@@ -83,7 +85,17 @@ USUAL = (
 
 
 def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
-    first = PhaseChanged(100, NODE, "qwen36", Phase.STARTING, None, 0.0, 182.0, None, USUAL)
+    first = PhaseChanged(
+        ts=100,
+        node=NODE,
+        instance="qwen36",
+        phase=Phase.STARTING,
+        step=None,
+        elapsed=0.0,
+        expected=182.0,
+        detail=None,
+        expected_parts=USUAL,
+    )
     course = build_timeline(
         first, make_phase_event(110, Phase.LOADING), make_phase_event(112, Phase.LOADING, Step("weights", 1, 9))
     )
@@ -104,7 +116,7 @@ def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
 def time_phases(watch: PhaseTimer, *phases: tuple[float, Phase, Step | None]) -> PhaseTimer:
     for elapsed, phase, step in phases:
         watch.record_event(
-            PhaseChanged(1e9 - 7 * elapsed, NODE, "qwen36", phase, step, elapsed)
+            PhaseChanged(ts=1e9 - 7 * elapsed, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=elapsed)
         )  # a wall clock that goes back
     return watch
 
@@ -124,8 +136,8 @@ def test_a_stopwatch_goes_by_elapsed_time() -> None:
 
 def test_phases_missed_while_disconnected_have_no_duration() -> None:
     watch = PhaseTimer()
-    watch.record_event(NodeStateChanged(1.0, NODE, NodeState.UNKNOWN))  # before there was one
+    watch.record_event(NodeStateChanged(ts=1.0, node=NODE, state=NodeState.UNKNOWN))  # before there was one
     time_phases(watch, *START)
-    watch.record_event(NodeStateChanged(30.0, NODE, NodeState.UNREACHABLE))
-    watch.record_event(NodeStateChanged(50.0, NODE, NodeState.OK))
+    watch.record_event(NodeStateChanged(ts=30.0, node=NODE, state=NodeState.UNREACHABLE))
+    watch.record_event(NodeStateChanged(ts=50.0, node=NODE, state=NodeState.OK))
     assert time_phases(watch, *REST).get_durations() == ()

@@ -24,20 +24,29 @@ def read_meter_after(*lines: tuple[float, StatsLine], at: float | None = None) -
 
 def make_decode_line(rate: float, length: float | None = 1.75) -> StatsLine:
     share = None if length is None else (length - 1) / 3
-    return StatsLine(StatsLineKind.DECODE, generation_rate=rate, running=1, accept_length=length, accept_rate=share)
+    return StatsLine(
+        kind=StatsLineKind.DECODE, generation_rate=rate, running=1, accept_length=length, accept_rate=share
+    )
 
 
-PREFILL = StatsLine(StatsLineKind.PREFILL, running=0, prompt_tokens=300, cached_tokens=100)
+PREFILL = StatsLine(kind=StatsLineKind.PREFILL, running=0, prompt_tokens=300, cached_tokens=100)
 
 
 def make_engine_line(rate: float, running: float = 1, source: str = "000") -> StatsLine:
-    return StatsLine(StatsLineKind.DECODE, source, generation_rate=rate, prompt_rate=5, running=running, every=10)
+    return StatsLine(
+        kind=StatsLineKind.DECODE, source=source, generation_rate=rate, prompt_rate=5, running=running, every=10
+    )
 
 
 def make_draft_line(accepted: float, drafted: float, length: float | None) -> StatsLine:
     rate = accepted / drafted if drafted else None
     return StatsLine(
-        StatsLineKind.SPECULATION, accepted=accepted, drafted=drafted, accept_length=length, accept_rate=rate, every=10
+        kind=StatsLineKind.SPECULATION,
+        accepted=accepted,
+        drafted=drafted,
+        accept_length=length,
+        accept_rate=rate,
+        every=10,
     )
 
 
@@ -80,7 +89,7 @@ def test_a_prompt_is_being_read() -> None:
 
 
 def test_health_checks_are_no_work() -> None:
-    health = StatsLine(StatsLineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
+    health = StatsLine(kind=StatsLineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
     lines = [(float(at), health) for at in range(0, 60, 6)]
     assert read_meter_after(*lines).activity is EngineActivity.IDLE
     assert (
@@ -124,23 +133,25 @@ def test_vllm_lines_without_drafts_are_no_acceptance() -> None:
 def test_vllm_falls_silent_after_a_line_of_zeros() -> None:
     assert read_meter_after((0, make_engine_line(100)), at=14).activity is EngineActivity.DECODING
     assert read_meter_after((0, make_engine_line(100)), at=16).activity is EngineActivity.IDLE
-    zeros = StatsLine(StatsLineKind.DECODE, "000", generation_rate=0, prompt_rate=0, running=0, every=10)
+    zeros = StatsLine(kind=StatsLineKind.DECODE, source="000", generation_rate=0, prompt_rate=0, running=0, every=10)
     assert read_meter_after((0, make_engine_line(100)), (10, zeros)).activity is EngineActivity.IDLE
 
 
 def test_llama_slots_add_up_until_each_ends() -> None:
-    first, second = (StatsLine(StatsLineKind.DECODE, slot, generation_rate=4, running=1, every=3) for slot in "01")
-    ended = StatsLine(StatsLineKind.REQUEST, "0", generation_rate=0, running=0)
+    first, second = (
+        StatsLine(kind=StatsLineKind.DECODE, source=slot, generation_rate=4, running=1, every=3) for slot in "01"
+    )
+    ended = StatsLine(kind=StatsLineKind.REQUEST, source="0", generation_rate=0, running=0)
     assert read_meter_after((0, first), (1, second)).generation_rate == 8
     assert read_meter_after((0, first), (1, second), (2, ended)).generation_rate == 4
     assert read_meter_after((0, first), (2, ended), at=3).activity is EngineActivity.IDLE
 
 
-COUNTED = EngineMeter(EngineActivity.DECODING, 10, MeterSource.COUNTERS, steps=7)
+COUNTED = EngineMeter(activity=EngineActivity.DECODING, seconds=10, estimator=MeterSource.COUNTERS, steps=7)
 SAID = EngineMeter(
-    EngineActivity.DECODING,
-    10,
-    MeterSource.LOG,
+    activity=EngineActivity.DECODING,
+    seconds=10,
+    estimator=MeterSource.LOG,
     generation_rate=12,
     steps=6,
     acceptance=DraftAcceptance(1.75, 0.25, None, MeterSource.LOG),
@@ -152,5 +163,5 @@ def test_the_log_fills_what_the_counters_leave_open() -> None:
     assert (seen.generation_rate, seen.estimator, seen.steps) == (12, MeterSource.LOG, 7)
     assert seen.acceptance == SAID.acceptance
     assert merge_meters(EngineMeter(), SAID) == SAID
-    idle = EngineMeter(EngineActivity.IDLE, 10, MeterSource.COUNTERS, generation_rate=0)
+    idle = EngineMeter(activity=EngineActivity.IDLE, seconds=10, estimator=MeterSource.COUNTERS, generation_rate=0)
     assert merge_meters(idle, SAID) == idle, "the counters are of the moment, the log is of before"

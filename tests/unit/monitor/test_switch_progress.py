@@ -9,13 +9,19 @@ from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
 from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, advance_switch
 
 NODE = NodeName("spark1")
-PLAN = SwitchPlan("qwen36", "qwen36", (NODE,), (NodeSwitchPlan(NODE, 1, 1, ()),), ("minimax-m27",))
+PLAN = SwitchPlan(
+    profile="qwen36",
+    instance="qwen36",
+    nodes=(NODE,),
+    changes=(NodeSwitchPlan(node=NODE, total=1, available=1, tenants=()),),
+    stops=("minimax-m27",),
+)
 
 
 def make_step_event(
     ts: float, step: SwitchStep, proof: str | None = None, instance: str = "qwen36"
 ) -> SwitchStepReported:
-    return SwitchStepReported(ts, NODE, step, instance, proof, ts - 100.0)
+    return SwitchStepReported(ts=ts, node=NODE, step=step, instance=instance, proof=proof, elapsed=ts - 100.0)
 
 
 def advance_all(*events: Event, course: SwitchProgress | None = None) -> SwitchProgress:
@@ -46,15 +52,31 @@ def test_a_start_that_failed_is_not_done_when_the_way_back_begins() -> None:
 
 
 def test_a_switch_ends_with_its_own_command() -> None:
-    memory = MemoryReading(10, 2, 1, 1, 0, 0)
+    memory = MemoryReading(total=10, available=2, free=1, page_cache=1, swap_total=0, swap_free=0)
     begun = advance_all(make_step_event(101.0, SwitchStep.CHECKING))
-    assert advance_switch(begun, CachesDropped(102.0, NODE, memory, memory, proven=True)) is begun
-    assert advance_switch(begun, CommandEnded(102.0, Outcome.DONE, 0, 1.0, "spark2", "orpheus-tts")) is begun
-    over = advance_all(CommandEnded(103.0, Outcome.READY, 0, 3.0, NODE, "qwen36"), course=begun)
+    assert advance_switch(begun, CachesDropped(ts=102.0, node=NODE, before=memory, after=memory, proven=True)) is begun
+    assert (
+        advance_switch(
+            begun,
+            CommandEnded(
+                ts=102.0, outcome=Outcome.DONE, exit_code=0, seconds=1.0, node="spark2", instance="orpheus-tts"
+            ),
+        )
+        is begun
+    )
+    over = advance_all(
+        CommandEnded(ts=103.0, outcome=Outcome.READY, exit_code=0, seconds=3.0, node=NODE, instance="qwen36"),
+        course=begun,
+    )
     assert over.is_over
     again = advance_all(make_step_event(201.0, SwitchStep.CHECKING), course=over)
     assert (again.is_over, again.began, len(again.steps)) == (False, 100.0, 1)
-    assert advance_switch(None, CommandEnded(103.0, Outcome.READY, 0, 3.0, NODE, "qwen36")) is None
+    assert (
+        advance_switch(
+            None, CommandEnded(ts=103.0, outcome=Outcome.READY, exit_code=0, seconds=3.0, node=NODE, instance="qwen36")
+        )
+        is None
+    )
 
 
 def test_a_repeated_proof_is_listed_once() -> None:

@@ -19,9 +19,19 @@ def make_rank_view(
     index: int, phase: Phase, run: str = "r1", state: ContainerState = ContainerState.RUNNING
 ) -> InstanceView:
     return InstanceView(
-        "big", NODES[index], "vllm-big", "img:1", state, "Up", ours=True, memory=None, phase=phase, rank=f"{index}/2",
-        nodes=NODES, run=run,
-    )  # fmt: skip
+        name="big",
+        node=NODES[index],
+        container="vllm-big",
+        image="img:1",
+        state=state,
+        status="Up",
+        ours=True,
+        memory=None,
+        phase=phase,
+        rank=f"{index}/2",
+        nodes=NODES,
+        run=run,
+    )
 
 
 def show_worker(worker: InstanceView, *others: InstanceView) -> InstanceView:

@@ -30,7 +30,7 @@ def test_what_is_new_is_passed_over_and_what_is_absent_is_unknown() -> None:
     said = decode_agent_line(make_agent_line(memory=MEMORY | {"colour": "red"}, moon={"phase": 1}, detail={"dirty": 3}))
     assert isinstance(said, Sample)
     assert (said.sequence, said.time, said.uptime) == (3, 1.5, 9.0)
-    assert said.memory == MemoryReading(120, 100, 60, 38, 16, 15)
+    assert said.memory == MemoryReading(total=120, available=100, free=60, page_cache=38, swap_total=16, swap_free=15)
     assert said.detail is not None
     assert (said.detail.dirty, said.detail.writeback) == (3, None)
     assert (said.gpus, said.cpu, said.processes) == (None, None, None)
@@ -47,7 +47,7 @@ def test_what_is_of_another_type_is_unknown() -> None:
     )
     assert isinstance(said, Sample)
     assert said.memory is None, "a reading without its free memory is no reading"
-    assert said.gpus == (Gpu(0, power=4.0),)
+    assert said.gpus == (Gpu(index=0, power=4.0),)
     assert said.cpu is not None
     assert (said.cpu.cores, said.cpu.load) == ((None, 0.5), None)
     assert said.rdma is not None
@@ -151,7 +151,17 @@ def test_gpu_memory_is_the_machines_where_the_gpu_has_none_of_its_own(gpus: Any,
 @pytest.mark.parametrize("gpu", [None, 0, 82 * GIB, 500 * GIB])
 @pytest.mark.parametrize(("available", "free"), [(23, 4), (3, 4), (118, 60), (0, 0)])
 def test_the_four_parts_add_up(available: int, free: int, gpu: int | None) -> None:
-    bar = build_memory_bar(MemoryReading(122 * GIB, available * GIB, free * GIB, 19 * GIB, 16 * GIB, 15 * GIB), gpu)
+    bar = build_memory_bar(
+        MemoryReading(
+            total=122 * GIB,
+            available=available * GIB,
+            free=free * GIB,
+            page_cache=19 * GIB,
+            swap_total=16 * GIB,
+            swap_free=15 * GIB,
+        ),
+        gpu,
+    )
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0

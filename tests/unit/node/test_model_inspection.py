@@ -77,7 +77,7 @@ def test_a_gguf_file_is_all_of_its_splits_and_a_missing_one_is_not_there(tmp_pat
     lone = tmp_path / "lone.gguf"
     lone.write_bytes(b"xyz")
     assert inspect_model(lone).files == (("lone.gguf", 3),)
-    assert inspect_model(tmp_path / "nowhere") == CheckpointFiles(str(tmp_path / "nowhere"), is_there=False)
+    assert inspect_model(tmp_path / "nowhere") == CheckpointFiles(place=str(tmp_path / "nowhere"), is_there=False)
 
 
 def test_invalid_sizes_from_a_node_are_ignored() -> None:

@@ -160,8 +160,24 @@ def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
     lanes = decode_inspection(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
     assert lanes == LaneReadings(
         (
-            FabricLane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
-            FabricLane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),
+            FabricLane(
+                interface="enp1s0f0np0",
+                address="192.168.200.11",
+                network="192.168.200.0/24",
+                device="rocep1s0f0",
+                gid_index=3,
+                mtu=9000,
+                speed=200_000,
+            ),
+            FabricLane(
+                interface="wlP9s9",
+                address="10.1.2.3",
+                network="10.1.0.0/22",
+                device=None,
+                gid_index=None,
+                mtu=1500,
+                speed=None,
+            ),
         ),
         has_devices=True,
     )

@@ -80,7 +80,10 @@ def test_an_answer_that_was_cut_short_or_decorated() -> None:
 
 @pytest.mark.skipif(shutil.which("ping") is None, reason="there is no ping on this machine")
 def test_the_script_with_the_real_ping() -> None:
-    targets = [PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972), PingTarget("lo", "127.0.0.1", "127.0.0.3", 70)]
+    targets = [
+        PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.2", size=8972),
+        PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.3", size=70),
+    ]
     done = subprocess.run(
         build_ping_command(targets), input=read_ping_script(), capture_output=True, timeout=10, check=True
     )
@@ -96,7 +99,7 @@ def test_the_script_where_there_is_neither_ping_nor_python(tmp_path: Path) -> No
     for name in ("timeout", "tail", "cut", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
     there = read_ping_script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
-    words = build_ping_command([PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972)])
+    words = build_ping_command([PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.2", size=8972)])
     done = subprocess.run(["/bin/sh", *words[1:]], input=there, capture_output=True, timeout=10, check=True)
     found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")].answered is None

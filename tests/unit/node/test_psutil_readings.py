@@ -128,7 +128,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
     assert bootstrap.build_local_agent_program(1.0).stdin == b""
     if shutil.which("gcc"):
         monkeypatch.setenv("LD_LIBRARY_PATH", str(build_nvml_stub(tmp_path / "lib")))
-    read = await read_first_sample(Node(NodeName("here"), "local"))
+    read = await read_first_sample(Node(name=NodeName("here"), host="local"))
     assert read.psutil == importlib.import_module("psutil").__version__
     assert read.memory is not None
     assert read.memory.total == psutil.virtual_memory().total

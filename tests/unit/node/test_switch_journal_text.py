@@ -15,9 +15,21 @@ from sparkctl.model.switch_plan import SwitchJournal, SwitchStep
 from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
 
 ONE = SwitchJournal(
-    "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
-    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False, False, 90.0, True,
-)  # fmt: skip
+    id="0" * 32,
+    operator="milo@laptop",
+    since=1e9,
+    step=SwitchStep.RELEASING,
+    instance="qwen36",
+    words=("qwen36", "--set", "port=1"),
+    profile_hash="feedfacecafe",
+    nodes=(NodeName("spark1"),),
+    stops=("big",),
+    old=((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)),
+    rolls_back=False,
+    guarded=False,
+    timeout=90.0,
+    keep_going=True,
+)
 
 
 def test_a_journal_is_one_line_and_reads_back_the_same() -> None:
@@ -35,11 +47,24 @@ def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> No
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"schema": 2}, {"id": "../../x"}, {"step": "dancing"}, {"since": "today"}, {"since": float("inf")}, {"nodes": "spark1"},
-        {"old": [["spark1", "$(reboot)"]]}, {"old": [["spark1"]]}, {"operator": "milo\x1b[2J"}, {"words": [1]},
-        {"rolls_back": "no"}, {"guarded": 1}, {"keep_going": None}, {"timeout": "soon"}, {"timeout": -1}, {"nodes": ["n"] * 1000},
+        {"schema": 2},
+        {"id": "../../x"},
+        {"step": "dancing"},
+        {"since": "today"},
+        {"since": float("inf")},
+        {"nodes": "spark1"},
+        {"old": [["spark1", "$(reboot)"]]},
+        {"old": [["spark1"]]},
+        {"operator": "milo\x1b[2J"},
+        {"words": [1]},
+        {"rolls_back": "no"},
+        {"guarded": 1},
+        {"keep_going": None},
+        {"timeout": "soon"},
+        {"timeout": -1},
+        {"nodes": ["n"] * 1000},
     ],
-)  # fmt: skip
+)
 def test_damaged_or_hostile_text_is_no_journal(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         decode_switch_journal(json.dumps({**json.loads(encode_switch_journal(ONE)), **wrong}))

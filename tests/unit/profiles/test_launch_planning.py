@@ -18,7 +18,7 @@ from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.launch_planning import build_launch_plan, choose_container_name
 from sparkctl.profiles.profile_library import ProfileLibrary
 
-NODE = Node(NodeName("spark1"), "h")
+NODE = Node(name=NodeName("spark1"), host="h")
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
 

@@ -30,9 +30,9 @@ def make_estimate_input(
 ) -> EstimateInput:
     engine = "vllm" if "vllm" in command else "sglang"
     return EstimateInput(
-        engine,
-        CommandFlags(command.split()),
-        make_weights_size(weights),
+        engine=engine,
+        words=CommandFlags(command.split()),
+        weights=make_weights_size(weights),
         layout=parse_kv_layout(config),
         version=version,
         **more,
@@ -123,7 +123,7 @@ def fit_vllm(share: float, standing: MemoryBudget = SPARK) -> MemoryFit:
 
 
 def test_vllms_own_check_is_of_all_memory_and_sglangs_share_of_what_is_available() -> None:
-    half = replace(SPARK, available=60 * GIB, holders=(MemoryHolder("other", True, 55 * GIB),))
+    half = replace(SPARK, available=60 * GIB, holders=(MemoryHolder(name="other", ours=True, held=55 * GIB),))
     refused = fit_vllm(0.8, half)
     assert refused.answer is FitOutcome.IF_STOPPED
     assert refused.stops == ("other",)
@@ -159,9 +159,9 @@ def test_the_defaults_of_the_engines_are_those_of_their_versions() -> None:
 
 def test_a_share_of_what_is_free_is_told_as_it_is_once_what_has_to_stop_is_gone() -> None:
     words = CommandFlags(["trtllm-serve", "m", "--kv_cache_free_gpu_memory_fraction", "0.7", "--tp_size", "2"])
-    one = EstimateInput("trtllm", words, make_weights_size(133), ranks=2)
+    one = EstimateInput(engine="trtllm", words=words, weights=make_weights_size(133), ranks=2)
     free = evaluate_fit(one, replace(SPARK, available=118 * GIB))
-    beside = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder("minimax-m27", True, 100 * GIB),))
+    beside = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder(name="minimax-m27", ours=True, held=100 * GIB),))
     busy = evaluate_fit(one, beside)
     assert (free.answer, busy.answer, busy.stops) == (
         FitOutcome.AFTER_DROP_CACHES,
@@ -208,19 +208,23 @@ def test_what_is_not_known_is_not_promised_and_a_whole_figure_decides() -> None:
 
 
 def test_what_is_replaced_comes_back_and_what_still_loads_is_taken() -> None:
-    busy = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder("it", True, 96 * GIB, is_replaced=True),))
+    busy = MemoryBudget(
+        TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder(name="it", ours=True, held=96 * GIB, is_replaced=True),)
+    )
     assert not evaluate_fit(fit_qwen36("NGRAM"), busy).is_refused
-    silent = replace(busy, holders=(MemoryHolder("it", True, None, is_replaced=True),))
+    silent = replace(busy, holders=(MemoryHolder(name="it", ours=True, held=None, is_replaced=True),))
     assert evaluate_fit(fit_qwen36("NGRAM"), silent).answer is FitOutcome.UNKNOWN, "unknown is never zero"
-    loads = replace(SPARK, holders=(MemoryHolder("other", True, 10 * GIB, coming=90 * GIB),))
+    loads = replace(SPARK, holders=(MemoryHolder(name="other", ours=True, held=10 * GIB, coming=90 * GIB),))
     assert evaluate_fit(fit_qwen36("NGRAM"), loads).stops == ("other",)
 
 
 def test_one_that_is_enough_is_stopped_before_several_and_ours_before_others() -> None:
     holders = (
-        MemoryHolder("tts", True, 6 * GIB), MemoryHolder("ours", True, 40 * GIB), MemoryHolder("foreign", False, 45 * GIB),
-        MemoryHolder("odd", False, None),
-    )  # fmt: skip
+        MemoryHolder(name="tts", ours=True, held=6 * GIB),
+        MemoryHolder(name="ours", ours=True, held=40 * GIB),
+        MemoryHolder(name="foreign", ours=False, held=45 * GIB),
+        MemoryHolder(name="odd", ours=False, held=None),
+    )
     crowded = MemoryBudget(TOTAL, 25 * GIB, 5 * GIB, holders)
     assert fit_vllm(0.5, crowded).stops == ("ours",)
     assert fit_vllm(0.55, crowded).stops == ("ours", "tts")

@@ -48,7 +48,7 @@ def draw_estimate_input(draw: st.DrawFn) -> EstimateInput:
     command = draw(COMMANDS).split()
     size = draw(st.none() | SIZES)
     return EstimateInput(
-        command[0], CommandFlags(command), WeightsSize(size, EstimateSource.MEASURED, "files"), layout=draw(LAYOUTS),
+        engine=command[0], words=CommandFlags(command), weights=WeightsSize(size, EstimateSource.MEASURED, "files"), layout=draw(LAYOUTS),
         per_token=draw(st.none() | st.integers(1, MIB)), version=draw(st.sampled_from([(), (0, 5, 12), (0, 19, 1)])),
         ranks=draw(st.integers(1, 2)), expected=draw(st.none() | SIZES), workspace=draw(st.sampled_from(list(DraftWorkspace))),
     )  # fmt: skip
@@ -57,7 +57,15 @@ def draw_estimate_input(draw: st.DrawFn) -> EstimateInput:
 def evaluate_fit(
     one: EstimateInput, there: MemoryBudget, floor: int = GIB, seen: MeasuredPeak | None = None
 ) -> MemoryFit:
-    return evaluate_memory_fit(NodeName("n"), "p", find_memory_rule(one, there.total), there, floor, one.expected, seen)
+    return evaluate_memory_fit(
+        NodeName("n"),
+        "p",
+        claim=find_memory_rule(one, there.total),
+        standing=there,
+        floor=floor,
+        expected=one.expected,
+        seen=seen,
+    )
 
 
 @given(draw_estimate_input(), draw_memory_budget(), st.integers(0, 8 * GIB))

@@ -443,7 +443,12 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     )
     profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36")
     made = build_launch_plan(
-        profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load_engine("sglang")
+        profile,
+        Node(name=NodeName("n"), host="h"),
+        home="/h",
+        operator="o",
+        environ={},
+        engine=engines.load_engine("sglang"),
     )
     body = build_create_request(with_(made, options=((key, value),), gpus=cards))
     assert body["Image"] == profile.image

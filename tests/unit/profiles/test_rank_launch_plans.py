@@ -17,11 +17,11 @@ from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 PAIR = ("192.168.200.11", "192.168.200.12")
 WAY = (("NCCL_IB_HCA", "rocep1s0f0,roceP2p1s0f0"), ("NCCL_SOCKET_IFNAME", "enp1s0f0np0"))
 PROFILE = Profile(
-    "big",
-    "sglang",
-    "img:1",
-    "big.yaml",
-    False,
+    name="big",
+    engine="sglang",
+    image="img:1",
+    origin="big.yaml",
+    shipped=False,
     model=ModelSpec(path="/models/big"),
     port=8000,
     args=(("tp", "2"),),
@@ -32,12 +32,16 @@ PROFILE = Profile(
 def plan_rank(index: int, profile: Profile = PROFILE, **more: object) -> LaunchPlan:
     place = replace(
         RankPlacement(
-            EngineRank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True
+            rank=EngineRank(index, PAIR),
+            nodes=(NodeName("spark1"), NodeName("spark2")),
+            run="a1b2c3",
+            env=WAY,
+            has_devices=True,
         ),
         **more,
     )  # type: ignore[arg-type]
     engine = engines.load_engine(profile.engine)
-    node = Node(NodeName(f"spark{index + 1}"), "10.0.0.1")
+    node = Node(name=NodeName(f"spark{index + 1}"), host="10.0.0.1")
     return build_launch_plan(
         profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place
     )

@@ -69,7 +69,7 @@ def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
     profile = LIBRARY.load_profile(name)
     engine = engines.load_engine(profile.engine)
     made = build_launch_plan(
-        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine
+        profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={}, engine=engine
     )
     assert made.image == profile.image
     assert made.port

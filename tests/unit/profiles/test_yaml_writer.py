@@ -116,7 +116,12 @@ def test_shipped_profiles_are_written_and_read_the_same() -> None:
 
 def test_routed_experts_are_written_and_read() -> None:
     profile = Profile(
-        "aa", "vllm", "x/y:1", "x.yaml", False, model=ModelSpec(weights=10**9, experts=RoutedExperts(10**8, 8, 2))
+        name="aa",
+        engine="vllm",
+        image="x/y:1",
+        origin="x.yaml",
+        shipped=False,
+        model=ModelSpec(weights=10**9, experts=RoutedExperts(10**8, 8, 2)),
     )
     assert write_and_read(profile).model == profile.model
 

@@ -20,7 +20,7 @@ from sparkctl.transport.open_connection import open_connection
 from sparkctl.transport.ssh.happy_eyeballs import interleave_addresses
 from sparkctl.transport.ssh.ssh_connection import SocketRelay
 
-NODE = Node(NodeName("here"), "local")
+NODE = Node(name=NodeName("here"), host="local")
 
 
 @asynccontextmanager

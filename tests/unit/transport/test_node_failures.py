@@ -10,7 +10,7 @@ from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.node_session import isolate_node_failures
 
-NODE = Node(NodeName("spark1"), "10.0.0.1")
+NODE = Node(name=NodeName("spark1"), host="10.0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sparkctl.errors import LocalStall, NodeStarved
 from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.node_session import NodeSession
 
-NODE = Node(NodeName("here"), "local")
+NODE = Node(name=NodeName("here"), host="local")
 
 
 class SlowClock(SystemClock):

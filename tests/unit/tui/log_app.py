@@ -23,7 +23,9 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 def make_log_lines(texts: Iterable[str], first: int = 1, stream: str = "stdout") -> list[LogLine]:
     """Return log lines, a second apart."""
     return [
-        LogLine((BEGIN + timedelta(seconds=n)).strftime("%Y-%m-%dT%H:%M:%S.%f000Z"), text, n, stream)
+        LogLine(
+            when=(BEGIN + timedelta(seconds=n)).strftime("%Y-%m-%dT%H:%M:%S.%f000Z"), text=text, number=n, stream=stream
+        )
         for n, text in enumerate(texts, first)
     ]
 

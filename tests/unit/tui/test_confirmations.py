@@ -17,13 +17,24 @@ from sparkctl.views.text.styled_text import join_text
 
 NODE = NodeName("spark2")
 FAILED = InstanceView(
-    "qwen36", NODE, "c", "i", ContainerState.EXITED, "Exited (1) 2 minutes ago", True, None, Phase.FAILED
+    name="qwen36",
+    node=NODE,
+    container="c",
+    image="i",
+    state=ContainerState.EXITED,
+    status="Exited (1) 2 minutes ago",
+    ours=True,
+    memory=None,
+    phase=Phase.FAILED,
 )
 
 
 def read_confirmation(one: InstanceView, *words: str) -> str:
     now = ActionContext(
-        (NODE,), (NodeTelemetryView(NODE, NodeState.OK, 0.0, instances=(one,), instances_seen=0.0),), NODE, one.name
+        names=(NODE,),
+        views=(NodeTelemetryView(name=NODE, state=NodeState.OK, when=0.0, instances=(one,), instances_seen=0.0),),
+        node=NODE,
+        instance=one.name,
     )
     dialog = build_confirmation(find_action("down"), words, now)
     return "\n".join(join_text(row) for row in dialog.render_rows())

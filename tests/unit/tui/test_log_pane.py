@@ -76,7 +76,9 @@ async def test_the_wheel_and_the_scrollbar_pause_too(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
         app.view.add_lines(0, make_numbered_lines(100))
         await wait_until_settled(pilot)
-        app.view.post_message(MouseScrollUp(app.view, 1, 1, 0, -1, 0, False, False, False))
+        app.view.post_message(
+            MouseScrollUp(app.view, 1, y=1, delta_x=0, delta_y=-1, button=0, shift=False, meta=False, ctrl=False)
+        )
         await wait_until_settled(pilot)
         assert app.rows()[-1] == "  line 97"
         app.view.scroll_to(y=20, animate=False, force=True)

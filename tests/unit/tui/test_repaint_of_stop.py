@@ -13,22 +13,31 @@ from sparkctl.tui.controller import RepaintScheduler
 
 NODE = NodeName("spark1")
 READY = InstanceView(
-    "q", NODE, "c", "image", ContainerState.RUNNING, "Up 3 minutes", True, None, Phase.READY, container_id="a" * 64
+    name="q",
+    node=NODE,
+    container="c",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up 3 minutes",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
+    container_id="a" * 64,
 )
 
 
 async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
     bridge = RepaintScheduler([NODE], lambda: 0.0, lambda: None)
-    bridge.apply_event(NodeStateChanged(0.0, NODE, NodeState.OK))
+    bridge.apply_event(NodeStateChanged(ts=0.0, node=NODE, state=NodeState.OK))
     for event in (
-        ContainersListed(1.0, NODE, (READY,)),
-        PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0),
-        ContainersListed(6.0, NODE, (READY,)),
-        ContainersListed(7.0, NODE, (replace(READY, phase=Phase.LOADING),)),
-        PhaseChanged(10.0, NODE, "q", Phase.STOPPING, elapsed=5.0),
-        ContainersListed(11.0, NODE, ()),
-        PhaseChanged(21.0, NODE, "q", Phase.STOPPED, elapsed=16.0),
-        ContainersListed(22.0, NODE, ()),
+        ContainersListed(ts=1.0, node=NODE, instances=(READY,)),
+        PhaseChanged(ts=5.0, node=NODE, instance="q", phase=Phase.STOPPING, elapsed=0.0),
+        ContainersListed(ts=6.0, node=NODE, instances=(READY,)),
+        ContainersListed(ts=7.0, node=NODE, instances=(replace(READY, phase=Phase.LOADING),)),
+        PhaseChanged(ts=10.0, node=NODE, instance="q", phase=Phase.STOPPING, elapsed=5.0),
+        ContainersListed(ts=11.0, node=NODE, instances=()),
+        PhaseChanged(ts=21.0, node=NODE, instance="q", phase=Phase.STOPPED, elapsed=16.0),
+        ContainersListed(ts=22.0, node=NODE, instances=()),
     ):
         bridge.apply_event(event)
     bridge.close()

@@ -20,7 +20,7 @@ NOW = 1_770_000_000.0
 def make_finding_event(
     check: str, severity: Severity, message: str, remedy: str | None = None, node: NodeName = ONE
 ) -> FindingReported:
-    return FindingReported(NOW, node, check, severity, message, remedy)
+    return FindingReported(ts=NOW, node=node, check=check, severity=severity, message=message, remedy=remedy)
 
 
 LOOK = (
@@ -32,18 +32,20 @@ LOOK = (
     make_finding_event("gpu", Severity.UNKNOWN, "nvidia-smi did not answer", None, TWO),
 )
 FULL = Finding(
-    FindingKind.PAGE_CACHE, Severity.WARNING, ONE, "page cache takes the room that qwen36 needs",
-    "sparkctl drop-caches --node spark1", instance="qwen36",
+    kind=FindingKind.PAGE_CACHE, severity=Severity.WARNING, node=ONE, summary="page cache takes the room that qwen36 needs",
+    remedy="sparkctl drop-caches --node spark1", instance="qwen36",
     evidence=(FindingEvidence("free", "3.1 GiB"), FindingEvidence("page cache", "70.2 GiB")), since=NOW - 48,
 )  # fmt: skip
-SWAP = Finding(FindingKind.SWAP, Severity.PROBLEM, TWO, "6.0 GiB of swap, and growing", since=NOW - 60)
+SWAP = Finding(
+    kind=FindingKind.SWAP, severity=Severity.PROBLEM, node=TWO, summary="6.0 GiB of swap, and growing", since=NOW - 60
+)
 
 
 def make_node_views(*findings: Finding, state: NodeState = NodeState.OK) -> tuple[NodeTelemetryView, ...]:
     mine = tuple(one for one in findings if one.node == ONE)
     other = tuple(one for one in findings if one.node == TWO)
-    return NodeTelemetryView(ONE, NodeState.OK, NOW, findings=mine), NodeTelemetryView(
-        TWO, state, NOW, "timed out", "r", findings=other
+    return NodeTelemetryView(name=ONE, state=NodeState.OK, when=NOW, findings=mine), NodeTelemetryView(
+        name=TWO, state=state, when=NOW, detail="timed out", hint="r", findings=other
     )
 
 
@@ -73,7 +75,7 @@ def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
 
 def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_next_look() -> None:
     old = make_finding_event("settings", Severity.WARNING, "swappiness 60 bites")
-    standing = Finding(FindingKind.SETTINGS, Severity.WARNING, ONE, "swappiness 60 bites")
+    standing = Finding(kind=FindingKind.SETTINGS, severity=Severity.WARNING, node=ONE, summary="swappiness 60 bites")
     (one,) = merge_findings((), make_node_views(standing), told=(old,))
     assert not one.is_live
     assert merge_findings((), make_node_views(standing), told=(old,), when=lambda _: NOW + 5) == ()
@@ -91,7 +93,7 @@ def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> None:
     made = merge_findings(LOOK, make_node_views(FULL))
-    words = render_screen(DoctorScreenModel(made, NOW, chosen=made[1].stable_key), columns)
+    words = render_screen(DoctorScreenModel(entries=made, when=NOW, chosen=made[1].stable_key), columns)
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
     assert "seen   now, for 48 s · free 3.1 GiB · page cache 70.2 GiB" in words
@@ -119,27 +121,31 @@ def test_what_is_copied_is_the_command_without_where_it_belongs() -> None:
 
 def test_no_problem_is_shown_only_after_an_examination() -> None:
     good = (LOOK[0],)
-    assert "nothing is wrong" in render_screen(DoctorScreenModel(merge_findings(good, make_node_views()), NOW))
+    assert "nothing is wrong" in render_screen(
+        DoctorScreenModel(entries=merge_findings(good, make_node_views()), when=NOW)
+    )
     assert "nothing is wrong" not in render_screen(DoctorScreenModel())
 
 
 def test_how_far_an_examination_is_stands_beside_what_it_found() -> None:
     asked = (DoctorProgress(ONE, 3.2, 7), DoctorProgress(TWO, 4.0))
-    first = render_screen(DoctorScreenModel(merge_findings(LOOK, make_node_views()), None, asked)).splitlines()[0]
+    first = render_screen(
+        DoctorScreenModel(entries=merge_findings(LOOK, make_node_views()), when=None, running=asked)
+    ).splitlines()[0]
     assert first.startswith(" examining spark1 7 found, spark2 no answer for 4 s ...")
     assert first.endswith("✕ 1  ▲ 1  ◌ 1  ● 1"), "signs where there is no room for words"
 
 
 def test_age_is_shown_in_coarse_steps() -> None:
     good = merge_findings((LOOK[0],), make_node_views())
-    assert ", just now" in render_screen(DoctorScreenModel(good, NOW, now=NOW + 9))
-    assert ", 40 s ago" in render_screen(DoctorScreenModel(good, NOW, now=NOW + 47))
-    assert ", 3 min ago" in render_screen(DoctorScreenModel(good, NOW, now=NOW + 219))
+    assert ", just now" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 9))
+    assert ", 40 s ago" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 47))
+    assert ", 3 min ago" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 219))
 
 
 def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
     words = render_screen(
-        DoctorScreenModel(merge_findings(LOOK, make_node_views()), NOW, pattern=parse_filter("spark2"))
+        DoctorScreenModel(entries=merge_findings(LOOK, make_node_views()), when=NOW, pattern=parse_filter("spark2"))
     )
     assert " / 2/4  spark2" in words
     assert "drop-caches" not in words
@@ -160,7 +166,7 @@ def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: boo
     made = merge_findings((*LOOK, hostile), make_node_views(FULL))
     for one in made:
         words = render_screen(
-            DoctorScreenModel(made, NOW, chosen=one.stable_key, ascii_only=ascii_only), columns, lines
+            DoctorScreenModel(entries=made, when=NOW, chosen=one.stable_key, ascii_only=ascii_only), columns, lines
         )
         assert all(char.isprintable() or char == "\n" for char in words)
         assert words.isascii() or not ascii_only
@@ -168,30 +174,34 @@ def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: boo
 
 def test_where_not_all_findings_fit_it_is_said_how_many_stand_above_and_below() -> None:
     many = tuple(make_finding_event(f"check-{at:02}", Severity.GOOD, f"all is well with {at}") for at in range(20))
-    made = DoctorScreenModel(merge_findings(many, make_node_views()), NOW, now=NOW)
+    made = DoctorScreenModel(entries=merge_findings(many, make_node_views()), when=NOW, now=NOW)
     first = render_doctor(made, 80, 22)
     below = 20 - len(first.entries)
     assert f"↓ {below} below" in render_screen(made)
     assert "above" not in render_screen(made)
-    last = DoctorScreenModel(made.entries, NOW, chosen=made.entries[-1].stable_key, now=NOW)
+    last = DoctorScreenModel(entries=made.entries, when=NOW, chosen=made.entries[-1].stable_key, now=NOW)
     assert f"↑ {below} above" in render_screen(last)
     assert "below" not in render_screen(last)
     assert render_doctor(last, 80, 22).entries.stop == 20
-    assert "below" not in render_screen(DoctorScreenModel(made.entries[:5], NOW, now=NOW))
+    assert "below" not in render_screen(DoctorScreenModel(entries=made.entries[:5], when=NOW, now=NOW))
 
 
 def test_what_is_good_is_said_once_where_the_list_has_all_of_it() -> None:
     good = DoctorScreenModel(
-        merge_findings((make_finding_event("docker", Severity.GOOD, "Docker 28.5.2"),), make_node_views()), NOW, now=NOW
+        entries=merge_findings((make_finding_event("docker", Severity.GOOD, "Docker 28.5.2"),), make_node_views()),
+        when=NOW,
+        now=NOW,
     )
     assert render_screen(good).count("Docker 28.5.2") == 1
     cut = DoctorScreenModel(
-        merge_findings((make_finding_event("docker", Severity.GOOD, "Docker 28.5.2 " * 9),), make_node_views()),
-        NOW,
+        entries=merge_findings((make_finding_event("docker", Severity.GOOD, "Docker 28.5.2 " * 9),), make_node_views()),
+        when=NOW,
         now=NOW,
     )
     assert "what" in render_screen(cut)
     bad = DoctorScreenModel(
-        merge_findings((make_finding_event("docker", Severity.PROBLEM, "no Docker"),), make_node_views()), NOW, now=NOW
+        entries=merge_findings((make_finding_event("docker", Severity.PROBLEM, "no Docker"),), make_node_views()),
+        when=NOW,
+        now=NOW,
     )
     assert render_screen(bad).count("no Docker") == 2

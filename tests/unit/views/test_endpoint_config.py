@@ -15,12 +15,22 @@ from sparkctl.model.node import NodeName
 from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
 ONE = ServedEndpoint(
-    NodeName("spark1"), "qwen36", "http://10.0.0.1:8003/v1", (ServedModel("qwen3.6-27b", 32768),), engine="sglang"
+    node=NodeName("spark1"),
+    instance="qwen36",
+    url="http://10.0.0.1:8003/v1",
+    models=(ServedModel("qwen3.6-27b", 32768),),
+    engine="sglang",
 )
 TWO = ServedEndpoint(
-    NodeName("spark2"), "1-b.c", "http://10.0.0.2:8000/v1", (ServedModel("a b'$(x)", None), ServedModel("lora")), True
+    node=NodeName("spark2"),
+    instance="1-b.c",
+    url="http://10.0.0.2:8000/v1",
+    models=(ServedModel("a b'$(x)", None), ServedModel("lora")),
+    needs_key=True,
 )
-DUMB = ServedEndpoint(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
+DUMB = ServedEndpoint(
+    node=NodeName("spark2"), instance="qwen36", url="http://10.0.0.2:8001/v1", models=(), needs_key=True
+)
 
 
 def test_a_shell_reads_the_variables() -> None:
@@ -49,7 +59,12 @@ def test_litellm_has_an_entry_for_each_model() -> None:
 
 
 def _make_endpoint(instance: str, name: str, context: int | None) -> ServedEndpoint:
-    return ServedEndpoint(NodeName("spark1"), instance, f"http://10.0.0.1/{instance}", (ServedModel(name, context),))
+    return ServedEndpoint(
+        node=NodeName("spark1"),
+        instance=instance,
+        url=f"http://10.0.0.1/{instance}",
+        models=(ServedModel(name, context),),
+    )
 
 
 def test_litellm_balances_only_over_instances_of_one_context() -> None:
@@ -152,7 +167,12 @@ def test_a_stranger_s_engine_is_the_default_only_where_none_of_ours_can_be_there
 @pytest.mark.parametrize("name", ["openai", "OpenAI", "anthropic", "azure-openai", "qwen36", "QWEN36"])
 def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: str) -> None:
     theirs = ServedEndpoint(
-        NodeName("spark2"), name, "http://evil:1/v1", (ServedModel("evil", None),), True, ours=False
+        node=NodeName("spark2"),
+        instance=name,
+        url="http://evil:1/v1",
+        models=(ServedModel("evil", None),),
+        needs_key=True,
+        ours=False,
     )
     lines = format_endpoint_config([OURS, theirs], "env", OURS)
     shell = "\n".join([*lines, "env"])

@@ -20,10 +20,18 @@ from sparkctl.views.command_result_view import (
 
 NODE = NodeName("spark2")
 ONE = InstanceView(
-    "qwen36-vllm", NODE, "c", "image", ContainerState.RUNNING, "Up 3 hours", ours=True, memory=None, phase=Phase.READY
-)  # fmt: skip
+    name="qwen36-vllm",
+    node=NODE,
+    container="c",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up 3 hours",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
+)
 SEEN = 1_800_000_000.0
-VIEW = NodeTelemetryView(NODE, NodeState.OK, SEEN, instances=(ONE,), instances_seen=SEEN)
+VIEW = NodeTelemetryView(name=NODE, state=NodeState.OK, when=SEEN, instances=(ONE,), instances_seen=SEEN)
 
 
 def test_running_instances_keep_running_after_quit() -> None:
@@ -48,7 +56,7 @@ def test_of_a_node_that_does_not_answer_it_is_said_what_ran_there_and_when() -> 
 
 
 def make_progress(*steps: SwitchStepProgress) -> SwitchProgress:
-    return SwitchProgress("qwen36", SEEN, None, steps, old=("minimax-m27",))
+    return SwitchProgress(instance="qwen36", began=SEEN, plan=None, steps=steps, old=("minimax-m27",))
 
 
 def test_of_what_a_switch_stops_its_own_events_say_how_it_stands() -> None:

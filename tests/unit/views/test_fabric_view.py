@@ -17,16 +17,16 @@ def make_tile(name: str, *networks: str | None, carrier: bool = True) -> NodeTil
     """A Spark with a fast port for each of these networks; None: which it has is not known."""
     links = tuple(
         NetworkInterface(
-            f"fast{at}", carrier=carrier, speed=200_000, send_rate=1e9, receive_rate=2e9,
+            name=f"fast{at}", carrier=carrier, speed=200_000, send_rate=1e9, receive_rate=2e9,
             networks=None if one is None else tuple(one.split()),
         )
         for at, one in enumerate(networks)
     )  # fmt: skip
-    rdma = tuple(RdmaLane(f"roce{at}", interface=one.name, send_rate=1e9) for at, one in enumerate(links))
-    office = NetworkInterface("eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
-    sample = Sample(1, 10.0, 10.0, 2.0, links=(*links, office), rdma=rdma)
-    view = NodeTelemetryView(NodeName(name), NodeState.OK, 10.0, sample=sample)
-    return NodeTileModel(view, NodeStateChanged(10.0, NodeName(name), NodeState.OK), 10.0)
+    rdma = tuple(RdmaLane(name=f"roce{at}", interface=one.name, send_rate=1e9) for at, one in enumerate(links))
+    office = NetworkInterface(name="eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
+    sample = Sample(sequence=1, time=10.0, uptime=10.0, memory=2.0, links=(*links, office), rdma=rdma)
+    view = NodeTelemetryView(name=NodeName(name), state=NodeState.OK, when=10.0, sample=sample)
+    return NodeTileModel(view=view, told=NodeStateChanged(ts=10.0, node=NodeName(name), state=NodeState.OK), now=10.0)
 
 
 def render_fabric_rows(*glances: NodeTileModel) -> list[str]:

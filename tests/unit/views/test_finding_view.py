@@ -7,11 +7,16 @@ from sparkctl.model.node import NodeName
 from sparkctl.views.finding_view import format_node_findings
 
 STUCK = Finding(
-    FindingKind.STUCK_CLOCK, Severity.PROBLEM, NodeName("spark1"), "the GPU is stuck at 799 of 3003 MHz",
-    "unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
+    kind=FindingKind.STUCK_CLOCK, severity=Severity.PROBLEM, node=NodeName("spark1"), summary="the GPU is stuck at 799 of 3003 MHz",
+    remedy="unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
     evidence=(FindingEvidence("SM clock", "799", "MHz", "nvml"), FindingEvidence("power", "19.5", "W", "nvml")), since=1000.0,
 )  # fmt: skip
-ORPHAN = Finding(FindingKind.ORPHAN, Severity.WARNING, NodeName("spark1"), "\x1b[31mVLLM\x1b[0m holds 101.8 GiB")
+ORPHAN = Finding(
+    kind=FindingKind.ORPHAN,
+    severity=Severity.WARNING,
+    node=NodeName("spark1"),
+    summary="\x1b[31mVLLM\x1b[0m holds 101.8 GiB",
+)
 
 
 def test_a_block_of_findings() -> None:

@@ -58,42 +58,62 @@ def test_the_plan_says_what_will_be_guarded(rule: GuardRule | None, words: str) 
     ],
 )
 def test_an_act_is_one_sentence(what: GuardAction, why: str, words: str) -> None:
-    event = GuardActed(1.0, NODE, what, why, 1.0, "qwen36", None, int(0.4 * GIB), 12 * GIB)
+    event = GuardActed(
+        ts=1.0,
+        node=NODE,
+        what=what,
+        why=why,
+        at=1.0,
+        instance="qwen36",
+        container=None,
+        available=int(0.4 * GIB),
+        free=12 * GIB,
+    )
     assert format_guard_event(event) == words
 
 
 def test_what_the_guard_says_itself_is_not_said_twice() -> None:
     event = GuardActed(
-        1.0, NODE, GuardAction.KILLED, "266 MiB are available, under 512 MiB", 1.0, "qwen36", None, 266 << 20
+        ts=1.0,
+        node=NODE,
+        what=GuardAction.KILLED,
+        why="266 MiB are available, under 512 MiB",
+        at=1.0,
+        instance="qwen36",
+        container=None,
+        available=266 << 20,
     )
     assert format_guard_event(event) == "qwen36 was stopped: 266 MiB are available, under 512 MiB"
 
 
 def test_unknown_guard_memory_is_not_shown_as_zero() -> None:
-    assert format_guard_event(GuardActed(1.0, NODE, GuardAction.WARNED, "w", 1.0)) == "memory is getting short: w"
+    assert (
+        format_guard_event(GuardActed(ts=1.0, node=NODE, what=GuardAction.WARNED, why="w", at=1.0))
+        == "memory is getting short: w"
+    )
 
 
 def make_guard_status(**changes: object) -> GuardStatus:
     watch = GuardWatch(
-        "ab" * 32,
-        "qwen\x1b[31m36",
-        GIB // 2,
-        900.0,
-        1600.0,
-        GuardRole.LOADING,
+        container="ab" * 32,
+        instance="qwen\x1b[31m36",
+        floor=GIB // 2,
+        since=900.0,
+        ends=1600.0,
+        role=GuardRole.LOADING,
         operator="milo@desk",
         level=GuardAlertLevel.WARNED,
     )
     state = GuardState(
-        900.0, 7, 9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False, watches=(watch,),
-        events=(GuardEvent(950.0, GuardAction.WARNED, "it falls"), GuardEvent(951.0, GuardAction.ENDED, "ready")),
+        since=900.0, pid=7, available=9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False, watches=(watch,),
+        events=(GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls"), GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready")),
     )  # fmt: skip
     receipt = GuardReceipt(
-        "cd" * 32, 1000.0, GuardAction.KILLED, "w", GIB // 4, GIB // 2, "old",
-        samples=(GuardMemoryReading(998.0, 4 * GIB, GIB, GIB, 0),),
+        container="cd" * 32, at=1000.0, did=GuardAction.KILLED, why="w", available=GIB // 4, floor=GIB // 2, instance="old",
+        samples=(GuardMemoryReading(at=998.0, available=4 * GIB, free=GIB, page_cache=GIB, swap_free=0),),
     )  # fmt: skip
     given = {"guard": state, "receipts": (receipt,), **changes}
-    return GuardStatus(NODE, NodeState.OK, 1000.0, **given)  # type: ignore[arg-type]
+    return GuardStatus(name=NODE, state=NodeState.OK, when=1000.0, **given)  # type: ignore[arg-type]
 
 
 def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
@@ -114,11 +134,13 @@ def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
 
 def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
     events = (
-        GuardEvent(1000.0, GuardAction.KILLED, "under 512 MiB", "cd" * 32, "old"),
-        GuardEvent(1001.0, GuardAction.KILLED, "under 512 MiB", "ef" * 32, "other"),
-        GuardEvent(1002.0, GuardAction.ENDED, "its time limit of 1 s", "ab" * 32, "mine"),
+        GuardEvent(at=1000.0, what=GuardAction.KILLED, why="under 512 MiB", container="cd" * 32, instance="old"),
+        GuardEvent(at=1001.0, what=GuardAction.KILLED, why="under 512 MiB", container="ef" * 32, instance="other"),
+        GuardEvent(
+            at=1002.0, what=GuardAction.ENDED, why="its time limit of 1 s", container="ab" * 32, instance="mine"
+        ),
     )
-    state = GuardState(900.0, 7, 9 * GIB, events=events)
+    state = GuardState(since=900.0, pid=7, available=9 * GIB, events=events)
     lines = format_guard_status([make_guard_status(guard=state)])
     assert sum("old" in line and "stopped" in line for line in lines) == 1
     assert any("other was stopped" in line for line in lines)
@@ -130,7 +152,7 @@ def test_no_guard_and_no_node_are_two_things() -> None:
     assert format_guard_status([make_guard_status(guard=None, receipts=())], ascii_only=True) == [
         "o spark1   no guard runs"
     ]
-    away = GuardStatus(NODE, NodeState.UNREACHABLE, 1.0, "no route", "look at its cable")
+    away = GuardStatus(name=NODE, state=NodeState.UNREACHABLE, when=1.0, detail="no route", hint="look at its cable")
     assert format_guard_status([away], ascii_only=True) == [
         "? spark1   unreachable: no route",
         "    try: look at its cable",

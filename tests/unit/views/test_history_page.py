@@ -25,17 +25,27 @@ _OPERATIONS = st.builds(
 
 @given(st.lists(_OPERATIONS, max_size=6), st.integers(20, 300), st.integers(1, 60), st.booleans())
 def test_the_page_fills_any_width(done: list[OperationRecord], columns: int, lines: int, ascii_only: bool) -> None:
-    rows = render_history_page(HistoryScreenModel(tuple(done), ascii_only=ascii_only), columns, lines).rows
+    rows = render_history_page(HistoryScreenModel(operations=tuple(done), ascii_only=ascii_only), columns, lines).rows
     assert [measure_row(each) for each in rows] == [columns] * lines
 
 
 @pytest.mark.parametrize("columns", range(20, 301))
 def test_a_switch_over_two_sparks_is_told_at_every_width(columns: int) -> None:
     two = OperationRecord(
-        1, OperationKind.START, 1_777_000_000.0, "milo@desk", (NodeName("spark1"), NodeName("spark2")), "qwen36", outcome="ready",
-        seconds=11.0, usual=ExpectedDurations(11.0), is_running=False,
-    )  # fmt: skip
-    head, entry = (join_text(each) for each in render_history_page(HistoryScreenModel((two,)), columns, 12).rows[:2])
+        id=1,
+        kind=OperationKind.START,
+        began=1_777_000_000.0,
+        operator="milo@desk",
+        nodes=(NodeName("spark1"), NodeName("spark2")),
+        profile="qwen36",
+        outcome="ready",
+        seconds=11.0,
+        usual=ExpectedDurations(11.0),
+        is_running=False,
+    )
+    head, entry = (
+        join_text(each) for each in render_history_page(HistoryScreenModel(operations=(two,)), columns, 12).rows[:2]
+    )
     assert ("11 s of about 11 s" in entry) == (columns >= 84)
     assert ("11 s" in entry) == ("took" in head) == (columns >= 64)
     assert ("qwen36" in entry) == (columns >= 32)

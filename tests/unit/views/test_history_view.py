@@ -23,13 +23,25 @@ PARTS = (
 )
 USUAL = (PhaseDuration(Phase.LOADING, "weights", 100.0), PhaseDuration(Phase.LOADING, "weights", 9.0))
 SHARE = NodeResult(
-    SPARK1, "qwen36", seconds=415.0, parts=PARTS, available_before=115 * GIB, peak=100 * GIB, settled=98 * GIB,
+    node=SPARK1, instance="qwen36", seconds=415.0, parts=PARTS, available_before=115 * GIB, peak=100 * GIB, settled=98 * GIB,
     estimated=96 * GIB, accept_length=3.12, tokens_per_second=22.6, log="/state/logs/a.log",
 )  # fmt: skip
 GOOD = OperationRecord(
-    7, OperationKind.START, 1_777_000_000.0, "milo@desk", (SPARK1,), "qwen36", "qwen36", outcome="ready", exit_code=0,
-    ended=1_777_000_420.0, seconds=420.0, usual=ExpectedDurations(400.0, USUAL), shares=(SHARE,), is_running=False,
-)  # fmt: skip
+    id=7,
+    kind=OperationKind.START,
+    began=1_777_000_000.0,
+    operator="milo@desk",
+    nodes=(SPARK1,),
+    profile="qwen36",
+    instance="qwen36",
+    outcome="ready",
+    exit_code=0,
+    ended=1_777_000_420.0,
+    seconds=420.0,
+    usual=ExpectedDurations(400.0, USUAL),
+    shares=(SHARE,),
+    is_running=False,
+)
 
 
 def render_lines(
@@ -136,7 +148,9 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
     assert told[0].split() == ["stopping", "after", "3.0", "s", "minimax", "stopped"], "it is not qwen36 that stops"
     assert told[1].strip() == "starting qwen36"
     stop = replace(
-        GOOD, kind=OperationKind.STOP, shares=(NodeResult(SPARK1, "qwen36", freed=98 * GIB, missing=2 * GIB),)
+        GOOD,
+        kind=OperationKind.STOP,
+        shares=(NodeResult(node=SPARK1, instance="qwen36", freed=98 * GIB, missing=2 * GIB),),
     )
     assert any("qwen36 on spark1  came back 98.0 GiB, missing 2.0 GiB" in line for line in render_lines(stop))
     assert "changed since it last worked" not in render_lines(stop)
@@ -144,7 +158,7 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
 
 def test_history_text_has_no_control_characters() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J"
-    verdict = Verdict(FailureCause.CRASHED, evil, (Evidence(evil, "log", 1),), evil)
+    verdict = Verdict(cause=FailureCause.CRASHED, summary=evil, evidence=(Evidence(evil, "log", 1),), remedy=evil)
     one = replace(
         GOOD,
         profile=evil,

@@ -40,38 +40,88 @@ from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(
-    "qwen36", NODE, "vllm-qwen36", "vllm/vllm-openai:v0.19.1", ContainerState.RUNNING, "Up 3 hours", ours=True, memory=None,
-    phase=Phase.READY, engine="vllm", container_id=ID, port=8000, operator="milo@desk", expected=96 * GIB,
-)  # fmt: skip
+    name="qwen36",
+    node=NODE,
+    container="vllm-qwen36",
+    image="vllm/vllm-openai:v0.19.1",
+    state=ContainerState.RUNNING,
+    status="Up 3 hours",
+    ours=True,
+    memory=None,
+    phase=Phase.READY,
+    engine="vllm",
+    container_id=ID,
+    port=8000,
+    operator="milo@desk",
+    expected=96 * GIB,
+)
 NUMBERS = EngineMeter(
-    EngineActivity.DECODING, generation_rate=23.3, running=3.0, waiting=0.0, kv_usage=0.31, prompt_rate=117.0, prefix_hit_rate=0.4,
+    activity=EngineActivity.DECODING, generation_rate=23.3, running=3.0, waiting=0.0, kv_usage=0.31, prompt_rate=117.0, prefix_hit_rate=0.4,
     acceptance=DraftAcceptance(2.63, 0.543, (0.86, 0.52, 0.25), MeterSource.COUNTERS), ttft=Quantiles(0.31, 1.2, 9),
     inter_token=Quantiles(0.11, 0.2, 99),
 )  # fmt: skip
 VERDICT = Verdict(
-    FailureCause.CUDA_OUT_OF_MEMORY,
-    "The draft workspace did not fit: NEXTN asked for 0.82 × 112 GiB before the weights were loaded.",
-    (Evidence("torch.OutOfMemoryError: CUDA out of memory.", "log", 412), Evidence("exit code 1", "docker")),
-    "Lower args.mem-fraction-static.",
-    "args.mem-fraction-static",
+    cause=FailureCause.CUDA_OUT_OF_MEMORY,
+    summary="The draft workspace did not fit: NEXTN asked for 0.82 × 112 GiB before the weights were loaded.",
+    evidence=(Evidence("torch.OutOfMemoryError: CUDA out of memory.", "log", 412), Evidence("exit code 1", "docker")),
+    remedy="Lower args.mem-fraction-static.",
+    field="args.mem-fraction-static",
 )
-END = CommandEnded(148.0, Outcome.FAILED, 4, 48.0, NODE, "qwen36", verdict=VERDICT)
+END = CommandEnded(
+    ts=148.0, outcome=Outcome.FAILED, exit_code=4, seconds=48.0, node=NODE, instance="qwen36", verdict=VERDICT
+)
 PLAN = LaunchPlan(
-    NODE, "qwen36", "qwen36", "c6fce1d24079", "vllm", "vllm-qwen36", "vllm/vllm-openai:v0.19.1", None,
-    ("serve", "/models/q", "--port", "8000"), (("HF_TOKEN", "••••••"),), (), "all", "16g", "host", "host", (), (), (), (), 8000,
-    None, None, ReadinessRule("startup complete", "/health"), PhaseTimeouts(), True, 30.0, 96 * GIB, None,
-)  # fmt: skip
+    node=NODE,
+    instance="qwen36",
+    profile="qwen36",
+    profile_hash="c6fce1d24079",
+    engine="vllm",
+    container_name="vllm-qwen36",
+    image="vllm/vllm-openai:v0.19.1",
+    entrypoint=None,
+    command=("serve", "/models/q", "--port", "8000"),
+    env=(("HF_TOKEN", "••••••"),),
+    mounts=(),
+    gpus="all",
+    shm_size="16g",
+    ipc="host",
+    network="host",
+    ulimits=(),
+    devices=(),
+    options=(),
+    labels=(),
+    port=8000,
+    served_model=None,
+    api_key=None,
+    ready=ReadinessRule("startup complete", "/health"),
+    timeouts=PhaseTimeouts(),
+    drop_caches=True,
+    stop_grace=30.0,
+    expected_memory=96 * GIB,
+    floor_memory=None,
+)
 
 
 def make_store(*more: events.Event, one: InstanceView = READY) -> Store:
     made = Store([NODE])
-    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
-    held = (NodeProcess(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
+    memory = MemoryReading(
+        total=122 * GIB, available=30 * GIB, free=9 * GIB, page_cache=20 * GIB, swap_total=0, swap_free=0
+    )
+    held = (NodeProcess(pid=7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
     on_gpu = (GpuProcess(7, 86 * GIB),)
-    gpu = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, sm_clock_max=3003, power=61.0, celsius=71.0, processes=on_gpu)
-    sample = Sample(1, 100.0, 100.0, memory, processes=held, gpus=(gpu,))
+    gpu = Gpu(
+        index=0,
+        name="NVIDIA GB10",
+        busy=0.96,
+        sm_clock=2411,
+        sm_clock_max=3003,
+        power=61.0,
+        celsius=71.0,
+        processes=on_gpu,
+    )
+    sample = Sample(sequence=1, time=100.0, uptime=100.0, memory=memory, processes=held, gpus=(gpu,))
     made.apply_event(events.SampleArrived(100.0, NODE, sample, "boot"))
-    made.apply_event(events.ContainersListed(100.0, NODE, (one,)))
+    made.apply_event(events.ContainersListed(ts=100.0, node=NODE, instances=(one,)))
     for event in more:
         made.apply_event(event)
     return made
@@ -82,7 +132,9 @@ def make_scene(
 ) -> InstanceScreenModel:
     seen = build_tile_model(made, NODE, now, ends={} if end is None else {"qwen36": end}, chosen="qwen36")
     one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
-    return InstanceScreenModel(seen, "qwen36", one, made.get_startup_timeline(NODE, "qwen36"), end, **more)  # type: ignore[arg-type]
+    return InstanceScreenModel(
+        seen=seen, name="qwen36", one=one, course=made.get_startup_timeline(NODE, "qwen36"), end=end, **more
+    )  # type: ignore[arg-type]
 
 
 def render_screen(one: InstanceScreenModel, columns: int = 80, lines: int = 22) -> str:
@@ -92,7 +144,7 @@ def render_screen(one: InstanceScreenModel, columns: int = 80, lines: int = 22) 
     return "\n".join(join_text(each) for each in rows)
 
 
-AT_WORK = (events.MeterArrived(101.0, NODE, ID, NUMBERS),)
+AT_WORK = (events.MeterArrived(ts=101.0, node=NODE, container=ID, numbers=NUMBERS),)
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 40), (120, 38)])
@@ -100,7 +152,7 @@ def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: i
     quiet = replace(NUMBERS, ttft=None, inter_token=None, prompt_rate=None, prefix_hit_rate=None)
     made = make_store(*AT_WORK)
     at_work = render_screen(make_scene(made), columns, lines).splitlines()
-    made.apply_event(events.MeterArrived(103.0, NODE, ID, quiet))
+    made.apply_event(events.MeterArrived(ts=103.0, node=NODE, container=ID, numbers=quiet))
     later = render_screen(make_scene(made), columns, lines).splitlines()
     for name in ("TTFT", "between", "prompts", "steps", "GPU", "holds"):
         before, after = ([at for at, line in enumerate(each) if f"│ {name} " in line] for each in (at_work, later))
@@ -118,7 +170,9 @@ def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
     fresh = [line for line in render_screen(make_scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert fresh
     made.apply_event(
-        events.MeterArrived(103.0, NODE, ID, replace(NUMBERS, activity=EngineActivity.IDLE, acceptance=None))
+        events.MeterArrived(
+            ts=103.0, node=NODE, container=ID, numbers=replace(NUMBERS, activity=EngineActivity.IDLE, acceptance=None)
+        )
     )
     later = [line for line in render_screen(make_scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert [line.split("%")[0] for line in later] == [line.split("%")[0] for line in fresh]
@@ -162,7 +216,12 @@ def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> No
         (100.0, Phase.DROPPING_CACHES, None), (103.0, Phase.CREATING, None), (105.0, Phase.STARTING, None),
         (126.0, Phase.LOADING, Step("weights", 12, 18)),
     )  # fmt: skip
-    told = [events.PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, 415.0) for ts, phase, step in phases]
+    told = [
+        events.PhaseChanged(
+            ts=ts, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=ts - 100, expected=415.0
+        )
+        for ts, phase, step in phases
+    ]
     seen = render_screen(make_scene(make_store(*told, one=coming), now=350.0))
     assert "4:10 of about 6:55" in seen
     rows = {name: line for line in seen.splitlines() for name in ("starting", "weights", "warming up") if name in line}
@@ -184,7 +243,18 @@ def test_each_part_stands_beside_what_it_usually_takes() -> None:
         (105.0, Phase.STARTING, None), (126.0, Phase.LOADING, Step("weights", 12, 18)), (244.0, Phase.LOADING, Step("compile"))
     )  # fmt: skip
     told = [
-        events.PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, 415.0, None, usual) for ts, phase, step in phases
+        events.PhaseChanged(
+            ts=ts,
+            node=NODE,
+            instance="qwen36",
+            phase=phase,
+            step=step,
+            elapsed=ts - 100,
+            expected=415.0,
+            detail=None,
+            expected_parts=usual,
+        )
+        for ts, phase, step in phases
     ]
     seen = render_screen(make_scene(make_store(*told, one=coming), now=264.0)).splitlines()
     rows = {name: next(line for line in seen if f" {name} " in line) for name in ("weights", "compile", "CUDA graphs")}
@@ -217,13 +287,15 @@ def test_a_failure_that_nobody_watched_says_that() -> None:
 
 
 def test_a_removed_instance_keeps_its_verdict() -> None:
-    made = make_store(events.ContainersListed(120.0, NODE, ()))
+    made = make_store(events.ContainersListed(ts=120.0, node=NODE, instances=()))
     assert "It is not on this Spark now." in render_screen(make_scene(made))
     assert "The draft workspace did not fit" in render_screen(make_scene(made, end=END))
 
 
 def test_a_silent_node_fades_and_tells_no_figures() -> None:
-    lost = events.NodeStateChanged(110.0, NODE, NodeState.UNREACHABLE, "no answer within 10 s", 3, 8.0)
+    lost = events.NodeStateChanged(
+        ts=110.0, node=NODE, state=NodeState.UNREACHABLE, detail="no answer within 10 s", attempt=3, next_try=8.0
+    )
     seen = render_screen(make_scene(make_store(*AT_WORK, lost)))
     assert "tok/s" not in seen
     assert "no answer within 10 s" in seen
@@ -332,7 +404,7 @@ def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
 def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
     weights, graphs = Step("weights"), Step("graphs")
     told = [
-        events.PhaseChanged(100.0 + at, NODE, "qwen36", phase, step, at)
+        events.PhaseChanged(ts=100.0 + at, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=at)
         for at, phase, step in (
             (0.0, Phase.STARTING, None), (10.0, Phase.LOADING, weights), (90.0, Phase.LOADING, graphs),
             (100.0, Phase.LOADING, replace(weights)), (120.0, Phase.FAILED, None),
@@ -351,9 +423,11 @@ def test_a_part_that_answers_nobody_says_whose_it_is_and_has_the_figures_of_the_
     made = Store([NODE, NodeName("spark2")])
     head = replace(READY, node=NodeName("spark2"), per_step=worker.per_step)
     for node, one in ((NODE, worker), (NodeName("spark2"), head)):
-        made.apply_event(events.NodeStateChanged(99.0, node, NodeState.OK))
-        made.apply_event(events.ContainersListed(100.0, node, (replace(one, container_id=f"c-{node}"),)))
-    made.apply_event(events.MeterArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
+        made.apply_event(events.NodeStateChanged(ts=99.0, node=node, state=NodeState.OK))
+        made.apply_event(
+            events.ContainersListed(ts=100.0, node=node, instances=(replace(one, container_id=f"c-{node}"),))
+        )
+    made.apply_event(events.MeterArrived(ts=101.0, node=NodeName("spark2"), container="c-spark2", numbers=NUMBERS))
     shown = " ".join("\n".join(join_text(each) for each in render_instance(make_scene(made), 100, 40)).split())
     assert "rank 1 of the engine on spark2" in shown
     assert "decode 23.3 tok/s" in shown

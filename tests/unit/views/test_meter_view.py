@@ -18,9 +18,9 @@ from sparkctl.monitor.meters.bandwidth import (
 from sparkctl.views import meter_view as words
 
 SEEN = EngineMeter(
-    EngineActivity.DECODING,
-    10,
-    MeterSource.COUNTERS,
+    activity=EngineActivity.DECODING,
+    seconds=10,
+    estimator=MeterSource.COUNTERS,
     generation_rate=12.7,
     steps=12.7 / 1.75,
     batch=1,
@@ -28,7 +28,9 @@ SEEN = EngineMeter(
     waiting=0,
     acceptance=DraftAcceptance(1.75, 0.2, (0.5, 0.2, 0.05), MeterSource.COUNTERS),
 )
-IDLE = EngineMeter(EngineActivity.IDLE, 10, MeterSource.COUNTERS, generation_rate=0.0, steps=0.0)
+IDLE = EngineMeter(
+    activity=EngineActivity.IDLE, seconds=10, estimator=MeterSource.COUNTERS, generation_rate=0.0, steps=0.0
+)
 DENSE = DecodeStepReads(weights=27_000_000_000)
 
 
@@ -91,9 +93,9 @@ def test_an_impossible_estimate_is_said_to_be_one() -> None:
 
 
 def test_a_counter_is_a_measurement_and_another_machine_has_another_ceiling() -> None:
-    gpu = Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
+    gpu = Gpu(index=0, name="NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
     assert (
-        words.format_bandwidth(read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu,))))
+        words.format_bandwidth(read_gpu_bandwidth(Sample(sequence=1, time=1.0, uptime=1.0, gpus=(gpu,))))
         == "2118 GB/s measured · 44 % of 4814 spec"
     )
     assert (

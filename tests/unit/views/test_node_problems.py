@@ -20,17 +20,19 @@ from sparkctl.views.text.styled_text import TextStyle, join_text
 
 NODE = NodeName("spark2")
 ONE = InstanceView(
-    "big", NODE, "c", "image", ContainerState.EXITED, "Exited (1)", ours=True, memory=None, phase=Phase.FAILED
+    name="big", node=NODE, container="c", image="image", state=ContainerState.EXITED, status="Exited (1)", ours=True, memory=None, phase=Phase.FAILED
 )  # fmt: skip
-VIEW = NodeTelemetryView(NODE, NodeState.OK, 10.0)
+VIEW = NodeTelemetryView(name=NODE, state=NodeState.OK, when=10.0)
 VERDICT = Verdict(
-    FailureCause.CUDA_OUT_OF_MEMORY,
-    "big ran out of memory.",
-    (Evidence("CUDA out of memory", "log", 7),),
-    "less context",
+    cause=FailureCause.CUDA_OUT_OF_MEMORY,
+    summary="big ran out of memory.",
+    evidence=(Evidence("CUDA out of memory", "log", 7),),
+    remedy="less context",
 )
-END = CommandEnded(9.0, Outcome.FAILED, 1, 30.0, node=NODE, instance="big", verdict=VERDICT)
-WELL = NodeProblems(VIEW, 10.0, {})
+END = CommandEnded(
+    ts=9.0, outcome=Outcome.FAILED, exit_code=1, seconds=30.0, node=NODE, instance="big", verdict=VERDICT
+)
+WELL = NodeProblems(view=VIEW, now=10.0, ends={})
 
 
 def render_text(wrong: NodeProblems) -> str:
@@ -40,7 +42,7 @@ def render_text(wrong: NodeProblems) -> str:
 def test_a_healthy_node_has_no_problems() -> None:
     assert not WELL.has_other_problems
     assert render_problems(WELL, 90) == []
-    now = ActionContext((NODE,), (VIEW,), NODE)
+    now = ActionContext(names=(NODE,), views=(VIEW,), node=NODE)
     assert reason_no_problems(now) == "nothing is found wrong with spark2"
     assert reason_no_problems(replace(now, is_troubled=True)) is None
 
@@ -63,7 +65,9 @@ def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
 
 
 def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
-    did = describe_event(GuardActed(5.0, NODE, GuardAction.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
+    did = describe_event(
+        GuardActed(ts=5.0, node=NODE, what=GuardAction.KILLED, why="swap grew by 3 GiB", at=5.0, instance="big")
+    )
     assert did is not None
     wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
     assert wrong.has_other_problems
@@ -73,7 +77,9 @@ def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None
 
 def test_the_connection_the_config_a_refusal_and_the_findings_are_there_too() -> None:
     away = replace(VIEW, state=NodeState.REFUSED, detail="does not let milo in", hint="r asks again")
-    finding = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap is in use", "turn it off")
+    finding = Finding(
+        kind=FindingKind.SWAP, severity=Severity.WARNING, node=NODE, summary="swap is in use", remedy="turn it off"
+    )
     wrong = replace(
         WELL, view=replace(away, findings=(finding,)), fault="config.yaml:2:1: no such key\nand another", hint="see README",
         notices=[("✕ no such profile on spark2", TextStyle.BAD), ("● fine", TextStyle.GOOD)],

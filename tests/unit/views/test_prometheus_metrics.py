@@ -33,28 +33,64 @@ from sparkctl.views.prometheus_metrics import render_metrics
 
 NODE = NodeName("spark1")
 NUMBERS = EngineMeter(
-    EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, 12.7, steps=7.26, running=2, waiting=0, kv_usage=0.31,
-    acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS), ttft=Quantiles(0.25, 0.9, 12),
-)  # fmt: skip
+    activity=EngineActivity.DECODING,
+    seconds=10.0,
+    estimator=MeterSource.COUNTERS,
+    generation_rate=12.7,
+    steps=7.26,
+    running=2,
+    waiting=0,
+    kv_usage=0.31,
+    acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS),
+    ttft=Quantiles(0.25, 0.9, 12),
+)
 OURS = InstanceView(
-    "qwen36", NODE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=41, phase=Phase.READY,
-    engine="sglang", container_id="ab" * 32, port=8003, numbers=NUMBERS, expected=44,
+    name="qwen36",
+    node=NODE,
+    container="sglang-qwen36",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up",
+    ours=True,
+    memory=41,
+    phase=Phase.READY,
+    engine="sglang",
+    container_id="ab" * 32,
+    port=8003,
+    numbers=NUMBERS,
+    expected=44,
     per_step=DecodeStepSpec(weights=27_000_000_000, draft_tokens=3),
-)  # fmt: skip
+)
 SAMPLE = Sample(
-    1, 5.0, 5.0, MemoryReading(120, 90, 60, 30, 16, 15), MemoryDetail(oom_kill=2, pressure=MemoryPressure(0.25, 0.1, 1_500_000, 0)),
-    gpus=(Gpu(0, busy=0.96, sm_clock=2411, power=61.0, celsius=71.0),), spent=0.5,
+    sequence=1,
+    time=5.0,
+    uptime=5.0,
+    memory=MemoryReading(total=120, available=90, free=60, page_cache=30, swap_total=16, swap_free=15),
+    detail=MemoryDetail(oom_kill=2, pressure=MemoryPressure(0.25, 0.1, 1_500_000, 0)),
+    gpus=(Gpu(index=0, busy=0.96, sm_clock=2411, power=61.0, celsius=71.0),),
+    spent=0.5,
     temperatures=(Temperature("mlx5", 57.0, "asic", "0000:01:00.0"), Temperature("mlx5", 58.0, "asic", "0000:01:00.1")),
     disks=(DiskSpace("/var/lib/docker", 100, 40),),
-    links=(NetworkInterface("enp1s0f0np0", carrier=True, speed=200_000, received=7, sent=8, errors=0),),
-    rdma=(RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", received=700, sent=800, errors=(("symbol_error", 3),)),),
-)  # fmt: skip
-BARE = replace(OURS, memory=None, numbers=None, phase=None, expected=None, per_step=None)
-SWAP = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap grows")
-VIEW = NodeTelemetryView(
-    NODE, NodeState.OK, 5.0, sample=SAMPLE, instances=(OURS,), instances_seen=5.0, sampled=5.0, findings=(SWAP,)
+    links=(NetworkInterface(name="enp1s0f0np0", carrier=True, speed=200_000, received=7, sent=8, errors=0),),
+    rdma=(
+        RdmaLane(
+            name="rocep1s0f0", port="1", interface="enp1s0f0np0", received=700, sent=800, errors=(("symbol_error", 3),)
+        ),
+    ),
 )
-AWAY = NodeTelemetryView(NodeName("spark2"), NodeState.STARVED, 5.0, "no banner")
+BARE = replace(OURS, memory=None, numbers=None, phase=None, expected=None, per_step=None)
+SWAP = Finding(kind=FindingKind.SWAP, severity=Severity.WARNING, node=NODE, summary="swap grows")
+VIEW = NodeTelemetryView(
+    name=NODE,
+    state=NodeState.OK,
+    when=5.0,
+    sample=SAMPLE,
+    instances=(OURS,),
+    instances_seen=5.0,
+    sampled=5.0,
+    findings=(SWAP,),
+)
+AWAY = NodeTelemetryView(name=NodeName("spark2"), state=NodeState.STARVED, when=5.0, detail="no banner")
 
 
 def parse_page(*views: NodeTelemetryView, now: float = 7.5) -> list[Point]:
@@ -105,10 +141,10 @@ def test_bandwidth_says_where_it_comes_from() -> None:
         name = f"sparkctl_instance_memory_bandwidth_{end}_bytes_per_second"
         assert read_value(name, source="estimate", instance="qwen36") == 27e9 * 7.26
     counted = replace(
-        VIEW, sample=replace(SAMPLE, gpus=(Gpu(0, bandwidth_share=0.5, bandwidth_peak=4_000_000_000_000),))
+        VIEW, sample=replace(SAMPLE, gpus=(Gpu(index=0, bandwidth_share=0.5, bandwidth_peak=4_000_000_000_000),))
     )
     assert read_value("sparkctl_node_memory_bandwidth_bytes_per_second", (counted,), source="hardware") == 2e12
-    idle = replace(OURS, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0, steps=0.0))
+    idle = replace(OURS, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0))
     assert not [p for p in parse_page(replace(VIEW, instances=(idle,))) if "bandwidth" in p.name]
 
 
@@ -134,12 +170,12 @@ def test_of_a_node_that_is_away_only_that_is_told() -> None:
 
 
 def test_unknown_values_have_no_series() -> None:
-    bare = replace(VIEW, sample=Sample(1, 5.0, 5.0), findings=(), instances=(BARE,))
+    bare = replace(VIEW, sample=Sample(sequence=1, time=5.0, uptime=5.0), findings=(), instances=(BARE,))
     names = {point.name for point in parse_page(bare)}
     assert names == {
         "sparkctl_node_up", "sparkctl_node_state", "sparkctl_node_docker_up", "sparkctl_node_sample_age_seconds",
     }  # fmt: skip
-    idle = replace(OURS, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0, acceptance=None))
+    idle = replace(OURS, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0, acceptance=None))
     told = {point.name: point.value for point in parse_page(replace(VIEW, instances=(idle,)))}
     assert told["sparkctl_instance_generation_tokens_per_second"] == 0  # known to be idle
     assert "sparkctl_instance_accept_length_tokens" not in told
@@ -148,7 +184,7 @@ def test_unknown_values_have_no_series() -> None:
 @given(st.text(), st.text(max_size=30), st.floats())
 def test_no_name_from_a_node_breaks_the_page(name: str, path: str, clock: float) -> None:
     hostile = replace(OURS, name=name, container=name, image=name)
-    sample = replace(SAMPLE, disks=(DiskSpace(path, 1, 1), DiskSpace(path, 2, 2)), gpus=(Gpu(0, power=clock),))
+    sample = replace(SAMPLE, disks=(DiskSpace(path, 1, 1), DiskSpace(path, 2, 2)), gpus=(Gpu(index=0, power=clock),))
     text = render_metrics((replace(VIEW, instances=(hostile, hostile), sample=sample),), 7.5)
     lines = [line for line in text.split("\n") if line and not line.startswith("# ")]
     assert all(line.startswith("sparkctl_") for line in lines)

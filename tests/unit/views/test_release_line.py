@@ -44,5 +44,14 @@ def test_a_release_shows_its_proof_or_the_leftovers(
     freed_, missing_, before_, available_ = (
         None if one is None else one * GIB for one in (freed, missing, before, available)
     )
-    event = MemoryReleased(1.0, NodeName("spark1"), "q", freed_, missing_, holders, before_, available_)
+    event = MemoryReleased(
+        ts=1.0,
+        node=NodeName("spark1"),
+        instance="q",
+        freed=freed_,
+        missing=missing_,
+        holders=holders,
+        before_start=before_,
+        available=available_,
+    )
     assert format_release(event) == line

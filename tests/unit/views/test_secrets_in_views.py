@@ -26,7 +26,7 @@ from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
 
 CANARY = "Canary+7/yellow"
-NODE = Node(NodeName("spark1"), "h")
+NODE = Node(name=NodeName("spark1"), host="h")
 # Where a secret may stand: each changes a profile so that the canary is in it, or comes in from the environment.
 ENV: list[tuple[str, str]] = [
     ("HF_TOKEN", CANARY), ("DB_PASS", CANARY), ("MYSQL_PWD", f"x{CANARY}"), ("HF_TOKENS", f"a,{CANARY}"),

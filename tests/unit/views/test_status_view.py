@@ -25,14 +25,24 @@ def make_memory_reading(swap_used: float = 0.0) -> MemoryReading:
 
 def make_instance_view(name: str, *, ours: bool = True, step: Step | None = None) -> InstanceView:
     return InstanceView(
-        name, NODE, name, "lmsysorg/sglang:v0.5.12-cu130-runtime", ContainerState.RUNNING, "Up 12 minutes", ours,
-        int(96.6 * GIB), (Phase.LOADING if step else Phase.READY) if ours else None, step,
+        name=name,
+        node=NODE,
+        container=name,
+        image="lmsysorg/sglang:v0.5.12-cu130-runtime",
+        state=ContainerState.RUNNING,
+        status="Up 12 minutes",
+        ours=ours,
+        memory=int(96.6 * GIB),
+        phase=(Phase.LOADING if step else Phase.READY) if ours else None,
+        step=step,
         endpoint="http://spark-2a60.local:8003" if ours and not step else None,
-    )  # fmt: skip
+    )
 
 
 def make_status_view(*instances: InstanceView, swap_used: float = 0.0) -> NodeStatusView:
-    return NodeStatusView(NODE, NodeState.OK, 0.0, memory=make_memory_reading(swap_used), instances=instances)
+    return NodeStatusView(
+        name=NODE, state=NodeState.OK, when=0.0, memory=make_memory_reading(swap_used), instances=instances
+    )
 
 
 def test_memory_is_one_line_of_80_columns_and_swap_is_told_when_used() -> None:
@@ -60,7 +70,7 @@ def test_rows_that_are_too_wide_go_on_in_a_second_line(width: int) -> None:
 
 def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
     away = NodeStatusView(
-        NODE, NodeState.UNREACHABLE, 0.0, detail="spark1 does not answer at spark-2a60.local:22 within 10 s " * 2,
+        name=NODE, state=NodeState.UNREACHABLE, when=0.0, detail="spark1 does not answer at spark-2a60.local:22 within 10 s " * 2,
         hint="is it on? ping spark-2a60.local; then: ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10",
     )  # fmt: skip
     lines = format_status([away], width=80)

@@ -46,17 +46,67 @@ from sparkctl.views.text.styled_text import join_text, measure_row
 GIB = 1 << 30
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")
 TOTAL = 121 * GIB
-FIT = MemoryFit(ONE, "qwen36", FitOutcome.IF_STOPPED, (EstimatePart("weights", 35 * GIB, EstimateSource.MEASURED),))
+FIT = MemoryFit(
+    node=ONE,
+    profile="qwen36",
+    answer=FitOutcome.IF_STOPPED,
+    parts=(EstimatePart(name="weights", size=35 * GIB, obtained=EstimateSource.MEASURED),),
+)
 CHANGES = (
-    NodeSwitchPlan(ONE, TOTAL, 14 * GIB, (
-        SwitchContainer("minimax-m27", "c", "a", True, 98 * GIB, (SwitchConflict.MEMORY,), "0/2", 8000),
-        SwitchContainer("orpheus-tts", "o", "b", True, 6 * GIB, port=5005),
-    ), "qwen36", FIT, 72 * GIB),
-    NodeSwitchPlan(OTHER, TOTAL, 18 * GIB, (
-        SwitchContainer("minimax-m27", "c2", "d", True, 97 * GIB, (SwitchConflict.NODES,), "1/2"),), None, None, 113 * GIB),
-)  # fmt: skip
-PLAN = SwitchPlan("qwen36", "qwen36", (ONE,), CHANGES, ("minimax-m27",), (), ("the image is old",), 198.0)
-SCENE = SwitchScreenModel("qwen36", (ONE,), PLAN)
+    NodeSwitchPlan(
+        node=ONE,
+        total=TOTAL,
+        available=14 * GIB,
+        tenants=(
+            SwitchContainer(
+                instance="minimax-m27",
+                container="c",
+                container_id="a",
+                ours=True,
+                held=98 * GIB,
+                conflicts=(SwitchConflict.MEMORY,),
+                rank="0/2",
+                port=8000,
+            ),
+            SwitchContainer(
+                instance="orpheus-tts", container="o", container_id="b", ours=True, held=6 * GIB, port=5005
+            ),
+        ),
+        starts="qwen36",
+        fit=FIT,
+        available_after=72 * GIB,
+    ),
+    NodeSwitchPlan(
+        node=OTHER,
+        total=TOTAL,
+        available=18 * GIB,
+        tenants=(
+            SwitchContainer(
+                instance="minimax-m27",
+                container="c2",
+                container_id="d",
+                ours=True,
+                held=97 * GIB,
+                conflicts=(SwitchConflict.NODES,),
+                rank="1/2",
+            ),
+        ),
+        starts=None,
+        fit=None,
+        available_after=113 * GIB,
+    ),
+)
+PLAN = SwitchPlan(
+    profile="qwen36",
+    instance="qwen36",
+    nodes=(ONE,),
+    changes=CHANGES,
+    stops=("minimax-m27",),
+    obstacles=(),
+    cautions=("the image is old",),
+    seconds=198.0,
+)
+SCENE = SwitchScreenModel(profile="qwen36", nodes=(ONE,), plan=PLAN)
 
 
 def render_screen(scene: SwitchScreenModel, columns: int, lines: int) -> str:
@@ -89,7 +139,15 @@ def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_re
 
 
 def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
-    now = MemoryBar(TOTAL, 14 * GIB, 104 * GIB, 3 * GIB, 5 * GIB, 9 * GIB, 0)
+    now = MemoryBar(
+        total=TOTAL,
+        available=14 * GIB,
+        gpu_processes=104 * GIB,
+        other_used=3 * GIB,
+        page_cache=5 * GIB,
+        free=9 * GIB,
+        swap_used=0,
+    )
     bar = memory_after(CHANGES[0], {ONE: now})
     assert bar is not None
     assert bar.available == 72 * GIB
@@ -166,7 +224,9 @@ def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_d
     assert "▲ --nextn dies of that" in seen
     assert "try: sparkctl switch qwen36 --set a=1" in seen
     assert "try: start qwen36-ngram" in seen
-    refused = render_screen(SwitchScreenModel("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
+    refused = render_screen(
+        SwitchScreenModel(profile="qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24
+    )
     assert "try: sparkctl init" in refused
 
 
@@ -185,7 +245,13 @@ def test_a_way_out_is_there_whole_in_any_width_and_is_what_can_be_copied(columns
 
 def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
     seen = render_screen(
-        SwitchScreenModel("qwen36", (ONE,), SwitchPlan("qwen36", "qwen36", (ONE,), (), is_there=True)), 80, 24
+        SwitchScreenModel(
+            profile="qwen36",
+            nodes=(ONE,),
+            plan=SwitchPlan(profile="qwen36", instance="qwen36", nodes=(ONE,), changes=(), is_there=True),
+        ),
+        80,
+        24,
     )
     assert "qwen36 already stands on spark1: nothing is switched" in seen
     assert "enter does it" not in seen
@@ -200,15 +266,15 @@ def make_progress(*more: SwitchStepReported | CommandEnded) -> SwitchProgress:
 
 
 def make_step_event(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchStepReported:
-    return SwitchStepReported(ts, ONE, which, "qwen36", proof, ts - 100.0)
+    return SwitchStepReported(ts=ts, node=ONE, step=which, instance="qwen36", proof=proof, elapsed=ts - 100.0)
 
 
 def test_a_rollback_tells_both_stories() -> None:
     verdict = Verdict(
-        FailureCause.CUDA_OUT_OF_MEMORY,
-        "The workspace did not fit",
-        (Evidence("CUDA out of memory", "log", 412),),
-        "less",
+        cause=FailureCause.CUDA_OUT_OF_MEMORY,
+        summary="The workspace did not fit",
+        evidence=(Evidence("CUDA out of memory", "log", 412),),
+        remedy="less",
     )
     made = make_progress(
         make_step_event(101, SwitchStep.CHECKING),
@@ -218,12 +284,12 @@ def test_a_rollback_tells_both_stories() -> None:
         make_step_event(165, SwitchStep.RESTORING),
         make_step_event(400, SwitchStep.RESTORED, "nothing of the switch is left"),
         CommandEnded(
-            401.0,
-            Outcome.FAILED,
-            1,
-            301.0,
-            ONE,
-            "qwen36",
+            ts=401.0,
+            outcome=Outcome.FAILED,
+            exit_code=1,
+            seconds=301.0,
+            node=ONE,
+            instance="qwen36",
             verdict=verdict,
             message="qwen36 did not start; minimax-m27 serves again after 235 s",
         ),
@@ -242,13 +308,28 @@ def test_a_rollback_tells_both_stories() -> None:
 def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> None:
     again = "minimax-m27 serves again after 7 min"
     verdict = Verdict(
-        FailureCause.CUDA_OUT_OF_MEMORY, "no room", (Evidence("out of memory " * 60, "log", 412),), "less"
+        cause=FailureCause.CUDA_OUT_OF_MEMORY,
+        summary="no room",
+        evidence=(Evidence("out of memory " * 60, "log", 412),),
+        remedy="less",
     )
     made = make_progress(
-        make_step_event(104, SwitchStep.STARTING), make_step_event(160, SwitchStep.UNDOING), make_step_event(165, SwitchStep.RESTORING),
-        make_step_event(400, SwitchStep.RESTORING, again), make_step_event(400, SwitchStep.RESTORED, again),
-        CommandEnded(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict, message=f"qwen36 did not start; {again}"),
-    )  # fmt: skip
+        make_step_event(104, SwitchStep.STARTING),
+        make_step_event(160, SwitchStep.UNDOING),
+        make_step_event(165, SwitchStep.RESTORING),
+        make_step_event(400, SwitchStep.RESTORING, again),
+        make_step_event(400, SwitchStep.RESTORED, again),
+        CommandEnded(
+            ts=401.0,
+            outcome=Outcome.FAILED,
+            exit_code=1,
+            seconds=301.0,
+            node=ONE,
+            instance="qwen36",
+            verdict=verdict,
+            message=f"qwen36 did not start; {again}",
+        ),
+    )
     for columns in (60, 80, 120):
         seen = render_screen(replace(SCENE, course=made, now=500.0), columns, 40)
         assert " ".join(seen.split()).count("serves again") == 2
@@ -267,7 +348,15 @@ def test_a_path_that_is_longer_than_a_line_is_there_whole() -> None:
 
 
 def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
-    bar = MemoryBar(TOTAL, 14 * GIB, 93 * GIB, 12 * GIB, 2 * GIB, 14 * GIB, 0)
+    bar = MemoryBar(
+        total=TOTAL,
+        available=14 * GIB,
+        gpu_processes=93 * GIB,
+        other_used=12 * GIB,
+        page_cache=2 * GIB,
+        free=14 * GIB,
+        swap_used=0,
+    )
     made = make_progress(make_step_event(101, SwitchStep.CHECKING))
     seen = render_screen(replace(SCENE, course=made, bars={ONE: bar}), 80, 40)
     assert "GPU 93.0" in seen
@@ -285,7 +374,16 @@ def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = join_text(render_switch_progress_line(make_progress(make_step_event(101, SwitchStep.RELEASING)), 142.0, "s"))
     assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
     journal = SwitchJournal(
-        "0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ()
+        id="0" * 12,
+        operator="milo@laptop",
+        since=0.0,
+        step=SwitchStep.STARTING,
+        instance="qwen36",
+        words=("qwen36",),
+        profile_hash="h",
+        nodes=(ONE,),
+        stops=(),
+        old=(),
     )
     assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in describe_switch_journal(
         ONE, SwitchJournalStatus(JournalFound.READ, journal)

@@ -31,18 +31,20 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
 
-MEMORY = MemoryReading(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
+MEMORY = MemoryReading(
+    total=122 * GIB, available=23 * GIB, free=4 * GIB, page_cache=19 * GIB, swap_total=16 * GIB, swap_free=15 * GIB
+)
 SAMPLE = Sample(
-    2,
-    1.0,
-    2.0,
-    MEMORY,
-    MemoryDetail(pressure=MemoryPressure(0.02, 0.0)),
-    Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
-    (
+    sequence=2,
+    time=1.0,
+    uptime=2.0,
+    memory=MEMORY,
+    detail=MemoryDetail(pressure=MemoryPressure(0.02, 0.0)),
+    cpu=Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
+    gpus=(
         Gpu(
-            0,
-            "NVIDIA GB10",
+            index=0,
+            name="NVIDIA GB10",
             busy=0.96,
             sm_clock=2398,
             sm_clock_max=3003,
@@ -55,14 +57,23 @@ SAMPLE = Sample(
     ),
     temperatures=(Temperature("acpitz", 78.2), Temperature("acpitz", 71.0)),
     links=(
-        NetworkInterface("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None),
-        NetworkInterface("wlP9s9", False),
+        NetworkInterface(
+            name="enp1s0f0np0", carrier=True, state="up", speed=200000, mtu=9000, receive_rate=900.0, send_rate=None
+        ),
+        NetworkInterface(name="wlP9s9", carrier=False),
     ),
     rdma=(
-        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),
+        RdmaLane(
+            name="rocep1s0f0",
+            port="1",
+            interface="enp1s0f0np0",
+            receive_rate=1.25e9,
+            send_rate=3e6,
+            errors=(("symbol_error", 0),),
+        ),
     ),
 )
-VIEW = NodeTelemetryView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE, instances_seen=1.0)
+VIEW = NodeTelemetryView(name=NodeName("spark1"), state=NodeState.OK, when=1.0, sample=SAMPLE, instances_seen=1.0)
 
 
 def render_top(view: NodeTelemetryView, ascii_only: bool = False) -> str:
@@ -97,14 +108,16 @@ def test_unknown_values_are_marked() -> None:
     absent = replace(SAMPLE, gpus=None, gpu_trouble="NVML: Shared Library \x1b[31mNot Found")
     assert "\x1b" not in render_top(replace(VIEW, sample=absent))
     assert "Not Found" in render_top(replace(VIEW, sample=absent))
-    nothing = render_top(replace(VIEW, sample=Sample(1, 1.0, 1.0)))
+    nothing = render_top(replace(VIEW, sample=Sample(sequence=1, time=1.0, uptime=1.0)))
     assert "memory  —" in nothing
     assert "CPU     —" in nothing
 
 
 @pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.OK])
 def test_a_node_that_cannot_be_asked_has_its_state_and_no_numbers(state: NodeState) -> None:
-    shown = render_top(NodeTelemetryView(NodeName("spark1"), state, 1.0, "no route", "ping it"))
+    shown = render_top(
+        NodeTelemetryView(name=NodeName("spark1"), state=state, when=1.0, detail="no route", hint="ping it")
+    )
     assert f"{state}: no route" in shown
     assert "try: ping it" in shown
     assert "GiB" not in shown
@@ -116,7 +129,7 @@ def test_ascii_is_ascii() -> None:
 
 def test_the_document() -> None:
     document = json.loads(
-        json.dumps(build_top_json([VIEW, NodeTelemetryView(NodeName("b"), NodeState.UNREACHABLE, 1.0)]))
+        json.dumps(build_top_json([VIEW, NodeTelemetryView(name=NodeName("b"), state=NodeState.UNREACHABLE, when=1.0)]))
     )
     first, second = document["nodes"]
     assert document["schema"] == 1
@@ -131,19 +144,22 @@ def test_the_document() -> None:
 
 def test_figures_stand_under_their_instance() -> None:
     ready = InstanceView(
-        "b", NodeName("spark1"), "b", "image", ContainerState.RUNNING, "Up", ours=True, memory=GIB,
+        name="b", node=NodeName("spark1"), container="b", image="image", state=ContainerState.RUNNING, status="Up", ours=True, memory=GIB,
         phase=Phase.READY, engine="sglang", port=8003,
     )  # fmt: skip
     foreign = replace(ready, name="a", ours=False, phase=None)
     unknown = render_top(replace(VIEW, instances=(foreign, ready))).splitlines()[-3:]
     assert unknown[1] == "      no figures: neither /metrics nor its log tells what it does"
     assert "foreign" in unknown[2]
-    idle = replace(ready, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
+    idle = replace(
+        ready, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0), metrics_hint="args.x: true"
+    )
     assert render_top(replace(VIEW, instances=(idle,))).endswith(
         "\n      idle · /metrics is off; in the profile: args.x: true"
     )
     assert render_top(
-        replace(VIEW, instances=(replace(idle, numbers=EngineMeter(EngineActivity.DECODING)),)), ascii_only=True
+        replace(VIEW, instances=(replace(idle, numbers=EngineMeter(activity=EngineActivity.DECODING)),)),
+        ascii_only=True,
     ).isascii()
     assert (
         json.loads(json.dumps(build_top_json([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
@@ -152,7 +168,15 @@ def test_figures_stand_under_their_instance() -> None:
 
 def test_what_docker_last_said_stands_with_its_age() -> None:
     one = InstanceView(
-        "b", NodeName("spark1"), "b", "image", ContainerState.RUNNING, "Up", ours=True, memory=GIB, phase=Phase.READY
+        name="b",
+        node=NodeName("spark1"),
+        container="b",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=GIB,
+        phase=Phase.READY,
     )
     hung = replace(
         VIEW, when=32.0, instances=(one,), docker_known=False, detail="Docker did not answer within 10 s", hint="look"
@@ -182,10 +206,13 @@ def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
 
 def test_a_function_that_idles_while_the_other_works_is_called_out() -> None:
     two = (
-        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.7e9, send_rate=0.0),
-        RdmaLane("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=0.0, send_rate=0.0),
+        RdmaLane(name="rocep1s0f0", port="1", interface="enp1s0f0np0", receive_rate=1.7e9, send_rate=0.0),
+        RdmaLane(name="roceP2p1s0f0", port="1", interface="enP2p1s0f0np0", receive_rate=0.0, send_rate=0.0),
     )
-    links = (*(SAMPLE.links or ())[:1], NetworkInterface("enP2p1s0f0np0", True, "up", 200000, 9000))
+    links = (
+        *(SAMPLE.links or ())[:1],
+        NetworkInterface(name="enP2p1s0f0np0", carrier=True, state="up", speed=200000, mtu=9000),
+    )
     view = replace(VIEW, sample=replace(SAMPLE, rdma=two, links=links))
     (row,) = [line for line in render_top(view).splitlines() if "IDLE" in line]
     assert row.endswith("RDMA roceP2p1s0f0 ↓ 0 B/s ↑ 0 B/s   IDLE while rocep1s0f0 works: half of the link is unused")
@@ -198,16 +225,37 @@ def test_a_function_that_idles_while_the_other_works_is_called_out() -> None:
 
 
 BUSY = InstanceView(
-    "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up 3 hours", ours=True,
-    memory=98 * GIB, phase=Phase.READY, engine="sglang", port=8003, endpoint="http://spark-2a60.local:8003",
-    expected=96 * GIB, per_step=DecodeStepSpec(weights=27_000_000_000, draft_passes=3, draft_tokens=3),
+    name="qwen36",
+    node=NodeName("spark1"),
+    container="sglang-qwen36",
+    image="image",
+    state=ContainerState.RUNNING,
+    status="Up 3 hours",
+    ours=True,
+    memory=98 * GIB,
+    phase=Phase.READY,
+    engine="sglang",
+    port=8003,
+    endpoint="http://spark-2a60.local:8003",
+    expected=96 * GIB,
+    per_step=DecodeStepSpec(weights=27_000_000_000, draft_passes=3, draft_tokens=3),
     numbers=EngineMeter(
-        EngineActivity.DECODING, 10, MeterSource.COUNTERS, generation_rate=12.7, prompt_rate=400.0, steps=12.7 / 1.75, running=1,
-        waiting=2, batch=1, kv_usage=0.14, prefix_hit_rate=0.4,
+        activity=EngineActivity.DECODING,
+        seconds=10,
+        estimator=MeterSource.COUNTERS,
+        generation_rate=12.7,
+        prompt_rate=400.0,
+        steps=12.7 / 1.75,
+        running=1,
+        waiting=2,
+        batch=1,
+        kv_usage=0.14,
+        prefix_hit_rate=0.4,
         acceptance=DraftAcceptance(1.75, 0.25, (0.5, 0.2, 0.05), MeterSource.COUNTERS),
-        ttft=Quantiles(0.31, 1.2, 9), inter_token=Quantiles(0.075, 0.09, 100),
+        ttft=Quantiles(0.31, 1.2, 9),
+        inter_token=Quantiles(0.075, 0.09, 100),
     ),
-)  # fmt: skip
+)
 
 
 def render_instance(one: InstanceView, width: int | None = None, explain: bool = False, **changes: object) -> list[str]:
@@ -231,7 +279,7 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
     assert said[0].startswith("GB/s = decode steps/s x")
     assert "weights        27.00 GB" in said
     assert "draft model    not counted: model.draft_weights in the profile would tell its size" in said
-    idle = replace(BUSY, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0))
+    idle = replace(BUSY, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0))
     assert render_instance(idle) == ["idle", "holds 98.0 GiB · 96.0 GiB expected"], "blank: nothing is read"
     assert render_instance(idle, explain=True)[-1] == "no bandwidth: no step happens: nothing is read"
     unknown = replace(BUSY, per_step=None)
@@ -242,7 +290,7 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
 
 
 def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
-    gpus = (Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000),)
+    gpus = (Gpu(index=0, name="NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000),)
     sample = replace(SAMPLE, gpus=gpus)
     view = replace(VIEW, sample=sample, instances=(BUSY,))
     assert "memory 2118 GB/s measured · 44 % of 4814 spec" in render_top(view)
@@ -264,7 +312,9 @@ def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> Non
         replace(
             VIEW, docker_known=False, when=90.0, detail="Docker did not answer within 10 s", hint="sudo systemctl x"
         ),
-        NodeTelemetryView(NodeName("b"), NodeState.UNREACHABLE, 1.0, "no route to host; " * 8, "ping it"),
+        NodeTelemetryView(
+            name=NodeName("b"), state=NodeState.UNREACHABLE, when=1.0, detail="no route to host; " * 8, hint="ping it"
+        ),
     ]
     lines = format_top(views, ascii_only, width, explain=True)
     assert max(len(line) for line in lines) <= width
@@ -274,8 +324,8 @@ def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> Non
 def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
     disks = (DiskSpace("/full", 100 * GIB, GIB), DiskSpace("/roomy", 100 * GIB, 60 * GIB))
     idle = (
-        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=0.0, send_rate=0.0),
-        RdmaLane("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=1e9, send_rate=0.0),
+        RdmaLane(name="rocep1s0f0", port="1", interface="enp1s0f0np0", receive_rate=0.0, send_rate=0.0),
+        RdmaLane(name="roceP2p1s0f0", port="1", interface="enP2p1s0f0np0", receive_rate=1e9, send_rate=0.0),
     )
     view = replace(VIEW, sample=replace(SAMPLE, disks=disks, rdma=idle), instances=(BUSY,))
     whole = format_top([view])
@@ -296,7 +346,7 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
 
 def make_view_with_findings(name: str, *severities: Severity) -> NodeTelemetryView:
     findings = tuple(
-        Finding(FindingKind.DISK, severity, NodeName(name), f"{name} has trouble {index}", f"mend {name} {index}",
+        Finding(kind=FindingKind.DISK, severity=severity, node=NodeName(name), summary=f"{name} has trouble {index}", remedy=f"mend {name} {index}",
                 evidence=(FindingEvidence("free", "1", "GiB"),))
         for index, severity in enumerate(severities)
     )  # fmt: skip

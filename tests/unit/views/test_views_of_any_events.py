@@ -55,10 +55,17 @@ def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii
 def test_the_four_parts_of_any_memory_add_up_to_it(
     total: int, available: int, free: int, gpu: int | None, processes: int | None
 ) -> None:
-    bar = build_memory_bar(MemoryReading(abs(total), available, free, 0, 0, 0), gpu, processes)
+    bar = build_memory_bar(
+        MemoryReading(total=abs(total), available=available, free=free, page_cache=0, swap_total=0, swap_free=0),
+        gpu,
+        processes,
+    )
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0
     assert len(format_memory_bar(bar, True)) == len(
-        format_memory_bar(build_memory_bar(MemoryReading(1, 1, 1, 0, 0, 0), 0), True)
+        format_memory_bar(
+            build_memory_bar(MemoryReading(total=1, available=1, free=1, page_cache=0, swap_total=0, swap_free=0), 0),
+            True,
+        )
     )

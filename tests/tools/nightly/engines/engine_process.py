@@ -23,7 +23,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor import engine_probe
 from sparkctl.transport.local_connection import LocalConnection
 
-HERE = LocalConnection(Node(NodeName("here"), "local"))
+HERE = LocalConnection(Node(name=NodeName("here"), host="local"))
 _NICE = 10
 _FAREWELL = 40.0  # seconds between SIGTERM and SIGKILL
 _THREADS = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -66,7 +66,7 @@ class RealEngine:
             self._take(raw)
 
     def _take(self, raw: bytes) -> None:
-        if self.reader.feed_lines([LogLine("", raw.decode("utf-8", "replace"), self._lines)]):
+        if self.reader.feed_lines([LogLine(when="", text=raw.decode("utf-8", "replace"), number=self._lines)]):
             step = "" if self.reader.step is None else self.reader.step.name
             now = (self.reader.phase, step)
             if not self.moves or self.moves[-1][1:] != now:
@@ -140,7 +140,7 @@ def run_engine(
             env=os.environ | _THREADS | dict(env or {}), preexec_fn=lambda: os.nice(_NICE) and None,
         )  # fmt: skip
     rule = ReadinessRule(knows.defaults.ready_line, knows.defaults.health, knows.defaults.probe)
-    real = RealEngine(process, log, LogAnalyzer(knows, rule), port, served, time.monotonic())
+    real = RealEngine(process, log, LogAnalyzer(engine=knows, ready=rule), port, served, time.monotonic())
     try:
         yield real
     finally:

@@ -127,7 +127,15 @@ class Bench:
             "VLLM_CPU_KVCACHE_SPACE": _KV_GIB, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
             "PATH": f"{self.install.vllm.parent}{os.pathsep}{os.environ.get('PATH', '')}",
         }  # fmt: skip
-        return run_engine(name, "vllm", command, port, random_model.NAME, self.logs, quiet | dict(env or {}))
+        return run_engine(
+            name,
+            "vllm",
+            command=command,
+            port=port,
+            served=random_model.NAME,
+            directory=self.logs,
+            env=quiet | dict(env or {}),
+        )
 
     def _serve(self, real: RealEngine) -> None:
         """Acceptance and throughput by counters against the log's own lines."""

@@ -16,9 +16,25 @@ ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 
 def make_lanes(number: int, **changes: object) -> tuple[FabricLane, ...]:
     made = (
-        FabricLane("enP7s7", f"192.168.1.{number}", "192.168.1.0/24", mtu=1500, speed=10_000),
-        FabricLane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
-        FabricLane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000),
+        FabricLane(interface="enP7s7", address=f"192.168.1.{number}", network="192.168.1.0/24", mtu=1500, speed=10_000),
+        FabricLane(
+            interface="enp1s0f0np0",
+            address=f"192.168.200.{number}",
+            network="192.168.200.0/24",
+            device="rocep1s0f0",
+            gid_index=3,
+            mtu=9000,
+            speed=200_000,
+        ),
+        FabricLane(
+            interface="enP2p1s0f0np0",
+            address=f"192.168.201.{number}",
+            network="192.168.201.0/24",
+            device="roceP2p1s0f0",
+            gid_index=3,
+            mtu=9000,
+            speed=200_000,
+        ),
     )
     without = changes.get("without", ())
     assert isinstance(without, tuple)
@@ -45,7 +61,19 @@ def test_both_functions_of_the_cabled_port_are_the_way() -> None:
 
 def test_each_end_is_told_its_own_names_and_indices() -> None:
     other = NodeLanes(
-        TWO, (FabricLane("eth9", "192.168.200.9", "192.168.200.0/24", "mlx5_7", 5, 9000, 200_000),), has_devices=True
+        TWO,
+        (
+            FabricLane(
+                interface="eth9",
+                address="192.168.200.9",
+                network="192.168.200.0/24",
+                device="mlx5_7",
+                gid_index=5,
+                mtu=9000,
+                speed=200_000,
+            ),
+        ),
+        has_devices=True,
     )
     way = find_fabric_route([make_node_lanes(ONE), other], {})
     first, second = dict(build_nccl_environment(way, ONE)), dict(build_nccl_environment(way, TWO))
@@ -82,7 +110,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 def test_no_network_in_common_is_refused_with_what_each_is_on() -> None:
-    alone = NodeLanes(TWO, (FabricLane("enP7s7", "10.0.0.2", "10.0.0.0/24"),))
+    alone = NodeLanes(TWO, (FabricLane(interface="enP7s7", address="10.0.0.2", network="10.0.0.0/24"),))
     with pytest.raises(OperationRefused, match=r"spark2 is on 10\.0\.0\.0/24"):
         find_fabric_route([make_node_lanes(ONE), alone], {})
     with pytest.raises(OperationRefused, match="spark2 is on none"):
@@ -90,7 +118,10 @@ def test_no_network_in_common_is_refused_with_what_each_is_on() -> None:
 
 
 def test_bridges_and_tunnels_lead_elsewhere() -> None:
-    bridges = tuple(NodeLanes(name, (FabricLane("docker0", "172.17.0.1", "172.17.0.0/16"),)) for name in (ONE, TWO))
+    bridges = tuple(
+        NodeLanes(name, (FabricLane(interface="docker0", address="172.17.0.1", network="172.17.0.0/16"),))
+        for name in (ONE, TWO)
+    )
     with pytest.raises(OperationRefused, match="in common"):
         find_fabric_route(bridges, {})
 
@@ -116,7 +147,16 @@ def test_a_small_mtu_and_missing_devices_are_said() -> None:
     small = NodeLanes(
         TWO,
         tuple(
-            FabricLane(one.interface, one.address, one.network, one.device, 3, 1500, one.speed) for one in make_lanes(2)
+            FabricLane(
+                interface=one.interface,
+                address=one.address,
+                network=one.network,
+                device=one.device,
+                gid_index=3,
+                mtu=1500,
+                speed=one.speed,
+            )
+            for one in make_lanes(2)
         ),
     )
     said = " ".join(find_fabric_route([make_node_lanes(ONE), small], {}).cautions)

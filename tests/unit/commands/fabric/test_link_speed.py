@@ -8,10 +8,42 @@ from sparkctl.commands.fabric.link_speed import LaneMeasurement, get_lane_capaci
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.finding import Severity
 
-FAST = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000)
-TWIN = FabricLane("enP2p1s0f0np0", "192.168.201.1", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000)
-SMALL = FabricLane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 1500, 200_000)
-LAN = FabricLane("enP7s7", "192.168.1.1", "192.168.1.0/24", None, None, 1500, 10_000)
+FAST = FabricLane(
+    interface="enp1s0f0np0",
+    address="192.168.200.1",
+    network="192.168.200.0/24",
+    device="rocep1s0f0",
+    gid_index=3,
+    mtu=9000,
+    speed=200_000,
+)
+TWIN = FabricLane(
+    interface="enP2p1s0f0np0",
+    address="192.168.201.1",
+    network="192.168.201.0/24",
+    device="roceP2p1s0f0",
+    gid_index=3,
+    mtu=9000,
+    speed=200_000,
+)
+SMALL = FabricLane(
+    interface="enp1s0f0np0",
+    address="192.168.200.1",
+    network="192.168.200.0/24",
+    device="rocep1s0f0",
+    gid_index=3,
+    mtu=1500,
+    speed=200_000,
+)
+LAN = FabricLane(
+    interface="enP7s7",
+    address="192.168.1.1",
+    network="192.168.1.0/24",
+    device=None,
+    gid_index=None,
+    mtu=1500,
+    speed=10_000,
+)
 WRITE = """\
 ---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
@@ -28,7 +60,7 @@ def test_a_function_carries_half_of_what_it_says() -> None:
     assert get_lane_capacity((FAST,)) == 100.0
     assert get_lane_capacity((FAST, TWIN)) == 200.0
     assert get_lane_capacity((LAN,)) == 10.0
-    assert get_lane_capacity((FabricLane("x", "a", "b"),)) is None
+    assert get_lane_capacity((FabricLane(interface="x", address="a", network="b"),)) is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +82,13 @@ def test_a_function_carries_half_of_what_it_says() -> None:
         ),
         (LaneMeasurement(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
         (LaneMeasurement(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
-        (make_measurement(1.0), (FabricLane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
+        (
+            make_measurement(1.0),
+            (FabricLane(interface="x", address="a", network="b"),),
+            Severity.NOTE,
+            "does not say how fast",
+            None,
+        ),
     ],
 )
 def test_a_verdict(

@@ -25,8 +25,24 @@ SILENT = PingReply(False, "no answer to ping")
 
 def make_lanes(number: int, mtu: int = 9000) -> tuple[FabricLane, ...]:
     return (
-        FabricLane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, mtu, 200_000),
-        FabricLane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, mtu, 200_000),
+        FabricLane(
+            interface="enp1s0f0np0",
+            address=f"192.168.200.{number}",
+            network="192.168.200.0/24",
+            device="rocep1s0f0",
+            gid_index=3,
+            mtu=mtu,
+            speed=200_000,
+        ),
+        FabricLane(
+            interface="enP2p1s0f0np0",
+            address=f"192.168.201.{number}",
+            network="192.168.201.0/24",
+            device="roceP2p1s0f0",
+            gid_index=3,
+            mtu=mtu,
+            speed=200_000,
+        ),
     )
 
 

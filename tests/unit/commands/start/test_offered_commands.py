@@ -12,11 +12,11 @@ from sparkctl.model.verdict import FieldChange
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 
-NODE = Node(NodeName("spark1"), host="spark1")
+NODE = Node(name=NodeName("spark1"), host="spark1")
 PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
 WORDS = ("qwen36", "--set", "env.HF_TOKEN=hf_abcdefghijklmnopqr", "--set", "port=8010")
 ASKED = SwitchInstance(
-    PROFILE, load_engine(PROFILE.engine), (NODE,), (NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
+    profile=PROFILE, engine=load_engine(PROFILE.engine), nodes=(NODE,), known=(NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
     guarded=False,
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_a_change_stands_in_the_place_of_what_was_set() -> None:
 
 def test_a_start_of_its_own_keeps_its_flags() -> None:
     start = StartInstance(
-        PROFILE, load_engine(PROFILE.engine), (NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
+        profile=PROFILE, engine=load_engine(PROFILE.engine), nodes=(NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
         once_more=True,
     )  # fmt: skip
     assert start.retry_command == "sparkctl up qwen36 --node spark1 --no-guard --again --force --timeout=90s"

@@ -24,7 +24,7 @@ from tests.unit.commands.start.test_start_preflight import make_inspection
 
 TWO = Profile(name="big", engine="sglang", image="img:1", origin="big.yaml", shipped=False, nodes=2)
 ONE = replace(TWO, nodes=1)
-SPARKS = tuple(Node(NodeName(f"spark{number}"), f"10.0.0.{number}") for number in (1, 2, 3))
+SPARKS = tuple(Node(name=NodeName(f"spark{number}"), host=f"10.0.0.{number}") for number in (1, 2, 3))
 IMAGE = ImageInfo("sha256:aa", "arm64", 1)
 
 
@@ -41,7 +41,13 @@ def make_rank_container(plan: LaunchPlan, run: str = "r1", nodes: str = "spark1,
         ContainerLabel.NODES: nodes,
     }
     return Container(
-        "c" * 64, plan.container_name, plan.image, ContainerState.RUNNING, "Up", 0.0, tuple(labels.items())
+        id="c" * 64,
+        name=plan.container_name,
+        image=plan.image,
+        state=ContainerState.RUNNING,
+        status="Up",
+        created=0.0,
+        labels=tuple(labels.items()),
     )
 
 

@@ -28,7 +28,9 @@ Make = Callable[..., Container]
 ROOT = "/var/lib/docker"
 AGAIN = "sparkctl up qwen36 --node spark1"
 ACCESS = DockerAccess(socket=True, access=True, member=True, hook=True, toolkit=True, cdi=False)
-MEMORY = MemoryReading(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 16 * GIB, 16 * GIB)
+MEMORY = MemoryReading(
+    total=120 * GIB, available=100 * GIB, free=60 * GIB, page_cache=38 * GIB, swap_total=16 * GIB, swap_free=16 * GIB
+)
 
 
 def make_inspection(*containers: Container, **changes: object) -> PreflightInspection:

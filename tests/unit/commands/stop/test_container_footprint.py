@@ -22,9 +22,16 @@ from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 
 ID, OTHER = "a" * 64, "b" * 64
 CORE = ProcessInfo(
-    812, 1, 5000, "VLLM::EngineCor", is_alive=True, words=("VLLM::EngineCore",), born=1050.0, resident=3 * MIB
+    pid=812,
+    parent=1,
+    start=5000,
+    name="VLLM::EngineCor",
+    is_alive=True,
+    words=("VLLM::EngineCore",),
+    born=1050.0,
+    resident=3 * MIB,
 )
-WAS = ContainerFootprint(ID, started=1000.0)
+WAS = ContainerFootprint(container=ID, started=1000.0)
 
 
 def make_inspection(*procs: ProcessInfo, **more: object) -> NodeInspection:
@@ -33,7 +40,13 @@ def make_inspection(*procs: ProcessInfo, **more: object) -> NodeInspection:
 
 def test_a_process_it_had_is_its_own_and_the_same_pid_with_another_start_is_another() -> None:
     python = ProcessInfo(
-        700, 699, 4000, "python3", is_alive=True, words=("python3", "-m", "sglang.launch_server"), born=1001.0
+        pid=700,
+        parent=699,
+        start=4000,
+        name="python3",
+        is_alive=True,
+        words=("python3", "-m", "sglang.launch_server"),
+        born=1001.0,
     )
     was = capture_footprint(ID, 1000.0, make_inspection(python, CORE, pids={700: ID, 812: OTHER}), shares_shm=False)
     assert was.processes == {(700, 4000)}
@@ -69,8 +82,8 @@ def test_an_engine_s_process_that_nobody_looks_after_is_named(title: str) -> Non
     assert left.size == 11 * GIB + 3 * MIB
 
 
-SESSION = ProcessInfo(40, 1, 9, "bash", is_alive=True)
-MANAGER = ProcessInfo(41, 1, 9, "systemd", is_alive=True)
+SESSION = ProcessInfo(pid=40, parent=1, start=9, name="bash", is_alive=True)
+MANAGER = ProcessInfo(pid=41, parent=1, start=9, name="systemd", is_alive=True)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +122,7 @@ def test_secrets_and_control_characters_of_a_command_line_are_not_shown() -> Non
     assert "\x1b" not in left.what
 
 
-PSM = SharedMemoryFile("/dev/shm/psm_1a2b", (27, 4), 0, 64 * MIB, 1020.0)
+PSM = SharedMemoryFile(path="/dev/shm/psm_1a2b", inode=(27, 4), owner=0, size=64 * MIB, born=1020.0)
 SHARING = replace(WAS, shares_shm=True, files=frozenset({(27, 4)}))
 
 
@@ -140,7 +153,7 @@ def test_what_may_be_somebody_else_s_in_dev_shm_is_left_alone(was: ContainerFoot
 
 
 def make_memory_reading(available: int) -> MemoryReading:
-    return MemoryReading(121 * GIB, available, available, 0, 0, 0)
+    return MemoryReading(total=121 * GIB, available=available, free=available, page_cache=0, swap_total=0, swap_free=0)
 
 
 @pytest.mark.parametrize(

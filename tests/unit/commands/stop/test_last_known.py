@@ -10,8 +10,18 @@ ONE, TWO = NodeName("spark1"), NodeName("spark2")
 
 
 def make_start_record(number: int, name: str, *nodes: NodeName, outcome: str | None = "ready") -> OperationRecord:
-    shares = tuple(NodeResult(node, name, container=f"{node}-{name}".ljust(64, "0")) for node in nodes)
-    return OperationRecord(number, OperationKind.START, 0.0, "milo", nodes, name, name, outcome=outcome, shares=shares)
+    shares = tuple(NodeResult(node=node, instance=name, container=f"{node}-{name}".ljust(64, "0")) for node in nodes)
+    return OperationRecord(
+        id=number,
+        kind=OperationKind.START,
+        began=0.0,
+        operator="milo",
+        nodes=nodes,
+        profile=name,
+        instance=name,
+        outcome=outcome,
+        shares=shares,
+    )
 
 
 def make_end_record(
@@ -23,8 +33,12 @@ def make_end_record(
     log: str | None = "x.log",
     parent: int | None = None,
 ) -> OperationRecord:
-    shares = tuple(NodeResult(one.node, one.instance, container=one.container, log=log) for one in of.shares)
-    return OperationRecord(number, kind, 0.0, "milo", of.nodes, outcome=outcome, parent=parent, shares=shares)
+    shares = tuple(
+        NodeResult(node=one.node, instance=one.instance, container=one.container, log=log) for one in of.shares
+    )
+    return OperationRecord(
+        id=number, kind=kind, began=0.0, operator="milo", nodes=of.nodes, outcome=outcome, parent=parent, shares=shares
+    )
 
 
 def list_open_names(*operations: OperationRecord) -> list[str]:
@@ -54,5 +68,7 @@ def test_what_a_switch_stopped_is_gone_only_where_the_switch_went_well() -> None
     big = make_start_record(1, "big", TWO)
     assert list_open_names(make_end_record(2, big, OperationKind.SWITCH, outcome="ready"), big) == []
     assert list_open_names(make_end_record(2, big, OperationKind.SWITCH, outcome="failed"), big) == ["big"]
-    failed = OperationRecord(2, OperationKind.SWITCH, 0.0, "milo", (TWO,), outcome="failed")
+    failed = OperationRecord(
+        id=2, kind=OperationKind.SWITCH, began=0.0, operator="milo", nodes=(TWO,), outcome="failed"
+    )
     assert list_open_names(make_end_record(3, big, parent=2), failed, big) == ["big"]

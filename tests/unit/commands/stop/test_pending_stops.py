@@ -13,12 +13,20 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 
 NOW = 1_800_000_000.0
-OWED = PendingStop(NodeName("spark2"), "big", NOW, ("a" * 12,), "run-1")
+OWED = PendingStop(node=NodeName("spark2"), instance="big", since=NOW, containers=("a" * 12,), run="run-1")
 
 
 def make_container(digit: str, **labels: str) -> Container:
     own = {ContainerLabel.INSTANCE: "big", **labels}
-    return Container(digit * 64, "big", "image", ContainerState.RUNNING, "Up", NOW, tuple(own.items()))
+    return Container(
+        id=digit * 64,
+        name="big",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        created=NOW,
+        labels=tuple(own.items()),
+    )
 
 
 def test_a_pending_stop_names_one_container_and_run() -> None:

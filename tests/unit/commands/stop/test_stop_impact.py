@@ -29,7 +29,10 @@ def make_instance_view(name: str, node: NodeName, running: float | None) -> Inst
 
 def make_rank_view(node: NodeName, running: float | None) -> InstanceView:
     """Of a model on two Sparks."""
-    one = replace(make_instance_view("big", node, running), per_step=DecodeStepSpec(None, 1, 1, ranks=2))
+    one = replace(
+        make_instance_view("big", node, running),
+        per_step=DecodeStepSpec(weights=None, parameters=1, active_parameters=1, ranks=2),
+    )
     return one if running is not None else replace(one, numbers=None)
 
 
@@ -46,12 +49,15 @@ def make_action_context() -> ActionContext:
         make_rank_view(ONE, 1.0),
     )
     views = (
-        NodeTelemetryView(ONE, NodeState.OK, 0.0, instances=there),
+        NodeTelemetryView(name=ONE, state=NodeState.OK, when=0.0, instances=there),
         NodeTelemetryView(
-            TWO, NodeState.OK, 0.0, instances=(make_instance_view("busy", TWO, 1.0), make_rank_view(TWO, None))
+            name=TWO,
+            state=NodeState.OK,
+            when=0.0,
+            instances=(make_instance_view("busy", TWO, 1.0), make_rank_view(TWO, None)),
         ),
     )
-    return ActionContext((ONE, TWO), views, ONE, "busy")
+    return ActionContext(names=(ONE, TWO), views=views, node=ONE, instance="busy")
 
 
 @pytest.mark.parametrize(

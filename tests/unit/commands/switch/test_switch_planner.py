@@ -25,15 +25,46 @@ TOTAL = 120 * GIB
 def make_launch_plan(node: NodeName, *, port: int | None = 8000, group: str | None = None) -> LaunchPlan:
     labels = ((ContainerLabel.GROUP, group),) if group else ()
     return LaunchPlan(
-        node, "new", "new", "feedfacecafe", "vllm", "vllm-new", "image:1", None, (), (), (), None, None, None, "host", (),
-        (), (), labels, port, None, None, ReadinessRule(None, None, "none"), PhaseTimeouts(), True, 30.0, None, None,
-    )  # fmt: skip
+        node=node,
+        instance="new",
+        profile="new",
+        profile_hash="feedfacecafe",
+        engine="vllm",
+        container_name="vllm-new",
+        image="image:1",
+        entrypoint=None,
+        command=(),
+        env=(),
+        mounts=(),
+        gpus=None,
+        shm_size=None,
+        ipc=None,
+        network="host",
+        ulimits=(),
+        devices=(),
+        options=(),
+        labels=labels,
+        port=port,
+        served_model=None,
+        api_key=None,
+        ready=ReadinessRule(None, None, "none"),
+        timeouts=PhaseTimeouts(),
+        drop_caches=True,
+        stop_grace=30.0,
+        expected_memory=None,
+        floor_memory=None,
+    )
 
 
 def make_container(
-    name: str, *, instance: str | None = None, port: int | None = None, rank: str | None = None, run: str | None = None,
+    name: str,
+    *,
+    instance: str | None = None,
+    port: int | None = None,
+    rank: str | None = None,
+    run: str | None = None,
     **more: str,
-) -> Container:  # fmt: skip
+) -> Container:
     labels = {
         ContainerLabel.INSTANCE: instance,
         ContainerLabel.RANK: rank,
@@ -44,7 +75,14 @@ def make_container(
     labels |= {f"{ContainerLabel.PREFIX}{key}": value for key, value in more.items()}
     pairs = tuple((key, value) for key, value in labels.items() if value is not None)
     return Container(
-        f"id-{name}", name, "image", ContainerState.RUNNING, "Up", 0.0, pairs, ports=(port,) if port else ()
+        id=f"id-{name}",
+        name=name,
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        created=0.0,
+        labels=pairs,
+        ports=(port,) if port else (),
     )
 
 
@@ -63,7 +101,9 @@ def make_inventory(
         back = sum(one.held or 0 for one in occupants if one.container.id in gone)
         room = TOTAL - held + back
         holders = tuple(
-            MemoryHolder(one.name, one.container.is_managed, one.held, is_replaced=one.container.id in gone)
+            MemoryHolder(
+                name=one.name, ours=one.container.is_managed, held=one.held, is_replaced=one.container.id in gone
+            )
             for one in occupants
         )
         standing = MemoryBudget(TOTAL, TOTAL - held, 0, holders)
@@ -74,11 +114,23 @@ def make_inventory(
         answer = FitOutcome.FITS if room >= size else FitOutcome.IF_STOPPED if foreign else FitOutcome.SHORT
         stops = foreign[:1] if answer is FitOutcome.IF_STOPPED else ()
         return MemoryFit(
-            node, "new", answer, (EstimatePart("all", size, EstimateSource.PROFILE),), standing, stops=stops
+            node=node,
+            profile="new",
+            answer=answer,
+            parts=(EstimatePart(name="all", size=size, obtained=EstimateSource.PROFILE),),
+            standing=standing,
+            stops=stops,
         )
 
     coming = None if need is None else IncomingRank(make_launch_plan(node, port=port, group=group), has_image, fit)
-    return NodeInventory(node, tuple(occupants), TOTAL, TOTAL - held, frozenset({22}), coming=coming)
+    return NodeInventory(
+        node=node,
+        occupants=tuple(occupants),
+        total=TOTAL,
+        available=TOTAL - held,
+        listening=frozenset({22}),
+        coming=coming,
+    )
 
 
 def list_conflicts(made: SwitchPlan) -> dict[str, tuple[SwitchConflict, ...]]:
@@ -152,7 +204,7 @@ def test_same_port_same_group_and_other_versions_are_stopped() -> None:
 
 def test_a_silent_spark_that_holds_a_rank_is_an_obstacle_unless_told_to_keep_going() -> None:
     head = make_rank_container(NODES[0], 100, make_container("head", instance="big", rank="0/2", run="r1"), 8010)
-    sites = [make_inventory(NODES[0], head, need=60), NodeInventory(NODES[1], silent="no route to host")]
+    sites = [make_inventory(NODES[0], head, need=60), NodeInventory(node=NODES[1], silent="no route to host")]
     made = plan_switch("new", NODES[:1], sites)
     assert any("big has a rank on spark2" in one for one in made.obstacles)
     made = plan_switch("new", NODES[:1], sites, keep_going=True)
@@ -167,7 +219,9 @@ def test_a_silent_spark_that_holds_a_rank_is_an_obstacle_unless_told_to_keep_goi
 def test_a_running_identical_instance_needs_no_switch() -> None:
     same = make_container("vllm-new", instance="new")
     labels = tuple((key, "feedfacecafe" if key == ContainerLabel.HASH else value) for key, value in same.labels)
-    same = Container(same.id, same.name, same.image, same.state, same.status, 0.0, labels)
+    same = Container(
+        id=same.id, name=same.name, image=same.image, state=same.state, status=same.status, created=0.0, labels=labels
+    )
     made = plan_switch(
         "new", NODES[:1], [make_inventory(NODES[0], make_rank_container(NODES[0], 60, same, 8000), need=60)]
     )
@@ -281,7 +335,12 @@ def test_the_very_same_with_its_ranks_in_another_order_or_in_part_is_called_so()
 def test_where_the_sum_is_not_known_who_holds_most_is_named_with_what_frees_it() -> None:
     def asked(*there: RankContainer, others: Sequence[NodeInventory] = ()) -> tuple[str, ...]:
         def fit(gone: frozenset[str]) -> MemoryFit:
-            return MemoryFit(NODES[0], "new", FitOutcome.UNKNOWN, cautions=("$SHARE is not there yet", "another thing"))
+            return MemoryFit(
+                node=NODES[0],
+                profile="new",
+                answer=FitOutcome.UNKNOWN,
+                cautions=("$SHARE is not there yet", "another thing"),
+            )
 
         made = plan_switch(
             "new",

@@ -35,7 +35,14 @@ from sparkctl.transport.node_session import NodeSession
 
 ONE, TWO = NodeName("one"), NodeName("two")
 HERE = "127.0.0.1"
-DIRECT = TransferRoute(((FabricLane("lo", HERE, "127.0.0.0/8"), FabricLane("lo", HERE, "127.0.0.0/8")),))
+DIRECT = TransferRoute(
+    (
+        (
+            FabricLane(interface="lo", address=HERE, network="127.0.0.0/8"),
+            FabricLane(interface="lo", address=HERE, network="127.0.0.0/8"),
+        ),
+    )
+)
 Change = Callable[[bytes, int], bytes]  # what becomes of bytes of the sender, and where in its stream they are
 
 
@@ -46,7 +53,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def open_two_sessions() -> AsyncIterator[tuple[NodeSession, NodeSession]]:
-    async with NodeSession(Node(ONE, "local")) as one, NodeSession(Node(TWO, "local")) as two:
+    async with NodeSession(Node(name=ONE, host="local")) as one, NodeSession(Node(name=TWO, host="local")) as two:
         yield one, two
 
 

@@ -29,7 +29,7 @@ from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_session import NodeSession
 
 ONE, TWO = NodeName("one"), NodeName("two")
-LO = FabricLane("lo", "127.0.0.1", "127.0.0.0/8")
+LO = FabricLane(interface="lo", address="127.0.0.1", network="127.0.0.0/8")
 DIRECT = TransferRoute(((LO, LO),))
 
 
@@ -40,7 +40,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def open_two_sessions() -> AsyncIterator[tuple[NodeSession, NodeSession]]:
-    async with NodeSession(Node(ONE, "local")) as one, NodeSession(Node(TWO, "local")) as two:
+    async with NodeSession(Node(name=ONE, host="local")) as one, NodeSession(Node(name=TWO, host="local")) as two:
         yield one, two
 
 
@@ -155,7 +155,9 @@ async def test_where_the_sender_does_not_get_through_it_goes_through_us(tmp_path
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     (source / "w").write_bytes(b"x" * 100)
-    nowhere = TransferRoute(((FabricLane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
+    nowhere = TransferRoute(
+        ((FabricLane(interface="eth9", address="192.0.2.1", network="192.0.2.0/24"), LO),)
+    )  # an address that no machine has
     events: list[Event] = []
     async with open_two_sessions() as (one, two):
         road = await transfer_files(one, two, await plan_between(one, source, target), nowhere, make_reporter(events))
@@ -183,7 +185,7 @@ async def test_a_transfer_program_ends_without_its_operator(tmp_path: Path) -> N
 
 
 async def test_a_blocked_route_is_reported_as_unreachable() -> None:
-    nowhere = TransferRoute(((FabricLane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
+    nowhere = TransferRoute(((FabricLane(interface="eth9", address="192.0.2.1", network="192.0.2.0/24"), LO),))
     async with open_two_sessions() as (one, two), open_transfer_stream(one, two, ([], []), nowhere, 1) as pair:
         with pytest.raises(RouteUnreachable):
             async for _ in pair.read_messages():
@@ -226,7 +228,7 @@ async def test_a_part_of_a_file_with_a_longer_name_is_not_taken_for_stale(tmp_pa
     other.write_bytes(b"what another stream writes now")
     async with open_two_sessions() as (one, two):
         found = await plan_between(one, source, target)
-        only = TransferPlan(tuple(each for each in found.send if each.name == "w"))
+        only = TransferPlan(send=tuple(each for each in found.send if each.name == "w"))
         await transfer_files(one, two, only, DIRECT, make_reporter([]))
     assert (target / "w").read_bytes() == (source / "w").read_bytes()
     assert other.exists()

@@ -29,11 +29,19 @@ GIB = 1 << 30
 
 
 def make_listing(*entries: ModelFile, parts: dict[str, int] | None = None, base: str = "/models/m") -> FileListing:
-    return FileListing(base, "dir", base, entries, (), parts or {}, FreeSpace(base, base, 100 * GIB, 1, True))
+    return FileListing(
+        place=base,
+        kind="dir",
+        base=base,
+        entries=entries,
+        denied=(),
+        parts=parts or {},
+        room=FreeSpace(path=base, there=base, free=100 * GIB, device=1, is_writable=True),
+    )
 
 
 def make_model_file(name: str, size: int = 100, when: int = 5, **changes: object) -> ModelFile:
-    return replace(ModelFile(name, size, when * SECOND, 0o644), **changes)  # type: ignore[arg-type]
+    return replace(ModelFile(name=name, size=size, mtime=when * SECOND, mode=0o644), **changes)  # type: ignore[arg-type]
 
 
 def test_only_changed_files_are_sent() -> None:
@@ -42,7 +50,7 @@ def test_only_changed_files_are_sent() -> None:
         make_model_file("b"),
         make_model_file("c", 7),
         make_model_file("d", when=9),
-        ModelFile("l", 0, 0, 0, "a"),
+        ModelFile(name="l", size=0, mtime=0, mode=0, link="a"),
         base="/x/m",
     )
     target = make_listing(make_model_file("a"), make_model_file("c", 8), make_model_file("d"), make_model_file("own"))
@@ -102,7 +110,7 @@ def test_checksums_decide_about_doubtful_files() -> None:
 
 
 def test_what_lies_on_one_disk_shares_its_room() -> None:
-    room = FreeSpace("/a", "/", 10 * GIB + RESERVED_BYTES, 1)
+    room = FreeSpace(path="/a", there="/", free=10 * GIB + RESERVED_BYTES, device=1)
     both = [SpaceNeed("files", 6 * GIB, room), SpaceNeed("image", 6 * GIB, replace(room, path="/b"))]
     assert [(need.what, missing) for need, missing in find_disk_shortage(both)] == [("image", 2 * GIB)]
     assert find_disk_shortage([both[0], SpaceNeed("image", 6 * GIB, replace(room, device=2))]) == []
@@ -141,7 +149,14 @@ def test_after_everything_has_gone_nothing_is_left_to_send(files: list[tuple[str
 
 def test_a_line_of_progress() -> None:
     moved = TransferProgressed(
-        0.0, NodeName("spark2"), NodeName("spark1"), "files of q", 12 * GIB, 34 * GIB, 1.21e9, 18.0
+        ts=0.0,
+        node=NodeName("spark2"),
+        source=NodeName("spark1"),
+        what="files of q",
+        done=12 * GIB,
+        total=34 * GIB,
+        rate=1.21e9,
+        left=18.0,
     )
     assert format_transfer(moved) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
     assert format_transfer(replace(moved, total=None, rate=None, left=None)) == "files of q   12.0 GiB"

@@ -19,19 +19,21 @@ NODE = NodeName("spark1")
 BEGIN = 1_777_670_400.0  # unix seconds at uptime 0
 ID = "ab" * 32
 
-IDLE = Gpu(0, busy=0.0, sm_clock=208, sm_clock_max=3003, power=4.4, celsius=41, pstate=8, reasons=0x1)
-WORKING = Gpu(0, busy=0.96, sm_clock=2398, sm_clock_max=3003, power=62.0, celsius=71, pstate=0, reasons=0x4)
-HEALTHY = Gpu(0, busy=0.96, sm_clock=2281, sm_clock_max=3003, power=92.5, celsius=78, pstate=0, reasons=0x0)
-STUCK = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, pstate=0, reasons=0x0)
-SPINNING = Gpu(0, busy=0.96, sm_clock=2398, sm_clock_max=3003, power=18.0, celsius=55, pstate=0, reasons=0x0)
-HOT = Gpu(0, busy=0.97, sm_clock=1890, sm_clock_max=3003, power=76.0, celsius=92, pstate=0, reasons=0x20)
-MEMORY = MemoryReading(122 * GIB, 52 * GIB, 3 * GIB, 49 * GIB, 16 * GIB, 16 * GIB)
+IDLE = Gpu(index=0, busy=0.0, sm_clock=208, sm_clock_max=3003, power=4.4, celsius=41, pstate=8, reasons=0x1)
+WORKING = Gpu(index=0, busy=0.96, sm_clock=2398, sm_clock_max=3003, power=62.0, celsius=71, pstate=0, reasons=0x4)
+HEALTHY = Gpu(index=0, busy=0.96, sm_clock=2281, sm_clock_max=3003, power=92.5, celsius=78, pstate=0, reasons=0x0)
+STUCK = Gpu(index=0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, pstate=0, reasons=0x0)
+SPINNING = Gpu(index=0, busy=0.96, sm_clock=2398, sm_clock_max=3003, power=18.0, celsius=55, pstate=0, reasons=0x0)
+HOT = Gpu(index=0, busy=0.97, sm_clock=1890, sm_clock_max=3003, power=76.0, celsius=92, pstate=0, reasons=0x20)
+MEMORY = MemoryReading(
+    total=122 * GIB, available=52 * GIB, free=3 * GIB, page_cache=49 * GIB, swap_total=16 * GIB, swap_free=16 * GIB
+)
 
 
 def make_snapshot(at: float, **fields: object) -> NodeSnapshot:
     """A sight at ``at`` seconds of uptime; fields of the sight or of its sample."""
     own = {name: fields.pop(name) for name in ("instances", "node") if name in fields}
-    sample = replace(Sample(1 + int(at), BEGIN + at, at), **fields)  # type: ignore[arg-type]
+    sample = replace(Sample(sequence=1 + int(at), time=BEGIN + at, uptime=at), **fields)  # type: ignore[arg-type]
     return NodeSnapshot(**{"node": NODE, "sample": sample, **own})  # type: ignore[arg-type]
 
 
@@ -63,9 +65,17 @@ def make_container_view(
 def make_instance_view(phase: Phase | None, **more: object) -> InstanceView:
     """One of ours, as `top` sees it."""
     one = InstanceView(
-        "qwen36", NODE, "vllm-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=phase,
+        name="qwen36",
+        node=NODE,
+        container="vllm-qwen36",
+        image="image",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=None,
+        phase=phase,
         container_id=ID,
-    )  # fmt: skip
+    )
     return replace(one, **more)  # type: ignore[arg-type]
 
 
@@ -75,9 +85,19 @@ def make_fabric_port(
     """One function of a ConnectX, receiving so many Gb/s."""
     interface = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}[name]
     rate = None if gigabits is None else gigabits * 1e9 / 8
-    return RdmaLane(name, "1", interface, state, receive_rate=rate, send_rate=None if rate is None else 0.0, gids=gids)
+    return RdmaLane(
+        name=name,
+        port="1",
+        interface=interface,
+        state=state,
+        receive_rate=rate,
+        send_rate=None if rate is None else 0.0,
+        gids=gids,
+    )
 
 
 def make_interface(name: str, *networks: str, carrier: bool | None = True, known: bool = True) -> NetworkInterface:
     """An interface with the networks on it."""
-    return NetworkInterface(name, carrier, "up", 200000, 9000, networks=networks if known else None)
+    return NetworkInterface(
+        name=name, carrier=carrier, state="up", speed=200000, mtu=9000, networks=networks if known else None
+    )

@@ -227,8 +227,10 @@ def test_what_works_idles_is_stuck_or_unknown_does_not_spin(one: Gpu) -> None:
 
 
 def test_an_engine_that_makes_tokens_does_not_spin() -> None:
-    decoding = make_instance_view(Phase.READY, numbers=EngineMeter(EngineActivity.DECODING, generation_rate=3.0))
-    idle = make_instance_view(Phase.READY, numbers=EngineMeter(EngineActivity.IDLE))
+    decoding = make_instance_view(
+        Phase.READY, numbers=EngineMeter(activity=EngineActivity.DECODING, generation_rate=3.0)
+    )
+    idle = make_instance_view(Phase.READY, numbers=EngineMeter(activity=EngineActivity.IDLE))
     for one, told in ((decoding, False), (idle, True)):
         curve = make_snapshot_series(2, 90, lambda at, one=one: make_snapshot(at, gpus=(SPINNING,), instances=(one,)))  # type: ignore[misc]
         assert any(run_detector(BusyWaitDetector(), curve)) is told

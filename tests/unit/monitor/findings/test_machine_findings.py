@@ -48,7 +48,16 @@ def test_a_large_disk_and_one_that_cannot_be_asked_are_no_finding() -> None:
     assert not DiskSpaceDetector().detect(make_snapshot(0, disks=None))
 
 
-LOST = NodeProcess(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.0, 104277 * MIB)
+LOST = NodeProcess(
+    pid=4711,
+    name="VLLM::EngineCor",
+    parent=1,
+    container=None,
+    unit="session-12.scope",
+    resident=2 * GIB,
+    cpu=0.0,
+    gpu_memory=104277 * MIB,
+)
 
 
 def make_process_snapshot(at: float, *some: NodeProcess) -> NodeSnapshot:
@@ -147,7 +156,7 @@ def test_running_ended_and_unknown_containers_are_no_loop() -> None:
 
 def test_the_worst_comes_first() -> None:
     def of(kind: FindingKind, severity: Severity) -> Finding:
-        return Finding(kind, severity, NODE, "")
+        return Finding(kind=kind, severity=severity, node=NODE, summary="")
 
     some = [
         of(FindingKind.DISK, Severity.NOTE),

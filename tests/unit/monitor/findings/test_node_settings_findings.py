@@ -20,8 +20,16 @@ WHO = AgentHello(
     python="3.12.3", up=3 * 86400.0, sysctl=(("swappiness", 60), ("min_free_kbytes", 45056), ("overcommit_memory", None)),
     swaps=(SwapDevice("/swap.img", "file", 16 * GIB, 0),),
 )  # fmt: skip
-MEMORY = MemoryReading(120 * GIB, 40 * GIB, 10 * GIB, 30 * GIB, 16 * GIB, 16 * GIB)
-SAMPLE = Sample(1, 1.0, 1.0, MEMORY, MemoryDetail(anonymous=2 * GIB, cma_total=64 * KIB, cma_free=KIB))
+MEMORY = MemoryReading(
+    total=120 * GIB, available=40 * GIB, free=10 * GIB, page_cache=30 * GIB, swap_total=16 * GIB, swap_free=16 * GIB
+)
+SAMPLE = Sample(
+    sequence=1,
+    time=1.0,
+    uptime=1.0,
+    memory=MEMORY,
+    detail=MemoryDetail(anonymous=2 * GIB, cma_total=64 * KIB, cma_free=KIB),
+)
 
 
 def find_findings(check: str, who: AgentHello, sample: Sample = SAMPLE) -> list[Finding]:
@@ -37,7 +45,9 @@ def test_a_node_in_good_order() -> None:
 
 
 def test_unknown_settings_make_no_finding() -> None:
-    assert [one.summary for one in list_setting_findings(NODE, AgentHello(), Sample(1, 1.0, 1.0))] == [""]
+    assert [
+        one.summary for one in list_setting_findings(NODE, AgentHello(), Sample(sequence=1, time=1.0, uptime=1.0))
+    ] == [""]
 
 
 def test_a_landmine_in_a_file_is_told_with_the_file() -> None:

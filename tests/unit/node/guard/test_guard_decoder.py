@@ -73,7 +73,7 @@ def test_an_event_a_receipt_and_none() -> None:
                "answer": 204, "samples": [[1.5, 9, 8, 7, 6], [1.6, 9, 8], "x"], "events": [EVENT]}  # fmt: skip
     found = decode_guard_line(make_guard_line("receipt", receipt=receipt))
     assert isinstance(found, GuardReceipt)
-    assert found.samples == (GuardMemoryReading(1.5, 9, 8, 7, 6),)
+    assert found.samples == (GuardMemoryReading(at=1.5, available=9, free=8, page_cache=7, swap_free=6),)
     assert (found.reaction, found.answer, found.events[0].what) == (0.012, 204, GuardAction.WARNED)
     assert decode_guard_line(make_guard_line("receipt", receipt=None)) is None
     for wrong in ({"container": "../../x"}, {"did": "sang"}, {"floor": float("nan")}):

@@ -29,7 +29,7 @@ def split_shell_line(line: str) -> list[str]:
 def test_the_seed_argument_for_argument() -> None:
     profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36")
     engine = engines.load_engine("sglang")
-    node = Node(NodeName("spark1"), "h")
+    node = Node(name=NodeName("spark1"), host="h")
     made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)
     assert split_shell_line(format_docker_run(made, with_labels=False)) == SEED.split()
     labelled = split_shell_line(format_docker_run(made))

@@ -75,7 +75,7 @@ def export_and_import(profile: Profile, form: str) -> Profile:
 def build_docker_body(profile: Profile) -> dict[str, object]:
     """Return what Docker is asked for, in no order where order means nothing."""
     made = build_launch_plan(
-        replace(profile, env_file=None), Node(NodeName("s"), "h"), home="/home/me", operator="o",
+        replace(profile, env_file=None), Node(name=NodeName("s"), host="h"), home="/home/me", operator="o",
         environ={"MINE": "mine's own"}, engine=engines.load_engine(profile.engine),
     )  # fmt: skip
     found = build_create_request(made)
@@ -125,7 +125,7 @@ def test_shipped_profiles_export_and_import_the_same(form: str) -> None:
 
 
 PLAIN = Profile(
-    "mine", "vllm", "x/y:1", "x.yaml", False, title="Mine", model=ModelSpec("o/m", "m"), port=8000,
+    name="mine", engine="vllm", image="x/y:1", origin="x.yaml", shipped=False, title="Mine", model=ModelSpec(path="o/m", served_name="m"), port=8000,
     args=(("tensor-parallel-size", "1"), ("api-key", "${MY_KEY}"), ("spec", JsonValue('{"a":{"b":1}}'))),
     env=(("HF_TOKEN", "${HF_TOKEN}"), ("A", "b c")), mounts=("~/models:/models",), container=ContainerOptions(shm_size="16g"),
 )  # fmt: skip

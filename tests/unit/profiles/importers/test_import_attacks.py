@@ -27,7 +27,7 @@ from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.transport.docker.create_request import build_create_request
 from tests.unit.profiles.importers.import_text import import_and_check
 
-NODE = Node(NodeName("s"), "h")
+NODE = Node(name=NodeName("s"), host="h")
 GIVEN = re.compile(
     r"HF_TOKEN|NGC_API_KEY|API_KEY|HOME|PORT|SECRET_[0-9]+|path|name"
 )  # of the names that are tried here
@@ -82,7 +82,9 @@ def assert_harmless(written: ImportedProfile) -> None:
     made = [build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=AllAllowed(), engine=engine)]
     if profile.nodes > 1:
         rank = EngineRank(0, tuple(f"10.0.0.{number}" for number in range(profile.nodes)))
-        place = RankPlacement(rank, tuple(NodeName(f"s{number}") for number in range(profile.nodes)), "run")
+        place = RankPlacement(
+            rank=rank, nodes=tuple(NodeName(f"s{number}") for number in range(profile.nodes)), run="run"
+        )
         made.append(
             build_launch_plan(
                 profile, NODE, home="/home/me", operator="o", environ=AllAllowed(), engine=engine, place=place

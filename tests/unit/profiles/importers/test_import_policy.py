@@ -267,7 +267,7 @@ def test_a_default_cannot_make_a_variable_again(text: str) -> None:
     compose = {"services": {"a": {"image": "a/x:1", "command": ["prog", "--xx", text], "environment": {"X": text}}}}
     written = import_and_check(json.dumps(compose), "x.yaml")
     made = build_launch_plan(
-        written.profile, Node(NodeName("s"), "h"), home="/home/me", operator="o",
+        written.profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o",
         environ={"AWS_SECRET_ACCESS_KEY": "canary"}, engine=engines.load_engine("container"),
     )  # fmt: skip
     assert "canary" not in repr((made.env, made.command))
@@ -481,7 +481,12 @@ def test_no_profile_has_such_a_path(body: str) -> None:
 def test_a_models_path_leads_nowhere_out_of_its_mount() -> None:
     profile = import_docker_line("docker run -v ~/models:/models a/vllm:1 vllm serve /models/../../.ssh")
     made = build_launch_plan(
-        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engines.load_engine("vllm")
+        profile,
+        Node(name=NodeName("s"), host="h"),
+        home="/home/me",
+        operator="o",
+        environ={},
+        engine=engines.load_engine("vllm"),
     )
     assert map_path_to_node(profile.model.path, made) is None
     assert get_container_argv(profile)[2] == "/models/../../.ssh"

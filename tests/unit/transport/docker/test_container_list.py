@@ -24,5 +24,5 @@ async def test_what_is_no_list_of_containers_is_not_known(tmp_path: Path, body: 
     async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
         with pytest.raises(DockerError, match="unexpected"):
             await DockerClient(
-                LocalConnection(Node(NodeName("here"), "local"), str(tmp_path / "docker.sock"))
+                LocalConnection(Node(name=NodeName("here"), host="local"), str(tmp_path / "docker.sock"))
             ).list_containers()

@@ -46,7 +46,7 @@ def read_with_cuts(log: DaemonLog, cuts: list[int], size: int) -> tuple[list[Log
     for cut in [*cuts, 10**9]:
         anchor = joiner.position.anchor or None if joiner.position is not None else None
         if joiner.position is not None:
-            joiner = LogLineAssembler(joiner.position)
+            joiner = LogLineAssembler(position=joiner.position)
         stream = log.since(anchor)[:cut]
         for start in range(0, len(stream), size):
             got += joiner.add_fragments(stream[start : start + size])
@@ -92,10 +92,10 @@ def test_a_rotated_log_is_a_gap_and_no_line_comes_twice() -> None:
     joiner = LogLineAssembler()
     joiner.add_fragments(pieces[:8])
     assert joiner.position is not None
-    kept = LogLineAssembler(joiner.position)
+    kept = LogLineAssembler(position=joiner.position)
     assert [line.text for line in kept.add_fragments(pieces[7:])] == [str(i) for i in range(8, 20)]
     assert not kept.gap
-    lost = LogLineAssembler(joiner.position)
+    lost = LogLineAssembler(position=joiner.position)
     assert [(line.text, line.number) for line in lost.add_fragments(pieces[12:])] == [
         (str(i), i - 3) for i in range(12, 20)
     ]
@@ -112,7 +112,7 @@ def test_a_line_that_docker_repeats_as_it_rotates_comes_once_and_none_is_skipped
         first = [line.text for at in range(0, 75, size) for line in joiner.add_fragments(cut[at : at + size])]
         position = joiner.position
         assert position is not None
-        again = LogLineAssembler(position)
+        again = LogLineAssembler(position=position)
         rest = [line.text for line in again.add_fragments([piece for piece in kept if piece.stamp >= position.anchor])]
         assert first + rest == [str(i) for i in range(100)], size
 

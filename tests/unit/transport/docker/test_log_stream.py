@@ -69,7 +69,7 @@ async def serve_docker_log(
     path = tmp_path / "docker.sock"
     server = await asyncio.start_unix_server(serve, path)
     try:
-        yield LocalConnection(Node(NodeName("spark1"), "local"), str(path)), queries
+        yield LocalConnection(Node(name=NodeName("spark1"), host="local"), str(path)), queries
     finally:
         server.close()
 

@@ -88,16 +88,18 @@ def test_what_is_shown_has_no_secret() -> None:
         PLAN, env=(("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz"),), command=("serve", "--api-key", "s3cret-key")
     )
     container = Container(
-        "0123",
-        "sglang-qwen",
-        "img:1",
-        ContainerState.RUNNING,
-        "Up",
-        0.0,
-        ((ContainerLabel.INSTANCE, "qwen"), (ContainerLabel.EXPECTED, "42")),
+        id="0123",
+        name="sglang-qwen",
+        image="img:1",
+        state=ContainerState.RUNNING,
+        status="Up",
+        created=0.0,
+        labels=((ContainerLabel.INSTANCE, "qwen"), (ContainerLabel.EXPECTED, "42")),
     )
     found = rebuild_launch_plan(
-        Node(NodeName("spark1"), "h"), container, parse_docker_run(build_inspect_answer(plan), {"Config": OF_IMAGE})
+        Node(name=NodeName("spark1"), host="h"),
+        container,
+        parse_docker_run(build_inspect_answer(plan), {"Config": OF_IMAGE}),
     )
     assert "hf_abc" not in repr(found)
     assert "s3cret" not in repr(found)

@@ -112,7 +112,7 @@ async def link(home: Path, server: Server) -> AsyncIterator[SshConnection]:
     (home / "key").write_bytes(KEY.export_private_key())
     (home / "key").chmod(0o600)
     node = Node(
-        NodeName("spark1"), "127.0.0.1", user="milo", port=server.port, identity=str(home / "key"),
+        name=NodeName("spark1"), host="127.0.0.1", user="milo", port=server.port, identity=str(home / "key"),
         known_hosts=str(home / "known_hosts"),
     )  # fmt: skip
     opened = SshConnection(node, limits=QUICK)

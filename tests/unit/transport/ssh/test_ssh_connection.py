@@ -55,8 +55,8 @@ def write_identity(home: Path, key: asyncssh.SSHKey = CLIENT, passphrase: str | 
 
 def make_node_at_port(home: Path, port: int, **fields: object) -> Node:
     node = Node(
-        NodeName("spark1"),
-        "127.0.0.1",
+        name=NodeName("spark1"),
+        host="127.0.0.1",
         user="milo",
         port=port,
         identity=write_identity(home),
@@ -385,7 +385,7 @@ async def test_an_alias_of_the_ssh_config_is_enough(home: Path, server: Server) 
         f"Host spark-2a60\n  HostName 127.0.0.1\n  Port {server.port}\n  User milo\n  IdentityFile {write_identity(home)}\n"
         "  IdentitiesOnly yes\n  IdentityFile ~/.ssh/gone\n"
     )
-    link = SshConnection(Node(NodeName("spark1"), "spark-2a60"), limits=QUICK)
+    link = SshConnection(Node(name=NodeName("spark1"), host="spark-2a60"), limits=QUICK)
     await link.connect()
     assert (await link.run(["echo", "hi"])).stdout == b"hi\n"
     await link.close()

@@ -39,37 +39,66 @@ from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 
 NODE = NodeName("spark1")
 NOW = 1000.0
-MEMORY = MemoryReading(128 * GIB, 30 * GIB, 10 * GIB, 20 * GIB, 16 * GIB, 15 * GIB)
-GPU = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(1, 90 * GIB),))
-SAMPLE = Sample(1, NOW, 5000.0, MEMORY, gpus=(GPU,))
+MEMORY = MemoryReading(
+    total=128 * GIB, available=30 * GIB, free=10 * GIB, page_cache=20 * GIB, swap_total=16 * GIB, swap_free=15 * GIB
+)
+GPU = Gpu(
+    index=0,
+    name="NVIDIA GB10",
+    busy=0.96,
+    sm_clock=2411,
+    power=61.0,
+    celsius=71.0,
+    processes=(GpuProcess(1, 90 * GIB),),
+)
+SAMPLE = Sample(sequence=1, time=NOW, uptime=5000.0, memory=MEMORY, gpus=(GPU,))
 DRAFTED = EngineMeter(
-    EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
+    activity=EngineActivity.DECODING, seconds=10.0, estimator=MeterSource.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
     acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS),
 )  # fmt: skip
 READY = InstanceView(
-    "qwen36", NODE, "sglang-qwen36", "scitrera/dgx-spark-sglang:0.5.12", ContainerState.RUNNING, "Up 3 hours", True, 96 * GIB,
-    Phase.READY, engine="sglang", container_id="c1", port=8003, numbers=DRAFTED,
-)  # fmt: skip
-FOREIGN = InstanceView(
-    "postgres",
-    NODE,
-    "postgres",
-    "docker.io/library/postgres:16",
-    ContainerState.RUNNING,
-    "Up 2 days",
-    False,
-    2 * GIB,
-    None,
+    name="qwen36",
+    node=NODE,
+    container="sglang-qwen36",
+    image="scitrera/dgx-spark-sglang:0.5.12",
+    state=ContainerState.RUNNING,
+    status="Up 3 hours",
+    ours=True,
+    memory=96 * GIB,
+    phase=Phase.READY,
+    engine="sglang",
+    container_id="c1",
+    port=8003,
+    numbers=DRAFTED,
 )
-OK = NodeStateChanged(NOW, NODE, NodeState.OK)
-AWAY = NodeStateChanged(NOW - 3, NODE, NodeState.UNREACHABLE, "10.0.0.5:22 does not answer", 3, 8.0, "is it on?")
+FOREIGN = InstanceView(
+    name="postgres",
+    node=NODE,
+    container="postgres",
+    image="docker.io/library/postgres:16",
+    state=ContainerState.RUNNING,
+    status="Up 2 days",
+    ours=False,
+    memory=2 * GIB,
+    phase=None,
+)
+OK = NodeStateChanged(ts=NOW, node=NODE, state=NodeState.OK)
+AWAY = NodeStateChanged(
+    ts=NOW - 3,
+    node=NODE,
+    state=NodeState.UNREACHABLE,
+    detail="10.0.0.5:22 does not answer",
+    attempt=3,
+    next_try=8.0,
+    hint="is it on?",
+)
 
 
 def make_tile(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> NodeTileModel:
     view = NodeTelemetryView(
-        NODE, NodeState.OK, NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW
+        name=NODE, state=NodeState.OK, when=NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW
     )
-    return replace(NodeTileModel(view, told, NOW), **more)
+    return replace(NodeTileModel(view=view, told=told, now=NOW), **more)
 
 
 def render_tile(glance: NodeTileModel, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
@@ -107,9 +136,14 @@ def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: i
         port=None,
     )
     verdict = Verdict(
-        FailureCause.PORT_IN_USE, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20
+        cause=FailureCause.PORT_IN_USE,
+        summary="the port is taken. " * 9,
+        evidence=(Evidence("bind " * 30, "log", 4),),
+        remedy="stop it " * 20,
     )
-    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    end = CommandEnded(
+        ts=NOW, outcome=Outcome.FAILED, exit_code=1, seconds=48.0, node=NODE, instance="qwen36", verdict=verdict
+    )
     glance = make_tile(failed, serving, ends={"qwen36": end})
     shown = render_tile(glance, columns, count, ascii_only=ascii_only)
     head, *rest = shown.splitlines()
@@ -126,7 +160,7 @@ def test_page_cache_is_shown_and_not_counted_as_used() -> None:
 
 
 def test_idle_is_said_and_unknown_is_a_dash_and_neither_is_a_zero() -> None:
-    idle = replace(READY, numbers=EngineMeter(EngineActivity.IDLE, 10.0))
+    idle = replace(READY, numbers=EngineMeter(activity=EngineActivity.IDLE, seconds=10.0))
     assert "decode  idle" in render_tile(make_tile(idle))
     unknown = render_tile(make_tile(replace(READY, numbers=None)))
     assert "decode  —" in unknown
@@ -135,7 +169,9 @@ def test_idle_is_said_and_unknown_is_a_dash_and_neither_is_a_zero() -> None:
 
 def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
     coming = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
-    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0)
+    start = PhaseChanged(
+        ts=NOW - 10, node=NODE, instance="qwen36", phase=Phase.LOADING, step=coming.step, elapsed=240.0, expected=415.0
+    )
     shown = render_tile(make_tile(coming, starts={"qwen36": start}))
     assert "◐ loading" in shown
     assert "weights" in shown
@@ -148,7 +184,17 @@ def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
 def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
     coming = replace(READY, phase=Phase.LOADING, step=Step("compile"), numbers=None)
     usual = (PhaseDuration(Phase.LOADING, "compile", 40.0), PhaseDuration(Phase.LOADING, "graphs", 60.0))
-    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0, None, usual)
+    start = PhaseChanged(
+        ts=NOW - 10,
+        node=NODE,
+        instance="qwen36",
+        phase=Phase.LOADING,
+        step=coming.step,
+        elapsed=240.0,
+        expected=415.0,
+        detail=None,
+        expected_parts=usual,
+    )
     course = advance_timeline(None, start)
     assert course is not None
     shown = render_tile(make_tile(coming, starts={"qwen36": start}, courses={"qwen36": course}))
@@ -164,8 +210,12 @@ def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
 
 def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_it_is_known() -> None:
     coming = replace(READY, phase=Phase.LOADING, step=None, numbers=None)
-    begun = advance_timeline(None, PhaseChanged(NOW - 20, NODE, "qwen36", Phase.STARTING, None, 10.0))
-    course = advance_timeline(begun, PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, None, 20.0))
+    begun = advance_timeline(
+        None, PhaseChanged(ts=NOW - 20, node=NODE, instance="qwen36", phase=Phase.STARTING, step=None, elapsed=10.0)
+    )
+    course = advance_timeline(
+        begun, PhaseChanged(ts=NOW - 10, node=NODE, instance="qwen36", phase=Phase.LOADING, step=None, elapsed=20.0)
+    )
     assert course is not None
     shown = " ".join(render_tile(make_tile(coming, courses={"qwen36": course})).split())
     assert "started ✓ loading then warming up" in shown
@@ -181,12 +231,14 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
 
 def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
     verdict = Verdict(
-        FailureCause.CUDA_OUT_OF_MEMORY,
-        "CUDA ran out of memory.",
-        (Evidence("torch.OutOfMemoryError", "log", 412),),
-        "Lower it.",
+        cause=FailureCause.CUDA_OUT_OF_MEMORY,
+        summary="CUDA ran out of memory.",
+        evidence=(Evidence("torch.OutOfMemoryError", "log", 412),),
+        remedy="Lower it.",
     )
-    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    end = CommandEnded(
+        ts=NOW, outcome=Outcome.FAILED, exit_code=1, seconds=48.0, node=NODE, instance="qwen36", verdict=verdict
+    )
     shown = render_tile(
         make_tile(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end})
     )
@@ -212,15 +264,21 @@ def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> 
 
 def test_a_starved_node_is_not_shown_as_off() -> None:
     assert "◍ starved" in render_tile(
-        make_tile(told=NodeStateChanged(NOW, NODE, NodeState.STARVED, "SSH does not speak"))
+        make_tile(told=NodeStateChanged(ts=NOW, node=NODE, state=NodeState.STARVED, detail="SSH does not speak"))
     )
 
 
 def test_docker_that_does_not_answer_is_not_nothing_runs() -> None:
     view = NodeTelemetryView(
-        NODE, NodeState.OK, NOW, "the socket refuses", sample=SAMPLE, docker_known=False, sampled=NOW
+        name=NODE,
+        state=NodeState.OK,
+        when=NOW,
+        detail="the socket refuses",
+        sample=SAMPLE,
+        docker_known=False,
+        sampled=NOW,
     )
-    shown = render_tile(NodeTileModel(view, OK, NOW))
+    shown = render_tile(NodeTileModel(view=view, told=OK, now=NOW))
     assert "Docker does not answer" in shown
     assert "the socket refuses" in shown
     assert "nothing runs" not in shown
@@ -278,7 +336,7 @@ def test_where_room_is_scarce_trends_go_before_numbers() -> None:
     assert "swap" not in shown
 
 
-NEVER = NodeTileModel(NodeTelemetryView(NODE, NodeState.UNKNOWN, 0.0), AWAY, NOW)
+NEVER = NodeTileModel(view=NodeTelemetryView(name=NODE, state=NodeState.UNKNOWN, when=0.0), told=AWAY, now=NOW)
 STATES = [make_tile(), make_tile(READY), make_tile(FOREIGN, READY), make_tile(READY, told=AWAY), NEVER]
 
 
@@ -310,19 +368,21 @@ def test_the_overview_is_exactly_as_large_as_asked_and_has_the_chosen_one(
         replace(make_tile(READY), view=replace(make_tile(READY).view, name=NodeName(f"s{at}"))) for at in range(count)
     )
     chosen %= count
-    painted = render_overview(OverviewScreenModel(glances, chosen), columns, high)
+    painted = render_overview(OverviewScreenModel(glances=glances, chosen=chosen), columns, high)
     assert len(painted.rows) == high
     assert {measure_row(row) for row in painted.rows} == {columns}
     assert chosen in [box.index for box in painted.boxes]
 
 
 def test_findings_and_the_last_lines_stand_below() -> None:
-    found = Finding(FindingKind.THERMAL, Severity.PROBLEM, NODE, "heat slows the GPU down")
+    found = Finding(kind=FindingKind.THERMAL, severity=Severity.PROBLEM, node=NODE, summary="heat slows the GPU down")
     glance = replace(make_tile(READY), view=replace(make_tile(READY).view, findings=(found,)))
     shown = "\n".join(
         join_text(row)
         for row in render_overview(
-            OverviewScreenModel((glance,), 0, (RecentLogLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24
+            OverviewScreenModel(glances=(glance,), chosen=0, lines=(RecentLogLine(NODE, "q", "[/red] \x1b[31mline"),)),
+            80,
+            24,
         ).rows
     )
     assert "✕ spark1  heat slows the GPU down" in shown
@@ -338,11 +398,13 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
         moving = replace(MEMORY, free=(second + 1) * GIB, available=(second + 20) * GIB)
         busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
         steep.add_sample(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
-    quiet = OverviewScreenModel((make_tile(READY, rings=flat), make_tile(READY, rings=flat)), 0)
-    happened = tuple(EventLogEntry(NOW, NODE, f"event {at}", TextStyle.VALUE, ("node",)) for at in range(6))
+    quiet = OverviewScreenModel(glances=(make_tile(READY, rings=flat), make_tile(READY, rings=flat)), chosen=0)
+    happened = tuple(
+        EventLogEntry(when=NOW, node=NODE, text=f"event {at}", tone=TextStyle.VALUE, what=("node",)) for at in range(6)
+    )
     loud = OverviewScreenModel(
-        (make_tile(READY, rings=steep), make_tile(READY, rings=steep)), 0, (RecentLogLine(NODE, "q", "line"),) * 12,
-        (("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
+        glances=(make_tile(READY, rings=steep), make_tile(READY, rings=steep)), chosen=0, lines=(RecentLogLine(NODE, "q", "line"),) * 12,
+        notices=(("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
     )  # fmt: skip
     calm, busy_one = render_overview(quiet, columns, high), render_overview(loud, columns, high)
     assert calm.boxes == busy_one.boxes
@@ -356,8 +418,11 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
 
 
 def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
-    happened = tuple(EventLogEntry(NOW, NODE, f"event {at:02}", TextStyle.VALUE, ("node",)) for at in range(20))
-    scene = OverviewScreenModel((make_tile(READY), make_tile(READY)), 0, happened=happened)
+    happened = tuple(
+        EventLogEntry(when=NOW, node=NODE, text=f"event {at:02}", tone=TextStyle.VALUE, what=("node",))
+        for at in range(20)
+    )
+    scene = OverviewScreenModel(glances=(make_tile(READY), make_tile(READY)), chosen=0, happened=happened)
     counts = [
         sum("event " in line for line in map(join_text, render_overview(scene, columns, high).rows))
         for columns, high in ((80, 22), (200, 68))
@@ -370,7 +435,7 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
-    scene = OverviewScreenModel(tuple(make_tile(READY) for _ in range(count)))
+    scene = OverviewScreenModel(glances=tuple(make_tile(READY) for _ in range(count)))
     wide, narrow = (render_overview(scene, columns, 60).boxes for columns in (200, 80))
     assert {box.x for box in narrow} == {0}
     assert len({box.y for box in wide}) == (2 if count == 4 else 1)
@@ -394,7 +459,16 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         EngineFact(EngineFactName.MAX_CONCURRENCY, "7.25"),
     )
     one = InstanceView(
-        "i", NodeName("n"), "c", "image:1", ContainerState.RUNNING, "Up", True, None, Phase.READY, facts=facts
+        name="i",
+        node=NodeName("n"),
+        container="c",
+        image="image:1",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=None,
+        phase=Phase.READY,
+        facts=facts,
     )
     told = join_text(render_engine_facts(one, DrawArea(90)) or ())
     assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"

@@ -23,7 +23,15 @@ from sparkctl.views.text.styled_text import join_text
 from tests.unit.views.overview.test_node_tile import DRAFTED, NOW, READY, SAMPLE, make_tile, render_tile
 
 COMING = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
-START = PhaseChanged(NOW - 10, NodeName("spark1"), "qwen36", Phase.LOADING, COMING.step, 240.0, 415.0)
+START = PhaseChanged(
+    ts=NOW - 10,
+    node=NodeName("spark1"),
+    instance="qwen36",
+    phase=Phase.LOADING,
+    step=COMING.step,
+    elapsed=240.0,
+    expected=415.0,
+)
 
 
 def make_power_series(power: float, swing: float = 0.0) -> SampleSeries:
@@ -57,7 +65,9 @@ def test_the_same_figure_stands_in_the_same_row_of_both(columns: int, high: int)
     loads = make_tile(COMING, starts={"qwen36": START}, rings=make_power_series(10.0, 50.0))
     rows = [
         join_text(row)
-        for row in render_overview(OverviewScreenModel((make_busy_tile(*[12.5] * 30), loads)), columns, high).rows
+        for row in render_overview(
+            OverviewScreenModel(glances=(make_busy_tile(*[12.5] * 30), loads)), columns, high
+        ).rows
     ]
     for name in ("memory", "GPU  ", "power"):
         halves = [
@@ -77,7 +87,7 @@ def get_right_half(row: str) -> str:
 def test_power_begins_at_nothing_and_has_one_end_on_all_sparks() -> None:
     hot, cool = make_busy_tile(power=make_power_series(30.0, 52.0)), make_busy_tile(power=make_power_series(10.0))
     assert compute_power_scale([hot, cool]) == 100.0
-    rows = [join_text(row) for row in render_overview(OverviewScreenModel((hot, cool)), 120, 40).rows]
+    rows = [join_text(row) for row in render_overview(OverviewScreenModel(glances=(hot, cool)), 120, 40).rows]
     at = next(at for at, row in enumerate(rows) if " power" in row)
     assert "100 W" in get_left_half(rows[at])
     assert "100 W" in get_right_half(rows[at])
@@ -112,7 +122,7 @@ def find_row_of(shown: str, name: str) -> int:
 def test_a_tall_screen_is_filled() -> None:
     said = tuple(RecentLogLine(NodeName("spark1"), "q", f"line {at}") for at in range(40))
     glances = (make_busy_tile(*[12.5] * 30), make_busy_tile(*[12.5] * 30))
-    rows = [join_text(row) for row in render_overview(OverviewScreenModel(glances, lines=said), 200, 57).rows]
+    rows = [join_text(row) for row in render_overview(OverviewScreenModel(glances=glances, lines=said), 200, 57).rows]
     assert sum(not row.strip() for row in rows) <= 3
 
 

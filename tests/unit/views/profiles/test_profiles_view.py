@@ -36,23 +36,27 @@ BROKEN = "schema: 1\nname: mine\nengine: sglang\nimage: x:1\nport: many\n"
 
 def make_running_instance(name: str, node: NodeName, held: int) -> InstanceView:
     return InstanceView(
-        name,
-        node,
-        f"c-{name}",
-        "image:1",
-        ContainerState.RUNNING,
-        "Up",
-        True,
-        held,
-        Phase.READY,
+        name=name,
+        node=node,
+        container=f"c-{name}",
+        image="image:1",
+        state=ContainerState.RUNNING,
+        status="Up",
+        ours=True,
+        memory=held,
+        phase=Phase.READY,
         profile=name,
         port=8003,
     )
 
 
 def make_node_view(name: NodeName, *instances: InstanceView) -> NodeTelemetryView:
-    memory = MemoryReading(122 * GIB, 26 * GIB, 9 * GIB, 17 * GIB, 0, 0)
-    return NodeTelemetryView(name, NodeState.OK, NOW, instances=instances, instances_seen=NOW, reading=memory)
+    memory = MemoryReading(
+        total=122 * GIB, available=26 * GIB, free=9 * GIB, page_cache=17 * GIB, swap_total=0, swap_free=0
+    )
+    return NodeTelemetryView(
+        name=name, state=NodeState.OK, when=NOW, instances=instances, instances_seen=NOW, reading=memory
+    )
 
 
 @pytest.fixture
@@ -64,23 +68,23 @@ def library(tmp_path: Path) -> ProfileLibrary:
 @pytest.fixture
 def shelf(library: ProfileLibrary, tmp_path: Path) -> ProfilesScreenModel:
     plan = build_preview_plan(
-        CommandContext(OperationHistory(tmp_path), "me"),
+        CommandContext(history=OperationHistory(tmp_path), operator="me"),
         library.load_profile("qwen36"),
-        Node(ONE, "h"),
+        Node(name=ONE, host="h"),
         "/home/milo",
         {},
     )
     return ProfilesScreenModel(
-        library.load_all_entries(),
-        "qwen36",
-        (make_node_view(ONE, make_running_instance("qwen36-ngram", ONE, 90 * GIB)), make_node_view(TWO)),
-        (ONE, TWO),
-        ONE,
-        (
-            LastStart("qwen36-ngram", ONE, NOW - 7300, seconds=415.0),
-            LastStart("qwen36", TWO, NOW - 90, failed="cuda-oom"),
+        entries=library.load_all_entries(),
+        chosen="qwen36",
+        views=(make_node_view(ONE, make_running_instance("qwen36-ngram", ONE, 90 * GIB)), make_node_view(TWO)),
+        names=(ONE, TWO),
+        node=ONE,
+        last=(
+            LastStart(profile="qwen36-ngram", node=ONE, when=NOW - 7300, seconds=415.0),
+            LastStart(profile="qwen36", node=TWO, when=NOW - 90, failed="cuda-oom"),
         ),
-        ProfilePreview(tuple(format_docker_run(plan).splitlines())),
+        preview=ProfilePreview(tuple(format_docker_run(plan).splitlines())),
         now=NOW,
     )
 
@@ -177,7 +181,7 @@ def test_small_terminals_break_nothing(shelf: ProfilesScreenModel, columns: int,
 
 
 def test_before_the_files_were_read_that_is_said_and_nothing_else() -> None:
-    assert "reading the profiles" in render_screen(ProfilesScreenModel(None), 80, 22)
+    assert "reading the profiles" in render_screen(ProfilesScreenModel(entries=None), 80, 22)
 
 
 def test_why_there_is_no_command_stands_in_its_place(shelf: ProfilesScreenModel) -> None:
@@ -192,7 +196,7 @@ def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they
 ) -> None:
     faults = [fault for one in library.load_all_entries() for fault in one.summary.faults]
     alive = (make_node_view(ONE, make_running_instance("mine", ONE, 40 * GIB)), make_node_view(TWO))
-    last = (LastStart("mine", ONE, NOW - 7300, seconds=415.0),)
+    last = (LastStart(profile="mine", node=ONE, when=NOW - 7300, seconds=415.0),)
     broken = replace(
         shelf, chosen="mine", views=alive, last=last, sources=read_source_lines(fault.place for fault in faults)
     )
@@ -225,9 +229,17 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
     check = LintResult(
         Path("/p/qwen36.yaml"),
         (
-            LintDiagnostic(place, LintSeverity.INFO, LintRule.NO_METRICS, "no metrics"),
-            LintDiagnostic(place, LintSeverity.ERROR, LintRule.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
-            LintDiagnostic(place, LintSeverity.WARNING, LintRule.KNOWN_TRAP, "it dies of that"),
+            LintDiagnostic(place=place, level=LintSeverity.INFO, kind=LintRule.NO_METRICS, message="no metrics"),
+            LintDiagnostic(
+                place=place,
+                level=LintSeverity.ERROR,
+                kind=LintRule.UNKNOWN_FLAG,
+                message="--tpp: no such flag",
+                setting="args.tp=1",
+            ),
+            LintDiagnostic(
+                place=place, level=LintSeverity.WARNING, kind=LintRule.KNOWN_TRAP, message="it dies of that"
+            ),
         ),
     )
     words = render_screen(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
@@ -244,9 +256,9 @@ def add_fit_answers(shelf: ProfilesScreenModel) -> ProfilesScreenModel:
     names = [one.summary.name for one in shelf.entries or ()]
     stop = {ONE: ("qwen36-ngram",), TWO: ()}
     answers = {ONE: FitOutcome.IF_STOPPED, TWO: FitOutcome.FITS}
-    parts = (EstimatePart("weights", 30 * GIB, EstimateSource.MEASURED, "two files"),)
+    parts = (EstimatePart(name="weights", size=30 * GIB, obtained=EstimateSource.MEASURED, words="two files"),)
     fits: dict[tuple[str, NodeName], MemoryFit | None] = {
-        (name, node): MemoryFit(node, name, answers[node], parts, stops=stop[node])
+        (name, node): MemoryFit(node=node, profile=name, answer=answers[node], parts=parts, stops=stop[node])
         for name in names
         for node in (ONE, TWO)
     }
@@ -296,8 +308,10 @@ def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: Profile
 def make_half_fit(node: NodeName, free: int, answer: FitOutcome, stops: tuple[str, ...] = ()) -> MemoryFit:
     """Of a model over two Sparks: 90 GiB on each."""
     there = MemoryBudget(122 * GIB, free * GIB, 0)
-    parts = (EstimatePart("share", 90 * GIB, EstimateSource.FLAGS),)
-    return MemoryFit(node, "minimax-m27", answer, parts, there, GIB, stops, sparks=2)
+    parts = (EstimatePart(name="share", size=90 * GIB, obtained=EstimateSource.FLAGS),)
+    return MemoryFit(
+        node=node, profile="minimax-m27", answer=answer, parts=parts, standing=there, floor=GIB, stops=stops, sparks=2
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -328,10 +342,17 @@ def test_of_a_model_for_two_sparks_it_is_said_whether_both_have_room_for_it(
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: ProfilesScreenModel, ascii_only: bool) -> None:
     parts = (
-        EstimatePart("weights", 80 * GIB, EstimateSource.MEASURED),
-        EstimatePart("runtime", 10 * GIB, EstimateSource.ESTIMATE),
+        EstimatePart(name="weights", size=80 * GIB, obtained=EstimateSource.MEASURED),
+        EstimatePart(name="runtime", size=10 * GIB, obtained=EstimateSource.ESTIMATE),
     )
-    tight = MemoryFit(ONE, "qwen36", FitOutcome.FITS, parts, MemoryBudget(122 * GIB, 93 * GIB, 0), GIB)
+    tight = MemoryFit(
+        node=ONE,
+        profile="qwen36",
+        answer=FitOutcome.FITS,
+        parts=parts,
+        standing=MemoryBudget(122 * GIB, 93 * GIB, 0),
+        floor=GIB,
+    )
     roomy = replace(tight, standing=MemoryBudget(122 * GIB, 110 * GIB, 0))
     assert (tight.is_tight, roomy.is_tight) == (True, False)
     assert not replace(tight, answer=FitOutcome.SHORT).is_tight, "what does not fit is more than tight"

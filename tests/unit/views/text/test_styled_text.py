@@ -49,7 +49,15 @@ def test_our_signs_have_plain_ones() -> None:
 @given(*[st.integers(0, 1 << 37)] * 4, st.integers(1, 100))
 def test_the_memory_bar_is_as_wide_as_asked(gpu: int, other: int, cache: int, free: int, columns: int) -> None:
     total = max(1, gpu + other + cache + free)
-    bar = MemoryBar(total, cache + free, gpu, other, cache, free, 0)
+    bar = MemoryBar(
+        total=total,
+        available=cache + free,
+        gpu_processes=gpu,
+        other_used=other,
+        page_cache=cache,
+        free=free,
+        swap_used=0,
+    )
     row = render_memory_bar(bar, columns)
     assert measure_row(row) == (columns if gpu + other + cache + free else 0)
     assert [span.text[0] for span in row] == [mark for mark in "█▓▒░" if mark in join_text(row)], (
