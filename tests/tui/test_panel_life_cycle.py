@@ -306,7 +306,7 @@ def test_a_keymap_with_a_clash_is_refused_with_its_line(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_node_name_is_no_widget_id(tmp_path: Path) -> None:
-    odd = Node(NodeName("1.strange name-é"), "192.0.2.1")
+    odd = Node(name=NodeName("1.strange name-é"), host="192.0.2.1")
     async with open_panel(build_panel_options((odd,), tmp_path)) as pilot:
         await wait_for_text(pilot, "1.strange name-é")
 

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 
-from sparkctl.commands.event_stream import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import find_node, load_config
 from sparkctl.history.operation_history import OperationHistory
