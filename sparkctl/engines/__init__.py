@@ -11,7 +11,7 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
-_NON_ENGINE_FOLDERS = frozenset({"flags", "lint", "simulation"})
+_NON_ENGINE_FOLDERS = frozenset({"failures", "flags", "lint", "memory", "simulation"})
 
 
 @cache

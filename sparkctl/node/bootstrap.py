@@ -36,7 +36,7 @@ for w in sys.argv[1].split(","):
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # sparkctl-guard"""
 GUARD_MODULES = (
-    "agent", "guard.decision", "guard.nonblocking_http", "guard.watches", "guard.guard_events", "guard.memory_reader",
+    "agent", "guard.decision", "guard.nonblocking_http", "guard.watch_registry", "guard.guard_events", "guard.memory_reader",
     "guard.receipt_store", "guard.socket_server", "guard.page_cache", "guard.container_polling", "guard.kill_requests",
     "guard.guard_start", "guard.daemon",
 )  # fmt: skip

@@ -100,7 +100,7 @@ def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: 
     guard = ReceiptStore(str(tmp_path), cast("Any", None), cast("Any", None))
     short = RECEIPT.container[:12]
     path = tmp_path / f"receipt-{short}.json"
-    history = SimpleNamespace(receipt_path=lambda *_: path)
+    history = SimpleNamespace(find_receipt=lambda *_: path)
     ctx = cast("CommandContext", SimpleNamespace(history=history))
     path.write_text(text)
     assert guard_receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT

@@ -20,9 +20,17 @@ experts = st.builds(
     st.integers(1, 10**9), st.integers(1, 512), st.integers(1, 16),
 )  # fmt: skip
 facts = st.builds(
-    DecodeStepSpec, sizes.map(lambda size: None if size is None else size + 10**9), sizes, sizes, st.none() | experts, sizes,
-    counts, counts, sizes, st.integers(1, 16),
-)  # fmt: skip
+    DecodeStepSpec,
+    weights=sizes.map(lambda size: None if size is None else size + 10**9),
+    parameters=sizes,
+    active_parameters=sizes,
+    experts=st.none() | experts,
+    draft_weights=sizes,
+    draft_passes=counts,
+    draft_tokens=counts,
+    kv_per_token=sizes,
+    ranks=st.integers(1, 16),
+)
 
 
 @given(facts)

@@ -75,7 +75,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def test_every_engine_folder_is_named_and_nothing_else() -> None:
     assert set(engines.engine_names()) == {"sglang", "vllm", "llamacpp", "trtllm", "container"}
-    assert not {"base", "flags", "lint", "simulation"} & set(engines.engine_names())
+    assert not {"base", "failures", "flags", "lint", "memory", "simulation"} & set(engines.engine_names())
     assert not [name for name in engines.engine_names() if name.startswith("_")]
 
 
@@ -258,7 +258,7 @@ QUADRATIC = re.compile(r"\.\*\??\((?:\?:|\?P<\w+>)(?:\\S|\\w|\.|\[[^\]]*\])[+*]"
 
 def test_no_rule_tries_every_place_of_a_line_with_every_length(engine: Engine) -> None:
     """Where the cost hides that a hostile line would show: the rules themselves are looked at, not a clock."""
-    rules = sys.modules[type(engine).__module__]._VOCABULARY.rules  # no other way to them
+    rules = sys.modules[type(engine).__module__]._LOG_RULES.rules  # no other way to them
     assert len(rules) > 40
     assert QUADRATIC.search(r"^x.*(?P<path>\S+) is gone")
     assert [rule.pattern for rule in rules if QUADRATIC.search(rule.pattern)] == []
@@ -266,7 +266,7 @@ def test_no_rule_tries_every_place_of_a_line_with_every_length(engine: Engine) -
 
 def test_every_pattern_can_be_compiled(engine: Engine) -> None:
     """They are compiled when they are first searched for: a bad one would be found out at the owner's."""
-    vocabulary = sys.modules[type(engine).__module__]._VOCABULARY
+    vocabulary = sys.modules[type(engine).__module__]._LOG_RULES
     for one in (*vocabulary.rules, *vocabulary.facts):
         assert re.compile(one.pattern).groups >= 0
 

@@ -193,9 +193,15 @@ def test_a_share_of_active_parameters_bounds_what_experts_would_tell(
 
 @given(
     st.builds(
-        DecodeStepSpec, *[st.none() | st.integers(-(1 << 70), 1 << 70)] * 3,
-        st.none() | st.builds(RoutedExperts, st.integers(-9, 1 << 70), st.integers(-9, 9), st.integers(-9, 9)),
-        *[st.none() | st.integers(-9, 1 << 70)] * 4, st.integers(-1, 3),
+        DecodeStepSpec,
+        **{name: st.none() | st.integers(-(1 << 70), 1 << 70) for name in ("weights", "parameters", "active_parameters")},
+        experts=st.none()
+        | st.builds(RoutedExperts, st.integers(-9, 1 << 70), st.integers(-9, 9), st.integers(-9, 9)),
+        **{
+            name: st.none() | st.integers(-9, 1 << 70)
+            for name in ("draft_weights", "draft_passes", "draft_tokens", "kv_per_token")
+        },
+        ranks=st.integers(-1, 3),
     ),
     st.floats(-1.0, 1e308), st.none() | st.floats(-1.0, 1e308),
 )  # fmt: skip

@@ -70,7 +70,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     start = collect_decoder.build_collect_program(nvml=b"")
-    quick = start.stdin.replace(b"PATIENCE = 10.0", b"PATIENCE = 01.0")
+    quick = start.stdin.replace(b"ANSWER_TIMEOUT_SECONDS = 10.0", b"ANSWER_TIMEOUT_SECONDS = 01.0")
     began = time.monotonic()
     found = run_collector(bootstrap.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert time.monotonic() - began < 40

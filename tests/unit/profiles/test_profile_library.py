@@ -371,7 +371,7 @@ def test_the_hash_does_not_drift() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
     code = (
         "from sparkctl.profiles.profile_library import ProfileLibrary; from pathlib import Path;"
-        "print(ProfileLibrary(Path('/nonexistent')).load('qwen36').digest)"
+        "print(ProfileLibrary(Path('/nonexistent')).load_profile('qwen36').digest)"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == library.load_profile("qwen36").digest
@@ -379,7 +379,7 @@ def test_the_hash_does_not_drift() -> None:
 
 def test_names_cost_no_parser() -> None:
     code = (
-        "import sys; from sparkctl.profiles.profile_library import ProfileLibrary; assert 'qwen36' in ProfileLibrary().names();"
+        "import sys; from sparkctl.profiles.profile_library import ProfileLibrary; assert 'qwen36' in ProfileLibrary().list_names();"
         "print([m for m in ('yaml', 'pydantic', 'difflib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
