@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.event_stream import Emit, build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.guard_session import build_floor_refusal
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -19,7 +19,7 @@ from sparkctl.errors import (
     SparkctlError,
 )
 from sparkctl.model.container import Container
-from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, GuardRole, GuardRunState, GuardState, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState

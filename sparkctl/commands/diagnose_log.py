@@ -15,15 +15,14 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError
+from sparkctl.history.log_archive import SavedLog
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.log_archive import SavedLog
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
@@ -31,6 +30,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import LineMasker, redact
 from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
+from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl import __version__
-from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.support_bundle import SupportBundle, safe_file_name
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
-from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.event_stream import stream_events
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
-from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
+from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
@@ -330,3 +331,30 @@ def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator
                 summary=f"{path} does not exist",
                 remedy=f"mkdir -p {path}",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCheck:
+    """What a first visit showed. ``problem`` is None where everything a start needs is there."""
+
+    node: Node
+    words: str
+    problem: str | None = None
+    remedy: str | None = None
+
+
+async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
+    """Connect (asking about an unknown host key), look who is there, ask Docker."""
+    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+        try:
+            await session.link.connect()
+            look = await session.read_node("identity", "memory")
+            who = look.identity
+            words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
+        except NodeError as error:
+            return ConnectionCheck(node, "not reached", error.message, error.hint)
+        try:
+            info = await session.docker.read_info()
+        except DockerError as error:
+            return ConnectionCheck(node, words, error.message, error.hint)
+        return ConnectionCheck(node, f"{words}, Docker {info.server_version}")

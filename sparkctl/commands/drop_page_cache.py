@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from sparkctl.commands.event_stream import Emit, build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
-from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome
+from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node
 from sparkctl.model.questions import SudoPasswordQuestion

@@ -9,12 +9,11 @@ from typing import Any
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.transport.node_session import NodeSession
 
-Emit = Callable[[Event], None]
 CommandJob = Callable[[Emit], Coroutine[Any, Any, CommandEnded]]
 
 _OUTCOME_BY_EXIT_CODE = {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
-from sparkctl.commands.event_stream import Emit
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
     ConnectionLost,
@@ -17,7 +16,7 @@ from sparkctl.errors import (
     OperationRefused,
     SparkctlError,
 )
-from sparkctl.model.events import GuardActed, WarningEmitted
+from sparkctl.model.events import Emit, GuardActed, WarningEmitted
 from sparkctl.model.guard_state import (
     LEASE_EXPIRED_PREFIX,
     GuardAction,

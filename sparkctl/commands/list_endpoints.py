@@ -11,12 +11,12 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
+from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
 from sparkctl.profiles.launch_planning import API_KEY_VARIABLES

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
-from sparkctl.commands.event_stream import Emit, build_missing_lines_warning, stream_events
+from sparkctl.commands.event_stream import build_missing_lines_warning, stream_events
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
@@ -29,22 +29,22 @@ from sparkctl.errors import (
     NodeUnreachable,
 )
 from sparkctl.files import open_regular_file
+from sparkctl.history.log_archive import SavedLog
 from sparkctl.history.model import OperationKind
-from sparkctl.logs.bounded_pattern import BoundedPattern
-from sparkctl.logs.log_archive import SavedLog
 from sparkctl.logs.own_requests import drop_own_requests, is_own_request
 from sparkctl.logs.rank_merge import LineBatches, merge_by_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
-from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.bounded_pattern import BoundedPattern
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.monitor import guard_receipts
+from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.files import open_regular_file
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
 from sparkctl.history.expected_durations import estimate_durations, is_byte_count, is_duration
+from sparkctl.history.log_archive import LogArchive
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
-from sparkctl.logs.log_archive import LogArchive
 from sparkctl.model.memory_fit import MeasuredPeak
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, PhaseDuration

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, refine_failure
 from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
-from sparkctl.logs.bounded_pattern import compile_bounded
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
     DURATION_PATTERN,
@@ -33,6 +32,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineK
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.verdict import FailureCause, Verdict
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.logs.bounded_pattern import BoundedPattern, compile_bounded
 from sparkctl.logs.buffer import get_record_text
+from sparkctl.model.text.bounded_pattern import BoundedPattern, compile_bounded
 
 _MAX_SPANS = 200  # in one line
 _ESCAPED_CHARACTER = re.compile(r"\\.")

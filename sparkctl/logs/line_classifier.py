@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
-from sparkctl.logs.bounded_pattern import compile_bounded
+from sparkctl.model.text.bounded_pattern import compile_bounded
 
 
 class LogLevel(StrEnum):

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from sparkctl.commands.event_stream import Emit
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
 from sparkctl.model.container import Container
-from sparkctl.model.events import WarningEmitted
+from sparkctl.model.events import Emit, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.transport.docker.log_stream import ContainerLogStream

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -360,3 +361,5 @@ Event = (
     | CheckCompleted
     | CommandEnded
 )
+
+Emit = Callable[[Event], None]

@@ -69,3 +69,8 @@ class InstanceView:
     def is_alive(self) -> bool:
         """Tell whether its processes may exist."""
         return self.state not in ENDED_STATES
+
+
+def is_worker(one: InstanceView) -> bool:
+    """Tell whether it is a rank of ours that answers nobody."""
+    return one.ours and one.rank_position is not None and one.rank_position[0] > 0

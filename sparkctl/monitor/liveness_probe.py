@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_ready_rule_label
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.events import Event, FindingReported
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
@@ -20,6 +19,7 @@ from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.meters.engine_meters import MeterReading, has_meter
 from sparkctl.monitor.node_status import ContainerInspections
+from sparkctl.profiles.container_labels import parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession
 
 PROBE_INTERVAL = 300.0  # seconds without a token, at least, before one is asked for

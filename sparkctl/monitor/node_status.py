@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines.health_paths import find_health_paths
+from sparkctl.engines.base import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.container_labels import (
-    parse_expected_memory_label,
-    parse_port_label,
-    parse_rank_label,
-    parse_rank_nodes_label,
-    parse_ready_rule_label,
-    parse_start_id_label,
-)
 from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
@@ -33,6 +25,14 @@ from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
+from sparkctl.profiles.container_labels import (
+    parse_expected_memory_label,
+    parse_port_label,
+    parse_rank_label,
+    parse_rank_nodes_label,
+    parse_ready_rule_label,
+    parse_start_id_label,
+)
 from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 

@@ -6,13 +6,11 @@ A defect in one of them ends that one and is said in its tile; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from sparkctl.commands.start.launch_plans import read_node_home
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.context import CommandContext
-from sparkctl.errors import SparkctlError
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.node_monitor import NodeMonitor
@@ -21,7 +19,7 @@ from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
 if TYPE_CHECKING:
-    from sparkctl.tui.controller import PanelController
+    pass
 
 _CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for putting connections away
 
@@ -125,25 +123,3 @@ class NodeSupervisor:
                     hint="r tries again; please report it",
                 )
             )
-
-
-class HomeDirectoryCache:
-    """Of one room; ``spawn`` lets something go on beside the keys."""
-
-    def __init__(self, room: PanelController, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        self._room, self._spawn = room, spawn
-        self._known: dict[NodeName, str | None] = {}  # None: being asked
-
-    def get_home_directory(self, node: Node) -> str | None:
-        """Return a home; None while it is not known, and then it is asked for where the node answers."""
-        if node.name not in self._known and self._room.bridge.store.get_view(node.name).state is NodeState.OK:
-            self._known[node.name] = None
-            self._spawn(self._fetch_home_directory(node))
-        return self._known.get(node.name)
-
-    async def _fetch_home_directory(self, node: Node) -> None:
-        try:
-            self._known[node.name] = await read_node_home(self._room.non_interactive_context, node)
-        except SparkctlError:
-            del self._known[node.name]  # the tile says what is wrong with the node; asked again when it answers
-        self._room.bridge.schedule_repaint()

@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.model.finding import Finding
-from sparkctl.model.instance import InstanceView
+from sparkctl.model.instance import InstanceView, is_worker
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, Sample, build_memory_bar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
-from sparkctl.monitor.ranks import is_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

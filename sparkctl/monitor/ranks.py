@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import decode_step_label
 from sparkctl.model.container import Container
+from sparkctl.model.instance import is_worker
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -54,11 +55,6 @@ def apply_head_state(mine: Sequence[InstanceView], all_of_them: Iterable[Instanc
         else:
             shown.append(one)
     return tuple(shown)
-
-
-def is_worker(one: InstanceView) -> bool:
-    """Tell whether it is a rank of ours that answers nobody."""
-    return one.ours and one.rank_position is not None and one.rank_position[0] > 0
 
 
 def _apply_head_phase(one: InstanceView, head: InstanceView | None) -> InstanceView:

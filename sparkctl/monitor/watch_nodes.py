@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
-from sparkctl.model.events import ContainersListed, Event, FindingReported, NodeStateChanged, SampleArrived
+from sparkctl.model.events import ContainersListed, Emit, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.findings import node_settings
@@ -26,8 +26,6 @@ _SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single look: s
 _ALIVE_TIMEOUT_SECONDS = 5.0
 _SAMPLE_TIMEOUT_SECONDS = 10.0
 _METRICS_GAP_SECONDS = 1.0  # seconds between the two readings of an engine in a single look
-
-Emit = Callable[[Event], None]
 
 
 async def read_load_views(

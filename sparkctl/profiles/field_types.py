@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 
-from sparkctl.logs.bounded_pattern import compile_bounded
+from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import MIB, parse_duration, parse_size

@@ -39,21 +39,20 @@ from sparkctl.model.events import (
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
-from sparkctl.monitor.doctor_runs import DoctorRuns
-from sparkctl.monitor.node_supervisor import HomeDirectoryCache, NodeSupervisor
+from sparkctl.monitor.node_supervisor import NodeSupervisor
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.monitor.notices import NoticeBoard
 from sparkctl.monitor.recording.recording_player import RecordingPlayer
 from sparkctl.monitor.store import Store, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
-from sparkctl.monitor.switch_trackers import SwitchJournalTracker, SwitchTracker
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.dialogs.prompts import DialogPrompter
-from sparkctl.tui.estimate_cache import MemoryEstimateCache
+from sparkctl.tui.estimate_cache import HomeDirectoryCache, MemoryEstimateCache
 from sparkctl.tui.job_runner import Job, JobRunner, report_job_end
 from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.operation_trackers import DoctorRuns, SwitchJournalTracker, SwitchTracker
 from sparkctl.tui.panel_options import DemoStep, PreparedCommand
 from sparkctl.tui.screens.profiles_screen import TransferTracker
+from sparkctl.tui.toasts import NoticeBoard
 from sparkctl.views.command_result_view import describe_guard_action, describe_unfinished_switch, describe_warning
 from sparkctl.views.finding_view import NodeProblems
 from sparkctl.views.overview.event_log_view import (

@@ -9,7 +9,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.monitor.notices import NoticeBoard
+from sparkctl.tui.toasts import NoticeBoard
 from sparkctl.views.text.styled_text import TextStyle
 
 ONE = NodeName("spark1")

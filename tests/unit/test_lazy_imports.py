@@ -56,7 +56,7 @@ def test_help_imports_no_verb(tmp_path: Path) -> None:
 
 def test_the_modules_of_status_leave_out_what_changes_nodes(tmp_path: Path) -> None:
     modules = list_loaded_modules(
-        "import sparkctl.cli.verbs.status, sparkctl.monitor.node_status, sparkctl.transport.open_connection, "
+        "import sparkctl.cli.verbs.status, sparkctl.monitor.node_status, sparkctl.transport.node_session, "
         "sparkctl.transport.ssh.ssh_connection",
         tmp_path,
     )

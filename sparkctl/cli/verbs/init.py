@@ -13,7 +13,7 @@ from sparkctl.cli.options import create_context
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sparkctl.commands.node_connection_check import ConnectionCheck
+    from sparkctl.commands.doctor_checks import ConnectionCheck
     from sparkctl.model.node import Node
 
 _NAME_RULE = "letters, digits, dot, dash and underscore"
@@ -63,7 +63,7 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
 
 async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
     """One after the other: each may have a question for the operator."""
-    from sparkctl.commands.node_connection_check import check_connection
+    from sparkctl.commands.doctor_checks import check_connection
 
     context = create_context()
     return [await check_connection(context, node) for node in nodes]

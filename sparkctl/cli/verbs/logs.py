@@ -68,7 +68,7 @@ def command(
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.show_log import ShowLog, show_log
-    from sparkctl.logs.bounded_pattern import compile_bounded
+    from sparkctl.model.text.bounded_pattern import compile_bounded
 
     try:
         pattern = compile_bounded(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None

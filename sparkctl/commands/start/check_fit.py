@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
@@ -16,7 +16,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import Node

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.event_stream import Emit, build_missing_lines_warning
+from sparkctl.commands.event_stream import build_missing_lines_warning
 from sparkctl.commands.guard_session import is_loading_weights
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
@@ -19,14 +19,14 @@ from sparkctl.errors import (
     NodeError,
     NodeUnreachable,
 )
+from sparkctl.history.log_archive import SavedLogWriter
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.log_archive import SavedLogWriter
 from sparkctl.logs.own_requests import drop_own_requests
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
-from sparkctl.model.events import EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
+from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState

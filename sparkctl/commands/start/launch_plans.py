@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from sparkctl.commands.fabric.fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
@@ -16,18 +15,19 @@ from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import (
-    parse_expected_memory_label,
-    parse_port_label,
-    parse_ready_rule_label,
-    parse_stop_grace_label,
-)
 from sparkctl.model.fabric_route import FabricRoute, NodeLanes
 from sparkctl.model.json_codec import redact_launch_plan
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
+from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.node.node_inspection import LaneReadings
+from sparkctl.profiles.container_labels import (
+    parse_expected_memory_label,
+    parse_port_label,
+    parse_ready_rule_label,
+    parse_stop_grace_label,
+)
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures

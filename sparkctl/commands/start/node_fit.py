@@ -13,7 +13,6 @@ from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.memory.memory_estimate import DraftWorkspace, find_invalid_memory_flag, find_unresolved_flag
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarget
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
@@ -25,6 +24,7 @@ from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
 from sparkctl.profiles.memory_fit.estimate_input import (
     build_estimate_input,
     count_nodes,

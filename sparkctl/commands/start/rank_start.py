@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
-from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.history_writer import build_node_result
 from sparkctl.commands.start import node_fit
@@ -27,7 +26,7 @@ from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
 from sparkctl.logs import start_verdict, verdict_builder
-from sparkctl.model.events import MemorySampled, PhaseChanged
+from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import ExpectedDurations, Phase

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import GuardSession
 from sparkctl.commands.start.container_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
@@ -18,7 +17,7 @@ from sparkctl.errors import DockerError, NodeError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.save_container_log import save_log
-from sparkctl.model.events import Event, PhaseChanged, WarningEmitted
+from sparkctl.model.events import Emit, Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import NodeName, NodeState

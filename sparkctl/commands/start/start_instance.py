@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import Emit, open_session, stream_events
+from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
@@ -31,7 +31,7 @@ from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.history.model import OperationKind
 from sparkctl.logs import start_verdict
 from sparkctl.model.endpoint_url import format_endpoint_url
-from sparkctl.model.events import CommandEnded, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.node import NodeName

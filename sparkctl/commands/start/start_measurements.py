@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.start_preflight import PreflightInspection
 from sparkctl.context import CommandContext
@@ -14,7 +13,7 @@ from sparkctl.errors import NodeError
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import Container
-from sparkctl.model.events import Event, MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.events import Emit, Event, MemoryFitEvaluated, WarningEmitted
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.memory_reading import MemoryBeforeStart

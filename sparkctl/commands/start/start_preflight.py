@@ -19,13 +19,13 @@ from sparkctl.errors import (
     PortInUse,
 )
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.container_labels import parse_rank_nodes_label, parse_start_id_label
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib
 from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.container_labels import parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 _MIN_DISK_BYTES = 64 * MIB  # a container's own layer and log need this much to begin at all

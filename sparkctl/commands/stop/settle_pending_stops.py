@@ -13,10 +13,10 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_stop_grace_label
 from sparkctl.model.events import Event, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.node import NodeName
+from sparkctl.profiles.container_labels import parse_stop_grace_label
 from sparkctl.transport.node_session import NodeSession
 
 _DEFAULT_GRACE_SECONDS = 30.0

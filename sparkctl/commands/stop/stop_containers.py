@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
 from sparkctl.concurrency import cancel_and_wait
@@ -16,8 +15,7 @@ from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
 from sparkctl.logs.save_container_log import save_log
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_rank_label, parse_start_id_label, parse_stop_grace_label
-from sparkctl.model.events import MemoryReleased, PhaseChanged, WarningEmitted
+from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
@@ -25,6 +23,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.meters import engine_averages
+from sparkctl.profiles.container_labels import parse_rank_label, parse_start_id_label, parse_stop_grace_label
 from sparkctl.transport.node_session import NodeSession
 
 

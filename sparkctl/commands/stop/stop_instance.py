@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from sparkctl.commands.event_stream import Emit, build_end_from_error, open_session, stream_events
+from sparkctl.commands.event_stream import build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
-from sparkctl.commands.stop.open_starts import OpenStart, find_open_starts
 from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
 from sparkctl.concurrency import gather_or_cancel
@@ -30,10 +29,9 @@ from sparkctl.errors import (
     OperationRefused,
     SparkctlError,
 )
-from sparkctl.history.model import OperationKind
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_port_label
-from sparkctl.model.events import CommandEnded, ContainersListed, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, ContainersListed, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import JournalPresence
@@ -43,7 +41,55 @@ from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.node_status import build_instance_view
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_session import NodeSession
+
+_ID_LENGTH = 12  # digits of a container's id that are kept everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStart:
+    """A start that was not stopped from here since. ``parts``: each of its ranks' node and the beginning of its container's id."""
+
+    instance: str
+    parts: tuple[tuple[NodeName, str], ...]
+
+    def containers_on(self, node: NodeName) -> tuple[str, ...]:
+        """Return its containers on a node."""
+        return tuple(container for where, container in self.parts if where == node)
+
+
+def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, ...]:
+    """Return the starts, given the latest operation first, of which nothing says that they have ended, the latest first.
+
+    What a switch stopped is gone only if the switch went well: else it came back.
+    """
+    seen = tuple(operations)
+    good = {one.id for one in seen if one.has_succeeded}
+    gone: set[str] = set()
+    found = []
+    for one in seen:
+        if one.kind is OperationKind.START:
+            parts = tuple(
+                (share.node, _short_container_id(share)) for share in one.shares if _short_container_id(share)
+            )
+            if parts and one.outcome != "failed" and not gone.issuperset(id_ for _, id_ in parts):
+                found.append(OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in gone)))
+        elif one.kind is OperationKind.STOP:
+            if one.parent is None or one.parent in good:
+                gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+        elif one.has_succeeded:
+            gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+    return tuple(found)
+
+
+def _short_container_id(share: NodeResult) -> str:
+    return (share.container or "")[:_ID_LENGTH]
+
+
+def _has_ended(share: NodeResult) -> bool:
+    """Tell whether a stop came as far as its end: its container is noted before."""
+    return share.log is not None or share.freed is not None or share.available_after is not None
 
 
 async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[NodeSession], emit: Emit) -> list[str]:

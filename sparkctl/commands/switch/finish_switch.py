@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkctl.commands.event_stream import Emit, open_session, stream_events
+from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.switch.switch_instance import rerun_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -18,7 +18,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
-from sparkctl.model.events import CommandEnded, Event, Outcome
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep

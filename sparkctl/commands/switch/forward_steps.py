@@ -15,7 +15,6 @@ from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
@@ -24,6 +23,7 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
+from sparkctl.profiles.container_labels import parse_port_label
 
 _KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MAX_NAME_LENGTH = 200

@@ -20,7 +20,6 @@ from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_rank_label
 from sparkctl.model.events import Outcome
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, PhaseTimeouts
@@ -33,6 +32,7 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
+from sparkctl.profiles.container_labels import parse_rank_label
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession

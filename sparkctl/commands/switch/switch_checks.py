@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
-from sparkctl.commands.fabric.fabric_route import find_fabric_route
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.port_check import verify_port_access
 from sparkctl.commands.start.start_preflight import (
@@ -26,15 +25,16 @@ from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, MemoryFit
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io
+from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.monitor.ranks import RankContainer
 from sparkctl.node import model_files_decoder
 from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import Emit, deduplicate_warnings, forward_events, open_session, stream_events
+from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_measurements import StartTimer
@@ -23,7 +23,7 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
-from sparkctl.model.events import CommandEnded, Event, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words

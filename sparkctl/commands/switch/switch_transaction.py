@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.commands.event_stream import Emit, deduplicate_warnings
+from sparkctl.commands.event_stream import deduplicate_warnings
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
 from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
-from sparkctl.model.events import SwitchStepReported, WarningEmitted
+from sparkctl.model.events import Emit, SwitchStepReported, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkctl.clock import Clock
-from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.transfer.transfer_plan import (
     FileTransfer,
     SymbolicLink,
@@ -25,7 +24,7 @@ from sparkctl.commands.transfer.transfer_stream import (
 )
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.errors import NodeUnreachable
-from sparkctl.model.events import TransferProgressed, WarningEmitted
+from sparkctl.model.events import Emit, TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
 from sparkctl.transport.node_session import NodeSession
 

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkctl.commands.event_stream import Emit, stream_events
-from sparkctl.commands.fabric.fabric_route import find_fabric_route
+from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.transfer import transfer_plan
 from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
@@ -21,12 +20,13 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib, format_size
+from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan

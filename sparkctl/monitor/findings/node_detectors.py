@@ -2,17 +2,109 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from sparkctl.model.finding import Finding, sort_by_severity
+from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.phase import Phase
 from sparkctl.monitor.findings.base import Detector, NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
 from sparkctl.monitor.findings.memory_detectors import PageCacheDetector, SwapGrowthDetector
-from sparkctl.monitor.findings.missing_rank import detect_missing_rank
 from sparkctl.monitor.findings.nccl_detectors import NcclGidDetector, detect_rdma_disabled
-from sparkctl.monitor.findings.restart_loop import RestartLoopDetector
+from sparkctl.monitor.ranks import count_ranks, find_ranks
+
+
+class RestartLoopDetector:
+    """Docker started it again (RestartCount grew) within the last 30 min; three times, or now *restarting*: a loop.
+
+    An engine may take minutes to fail, so between two restarts lies a whole load. Restarts of before we looked do not
+    count: the counter never goes back, and the loop may be over.
+    """
+
+    WINDOW, LOOP = 1800.0, 3
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each container that was started again."""
+        found = []
+        if sight.instances is not None:
+            here = {_container_key(one) for one in sight.instances}
+            self._counts = {key: count for key, count in self._counts.items() if key in here}
+            self._grown = {key: grown for key, grown in self._grown.items() if key in here}
+        for one in sight.instances or ():
+            self._count_restarts(one, sight)
+            again = sum(more for _, _, more in self._grown.get(_container_key(one), ()))
+            restarting = one.state is ContainerState.RESTARTING
+            if again or restarting:
+                found.append(self._build_restart_finding(sight, one, again, restarting))
+        return found
+
+    def _count_restarts(self, one: InstanceView, sight: NodeSnapshot) -> None:
+        now, count = sight.sample.uptime, one.restarts
+        grown = [grew for grew in self._grown.get(_container_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
+        if count is not None:
+            more = count - self._counts.get(_container_key(one), count)
+            if more > 0:
+                grown.append((now, sight.sample.time, more))
+            self._counts[_container_key(one)] = count
+        self._grown[_container_key(one)] = grown
+
+    def _build_restart_finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
+        loop = restarting or again >= self.LOOP
+        evidence = [FindingEvidence("state", one.state.value, None, "docker")]
+        if one.restarts is not None:
+            evidence.append(FindingEvidence("RestartCount", str(one.restarts), None, "docker"))
+        times = "again and again" if loop else "once" if again == 1 else f"{again} times"
+        grown = self._grown.get(_container_key(one))
+        name, quoted = one.name, shlex.quote(one.container)
+        return Finding(
+            kind=FindingKind.RESTART_LOOP,
+            severity=Severity.PROBLEM if loop else Severity.WARNING,
+            node=sight.node,
+            summary=f"{name} ended and Docker started it {times}",
+            remedy=f"see why in its log (sparkctl logs {shlex.quote(name)}); to end the loop: "
+            f"docker update --restart=no {quoted} && docker stop {quoted}",
+            instance=name,
+            evidence=tuple(evidence),
+            since=grown[0][1] if grown else None,
+        )
+
+
+def _container_key(one: InstanceView) -> str:
+    return one.container_id or one.container
+
+
+def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+    """Return a finding for each part that is ready, as it can only get with the others, while another of them is nowhere.
+
+    ``sights`` are of all nodes: one that was not looked at, or a model on more Sparks than these, proves no absence.
+    """
+    if any(sight.instances is None for sight in sights):
+        return []
+    there = [one for sight in sights for one in sight.instances or ()]
+    found = []
+    for one in there:
+        wanted, seen = count_ranks(one), len(find_ranks(one, there))
+        if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(sights):
+            found.append(
+                Finding(
+                    kind=FindingKind.PARTNER,
+                    severity=Severity.PROBLEM,
+                    node=one.node,
+                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
+                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
+                    instance=one.name,
+                    evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
+                )
+            )
+    return found
 
 
 class NodeDetectors:

@@ -15,10 +15,10 @@ from sparkctl.errors import DockerError, MetricsUnreadable, NodeError
 from sparkctl.files import open_regular_file
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter, EngineMetrics
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.monitor.engine_probe import request_engine
+from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
 

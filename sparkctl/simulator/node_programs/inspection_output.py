@@ -6,7 +6,7 @@ import json
 
 from sparkctl.engines.simulation.model_files import list_model_files
 from sparkctl.engines.simulation.unified_memory import KIB
-from sparkctl.simulator import process_leftovers
+from sparkctl.simulator import sim_node
 from sparkctl.simulator.fabric_ports import (
     FABRIC_INTERFACES,
     get_interface_address,
@@ -166,8 +166,8 @@ _SECTIONS = {
     "identity": _format_identity,
     "memory": _format_memory,
     "processes": _format_processes,
-    "procs": process_leftovers.format_processes,
-    "shm": process_leftovers.format_shared_memory,
+    "procs": sim_node.format_processes,
+    "shm": sim_node.format_shared_memory,
     "gpu": _format_gpu,
     "listen": _format_listening_ports,
     "docker": _format_docker,

@@ -20,8 +20,15 @@ from sparkctl.simulator.node_programs.inspection_output import (
 )
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
-from sparkctl.simulator.process_leftovers import UNLINK_SCRIPT_MARKER, remove_shared_files
-from sparkctl.simulator.sim_node import SUDO_PASSWORD, USER, ByteSink, SimNode, SudoRule
+from sparkctl.simulator.sim_node import (
+    SUDO_PASSWORD,
+    UNLINK_SCRIPT_MARKER,
+    USER,
+    ByteSink,
+    SimNode,
+    SudoRule,
+    remove_shared_files,
+)
 from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 

@@ -14,12 +14,12 @@ from textual.widget import Widget
 from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
-from sparkctl.logs.log_subscription import LogConsumer, LogSubscription
 from sparkctl.model.finding import Severity
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_duration
 from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
@@ -29,7 +29,7 @@ from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
-    from sparkctl.logs.log_archive import SavedLog
+    from sparkctl.history.log_archive import SavedLog
     from sparkctl.monitor.store import Store
     from sparkctl.tui.controller import PanelController
 

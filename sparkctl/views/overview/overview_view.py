@@ -2,23 +2,283 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
-from sparkctl.model.finding import Severity
+from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.fabric_view import render_fabric
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.event_log_view import EventLogEntry, render_event_log_entry
-from sparkctl.views.overview.tile_charts import compute_power_scale
-from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_view import NodeTile, count_useful_rows, render_tile_row
-from sparkctl.views.text.frame_layout import TileBox, arrange_tiles, join_tiles, pad_screen, render_welcome
+from sparkctl.views.overview.tile_charts import (
+    build_gpu_charts,
+    build_memory_groups,
+    build_throughput_chart,
+    compute_power_scale,
+)
+from sparkctl.views.overview.tile_model import (
+    NodeTileModel,
+    build_instance_badge,
+    build_node_badges,
+    format_age,
+    sort_by_urgency,
+)
+from sparkctl.views.overview.tile_rows import (
+    DrawArea,
+    RowBlock,
+    describe_engine,
+    describe_head,
+    describe_rank,
+    is_in_transition,
+    render_acceptance,
+    render_bandwidth,
+    render_decode_summary,
+    render_engine_facts,
+    render_failure,
+    render_gpus,
+    render_instance_row,
+    render_throughput,
+    render_unreachable,
+)
+from sparkctl.views.startup_timeline_view import render_startup_progress
+from sparkctl.views.text.frame_layout import (
+    MIN_TILE_LINES,
+    TileBox,
+    arrange_tiles,
+    draw_frame,
+    join_tiles,
+    pad_screen,
+    render_welcome,
+)
 from sparkctl.views.text.line_wrap import find_command, wrap_line, wrap_line_for_screen
+from sparkctl.views.text.row_layout import BLANK_DROP_PRIORITY, TileSections, align_sections, count_needed_rows
 from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, truncate_row
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    measure_row,
+    restyle_row,
+    sanitize_span,
+    truncate_row,
+)
+
+_ROOMY_LINES = 8  # lines within the frame from which on each figure has its own
+
+
+class NodeTile:
+    """One Spark in one picture: how it looks, of parts that are made once for each width."""
+
+    def __init__(self, seen: NodeTileModel, *, ascii_only: bool = False) -> None:
+        self._seen, self._ascii_only = seen, ascii_only
+        self._made: dict[tuple[int, bool], TileSections] = {}
+
+    def count_useful_lines(self, columns: int, lines: int) -> int:
+        """Return how many of at most ``lines`` it has a use for."""
+        return count_useful_rows([self], columns, lines)
+
+    def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
+        """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
+        room = max(0, lines - 2)
+        return self.frame_rows(
+            align_sections([self.get_sections(columns, room >= _ROOMY_LINES)], room)[0], columns, lines, chosen=chosen
+        )
+
+    def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
+        """Return the rows in its frame, which says its state."""
+        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, self._ascii_only)
+        return draw_frame(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
+
+    def get_sections(self, columns: int, roomy: bool) -> TileSections:
+        """Return what it is made of."""
+        made = self._made.get((columns, roomy))
+        if made is None:
+            space = DrawArea(max(8, columns - 4), self._ascii_only)
+            made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
+        return made
+
+
+def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> int:
+    """Return how many of at most ``lines`` these have a use for, level with each other."""
+    if lines - 2 >= _ROOMY_LINES:
+        wanted = count_needed_rows([one.get_sections(columns, True) for one in tiles])
+        if wanted >= _ROOMY_LINES:
+            return min(lines, wanted + 2)
+    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, False).parts) for one in tiles)
+    return max(MIN_TILE_LINES, min(lines, wanted + 2))
+
+
+def render_tile_row(
+    tiles: Sequence[tuple[NodeTile, int]], lines: int, chosen: Sequence[bool]
+) -> list[tuple[TextRow, ...]]:
+    """Return tiles, each with how many columns it has, that stand beside each other: level."""
+    room = max(0, lines - 2)
+    rows = align_sections([tile.get_sections(columns, room >= _ROOMY_LINES) for tile, columns in tiles], room)
+    return [
+        tile.frame_rows(made, columns, lines, chosen=mine)
+        for (tile, columns), made, mine in zip(tiles, rows, chosen, strict=True)
+    ]
+
+
+def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
+    first = [RowBlock(spare=1, rows=(said_job,)) for said_job in _render_jobs(seen)]
+    if not seen.is_known:
+        if away := render_unreachable(seen, space):
+            first.append(RowBlock(spare=1, rows=tuple(away[:3])))
+            first += [RowBlock(spare=4, rows=(one,)) for one in away[3:]]
+        if seen.view.sampled is None and seen.view.memory is None:
+            return _make_sections(
+                [first if first else [RowBlock(spare=0, rows=((Span("not looked yet", TextStyle.STALE),),))]],
+                is_plain=False,
+            )
+    made = _render_instances(seen, space, roomy)
+    memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
+    gpu = [RowBlock(spare=2, rows=tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
+    blank = [RowBlock(spare=BLANK_DROP_PRIORITY, rows=((),))] if roomy else []
+    if not seen.is_known:
+        memory, made, gpu = _dim_rows(memory), _dim_rows(made), []
+    head, rest = made[:1], made[1:]
+    if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
+        return _make_sections([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
+    if not roomy:
+        return _make_sections([first, memory, made, gpu], is_plain=seen.is_known)
+    return _make_sections([[*first, *head, *blank], [*memory, *blank], [*rest, *blank], gpu], is_plain=seen.is_known)
+
+
+def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> TileSections:
+    return TileSections(tuple(map(tuple, groups)), is_plain)
+
+
+def _dim_rows(parts: Sequence[RowBlock]) -> list[RowBlock]:
+    return [
+        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
+        for one in parts
+    ]
+
+
+def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
+    return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
+
+
+def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
+    """Return the parts of what runs: the first of ours in full, the others with a row each."""
+    view = seen.view
+    ordered = sort_by_urgency(view)
+    if not ordered:
+        return [RowBlock(spare=2, rows=(_render_nothing_runs(seen),))]
+    parts: list[RowBlock] = []
+    many = len(ordered) > 1
+    for at, one in enumerate(ordered):
+        marked = many and one.name == seen.chosen
+        if at == 0 and one.ours:
+            if roomy or many:
+                head = render_instance_row(one, space, marked=marked, badge=False)
+                parts.append(RowBlock(spare=2 if roomy else 6, rows=(_append_age(head, seen, space),)))
+            parts += _render_main_instance(one, seen, space, roomy)
+        else:
+            serves = one.ours and one.phase is Phase.READY
+            parts.append(
+                RowBlock(spare=0 if serves else 3 + at, rows=(_render_named_instance(one, seen, space, marked),))
+            )
+            if serves and one.numbers is not None:
+                parts.append(RowBlock(spare=4 + at, rows=(make_row("  ", *render_throughput(one.numbers, space)),)))
+    return parts
+
+
+def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool) -> TextRow:
+    end = seen.ends.get(one.name)
+    if one.phase is not Phase.FAILED or end is None or end.verdict is None:
+        return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
+    mark = (">" if space.ascii_only else "▸") if marked else " "
+    state = build_instance_badge(one, space.ascii_only)
+    why = make_row(
+        Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
+    )
+    return truncate_row(
+        make_row(Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE), *why), space.columns
+    )
+
+
+def _append_age(head: TextRow, seen: NodeTileModel, space: DrawArea) -> TextRow:
+    view = seen.view
+    if view.docker_known or view.instances_seen is None or not seen.is_known:
+        return head  # of a node that does not answer all is as old
+    return truncate_row(
+        (*head, Span(f"   {format_age(seen.now - view.instances_seen)}", TextStyle.STALE)), space.columns
+    )
+
+
+def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
+    if seen.view.instances_seen is None:
+        if not seen.view.docker_known and seen.is_known:
+            return make_row(sanitize_span(f"Docker: {seen.view.detail or 'no answer'}", TextStyle.ATTENTION))
+        return make_row(Span("what runs is not known yet", TextStyle.STALE))
+    recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
+    if seen.start_key is None:
+        return make_row(Span("nothing runs", TextStyle.STALE))
+    return make_row(
+        Span(seen.start_key, TextStyle.KEY),
+        Span(" starts a profile", TextStyle.LABEL),
+        sanitize_span(recent, TextStyle.LABEL),
+    )
+
+
+def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
+    """Return what the instance that matters most does: how far, why not, or how fast."""
+    if is_in_transition(one):
+        return render_startup_progress(one, seen, space)
+    if one.phase is Phase.FAILED:
+        why = render_failure(one, seen, space)
+        return [RowBlock(spare=1, rows=tuple(why[:2])), *(RowBlock(spare=3, rows=(each,)) for each in why[2:])]
+    if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
+        return [RowBlock(spare=1, rows=(make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
+    if one.phase is Phase.READY and one.name in seen.heads:
+        return [RowBlock(spare=1, rows=(make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
+    if one.phase is not Phase.READY or one.port is None:
+        return [RowBlock(spare=3, rows=(make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
+    decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
+    reads = render_bandwidth(one, seen, space)
+    last = [] if reads is None else [RowBlock(spare=4, rows=(reads,))]
+    if roomy and (uses := render_engine_facts(one, space)) is not None:
+        last.append(RowBlock(spare=6, rows=(uses,)))
+    speed = build_throughput_chart(one, seen, space) if roomy else None
+    course = [] if speed is None else [speed]
+    if accept is None:
+        return [RowBlock(spare=1, rows=(decode,)), *course, *last]
+    if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
+        return [RowBlock(spare=1, rows=(beside,)), *last]
+    return [RowBlock(spare=1, rows=(decode,)), *course, RowBlock(spare=1, rows=(accept,)), *last]
+
+
+def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
+    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen, ascii_only)]
+    apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
+    title = make_row(
+        sanitize_span(seen.name, TextStyle.TITLE),
+        " ",
+        *(span for each in zip_longest(badges, apart) for span in each if span),
+    )
+    ordered = sort_by_urgency(seen.view)
+    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
+        one = ordered[0]
+        dash = " - " if ascii_only else " ─ "
+        port = f" :{one.port}" if one.port is not None else ""
+        rank = f" · {describe_rank(one).partition(' · ')[0]}" if describe_rank(one) else ""
+        more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
+        title = make_row(
+            *title,
+            Span(dash, TextStyle.FRAME),
+            sanitize_span(one.name, TextStyle.TITLE),
+            sanitize_span(f" {describe_engine(one)}{port}{rank}{more}", TextStyle.LABEL),
+        )
+    return title
+
 
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 _SPACED_MIN_LINES = 10  # lines from which on what stands below the tiles has room between its parts

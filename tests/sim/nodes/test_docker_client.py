@@ -19,7 +19,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.node_connection import NodeConnection
-from sparkctl.transport.open_connection import open_connection
+from sparkctl.transport.node_session import open_connection
 from tests.sim import sim_clients
 
 

@@ -12,7 +12,7 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.node import node_inspection as probe
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.transport.node_connection import NodeConnection
-from sparkctl.transport.open_connection import open_connection
+from sparkctl.transport.node_session import open_connection
 from tests.sim import sim_clients
 
 

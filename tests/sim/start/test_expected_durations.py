@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.demo_script import seed_start_history
 from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.cli.verbs.demo import seed_start_history
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance

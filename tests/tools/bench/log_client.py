@@ -11,16 +11,16 @@ import json
 import sys
 import time
 
-from sparkctl.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import find_node, load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import LogArrived
 from sparkctl.model.node import Node
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.paths import state_dir
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.open_connection import open_connection
+from sparkctl.transport.node_session import open_connection
 
 
 async def count_lines(node: Node, container: str) -> dict[str, object]:

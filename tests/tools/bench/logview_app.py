@@ -27,10 +27,10 @@ from textual.widgets import Label, Log
 from sparkctl import engines
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
-from sparkctl.logs.log_subscription import KEY_WAIT_SECONDS, MAX_LINES_AT_ONCE
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_subscription import KEY_WAIT_SECONDS, MAX_LINES_AT_ONCE
 from sparkctl.tui.screens.base import StaticFocusScreen
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.model.events import CheckCompleted, Event, FindingReported, NodeStateChanged
 from sparkctl.model.finding import Severity

@@ -11,10 +11,9 @@ import pytest
 from textual.strip import Strip
 from textual.widgets import Input
 
-from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.clock import SystemClock
 from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
-from sparkctl.logs.log_subscription import RECOVERY_NOTICE_SECONDS
 from sparkctl.logs.own_requests import is_own_request
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
@@ -29,6 +28,7 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_subscription import RECOVERY_NOTICE_SECONDS
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.log_screen import (
     LogScope,

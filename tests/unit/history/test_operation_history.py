@@ -358,7 +358,7 @@ class Wound:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, shows: float) -> None:
-    monkeypatch.setattr("sparkctl.logs.log_archive.time.time", lambda: shows)
+    monkeypatch.setattr("sparkctl.history.log_archive.time.time", lambda: shows)
 
 
 def log_of(history: OperationHistory, container: str, written: float) -> Path:

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.logs.bounded_pattern import compile_bounded
 from sparkctl.logs.filter_pattern import parse_filter
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.container_labels import parse_ready_rule_label
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.text.bounded_pattern import compile_bounded
+from sparkctl.profiles.container_labels import parse_ready_rule_label
 from sparkctl.profiles.field_types import check_ready_regex
 
 ENDLESS = [

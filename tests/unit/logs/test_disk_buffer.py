@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.buffer import DiskLineBuffer
 
 LINES = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=40), max_size=150)
 

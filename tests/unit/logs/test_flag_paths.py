@@ -9,7 +9,7 @@ import pytest
 from sparkctl.engines import load_engine
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.flag_paths import find_flag_with_path
+from sparkctl.logs.verdict_builder import find_flag_with_path
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.verdict import FailureCause, Verdict

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.logs import search
-from sparkctl.logs.buffer import MAX_LINE_CHARS, BufferedLine, LogBuffer
-from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.buffer import MAX_LINE_CHARS, BufferedLine, DiskLineBuffer, LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
 from sparkctl.logs.search import LogFilter, find_next_line
 from sparkctl.model.log_line import LogLine

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from sparkctl.model.container import Container
-from sparkctl.model.container_labels import (
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.profiles.container_labels import (
     parse_expected_memory_label,
     parse_rank_label,
     parse_rank_nodes_label,
     parse_start_id_label,
 )
-from sparkctl.model.launch_plan import ContainerLabel
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from sparkctl.model.events import CheckCompleted, Event, FindingReported
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
-from sparkctl.monitor.doctor_runs import DoctorRuns
+from sparkctl.tui.operation_trackers import DoctorRuns
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 

@@ -19,7 +19,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import MASK, mask_log_lines
 from sparkctl.monitor import engine_probe
 from sparkctl.transport.node_connection import NodeConnection
-from sparkctl.transport.open_connection import open_connection
+from sparkctl.transport.node_session import open_connection
 
 KEY = "sesame-open-0123456789"
 

@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import (
     StatsLine,
     StatsLineKind,
 )
-from sparkctl.monitor.meters.stats_line_window import StatsLineWindow, merge_meters
+from sparkctl.monitor.meters.engine_meters import StatsLineWindow, merge_meters
 
 
 def read_meter_after(*lines: tuple[float, StatsLine], at: float | None = None) -> EngineMeter:

@@ -16,9 +16,9 @@ from sparkctl.transport import http_client
 from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET
 from sparkctl.transport.local_connection import LocalConnection
 from sparkctl.transport.node_connection import OutputTooLong
-from sparkctl.transport.open_connection import open_connection
-from sparkctl.transport.ssh.happy_eyeballs import interleave_addresses
+from sparkctl.transport.node_session import open_connection
 from sparkctl.transport.ssh.ssh_connection import SocketRelay
+from sparkctl.transport.ssh.ssh_login import interleave_addresses
 
 NODE = Node(name=NodeName("here"), host="local")
 

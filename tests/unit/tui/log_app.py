@@ -9,8 +9,7 @@ from pathlib import Path
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_view import LogView

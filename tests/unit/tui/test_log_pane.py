@@ -12,8 +12,7 @@ from textual.binding import BindingType
 from textual.events import MouseScrollUp
 
 from sparkctl import engines
-from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from tests.unit.tui.log_app import LogApp, make_log_lines, make_numbered_lines, press_keys, wait_until_settled

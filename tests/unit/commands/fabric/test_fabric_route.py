@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.fabric.fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric_route import FabricLane, NodeLanes
 from sparkctl.model.node import NodeName
+from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 

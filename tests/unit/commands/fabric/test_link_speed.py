@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.commands.fabric.link_speed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
+from sparkctl.commands.doctor_fabric import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.finding import Severity
 

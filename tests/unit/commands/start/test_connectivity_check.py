@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.fabric.fabric_route import find_fabric_route
 from sparkctl.commands.start.connectivity_check import check_fabric, evaluate_pings, list_ping_targets
 from sparkctl.config import load_config
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes
 from sparkctl.model.node import NodeName
+from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node.peer_checks import PingReply, PingReport
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.stop.container_footprint import (
+from sparkctl.commands.stop.release_check import (
     ContainerFootprint,
     capture_footprint,
     compute_missing_memory,

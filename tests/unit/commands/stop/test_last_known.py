@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.commands.stop.open_starts import OpenStart, find_open_starts
+from sparkctl.commands.stop.stop_instance import OpenStart, find_open_starts
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 

@@ -22,10 +22,14 @@ from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.transfer import transfer_profile, transfer_stream
-from sparkctl.commands.transfer.certificates import make_certificate_pair
 from sparkctl.commands.transfer.transfer_files import TransferReporter, transfer_files
 from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
-from sparkctl.commands.transfer.transfer_stream import TransferRoute, TransferStream, start_transfer_program
+from sparkctl.commands.transfer.transfer_stream import (
+    TransferRoute,
+    TransferStream,
+    make_certificate_pair,
+    start_transfer_program,
+)
 from sparkctl.errors import DockerError, OperationRefused, SparkctlError, TransferTampered
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.node import Node, NodeName

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.transfer.certificates import make_certificate_pair
 from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
 from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
 from sparkctl.commands.transfer.transfer_stream import (
     RouteUnreachable,
     TransferRoute,
+    make_certificate_pair,
     open_transfer_stream,
     start_transfer_program,
 )

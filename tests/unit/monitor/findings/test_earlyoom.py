@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.model.text.units import GIB, KIB
-from sparkctl.monitor.findings.earlyoom_rule import EarlyoomRule, parse_earlyoom_args
+from sparkctl.monitor.findings.node_settings import EarlyoomRule, parse_earlyoom_args
 
 TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
 

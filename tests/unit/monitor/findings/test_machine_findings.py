@@ -12,8 +12,12 @@ from sparkctl.model.sample import DiskSpace, NodeProcess
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
-from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_once
-from sparkctl.monitor.findings.restart_loop import RestartLoopDetector
+from sparkctl.monitor.findings.node_detectors import (
+    NodeDetectors,
+    RestartLoopDetector,
+    detect_across_nodes,
+    detect_once,
+)
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
     ID,

@@ -13,8 +13,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.findings.base import NodeSnapshot
-from sparkctl.monitor.findings.missing_rank import detect_missing_rank
-from sparkctl.monitor.findings.node_detectors import detect_across_nodes
+from sparkctl.monitor.findings.node_detectors import detect_across_nodes, detect_missing_rank
 from tests.unit.monitor.findings.node_snapshots import make_snapshot
 
 HERE, THERE = NodeName("spark1"), NodeName("spark2")

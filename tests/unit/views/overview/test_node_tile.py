@@ -30,10 +30,9 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import advance_timeline
 from sparkctl.views.overview.event_log_view import EventLogEntry
-from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.views.overview.overview_view import NodeTile, OverviewScreenModel, RecentLogLine, render_overview
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
-from sparkctl.views.overview.tile_view import NodeTile
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
 

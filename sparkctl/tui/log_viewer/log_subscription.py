@@ -20,7 +20,7 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName, NodeState
 
 if TYPE_CHECKING:
-    from sparkctl.logs.log_archive import SavedLog
+    from sparkctl.history.log_archive import SavedLog
     from sparkctl.tui.controller import PanelController
 
 MAX_LINES_AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
