@@ -21,7 +21,9 @@ def main() -> int:
             print(f"{page.name}: {name} {'written' if write else 'is out of date'}")
         if write:
             page.write_text(refresh(text, tables), encoding="utf-8")
-    is_current = write or not any(outdated_blocks(page.read_text(encoding="utf-8"), tables) for page in generated_pages())
+    is_current = write or not any(
+        outdated_blocks(page.read_text(encoding="utf-8"), tables) for page in generated_pages()
+    )
     return 0 if is_current else 1
 
 

@@ -85,9 +85,7 @@ def _findings() -> str:
 
 
 def _config_fields() -> str:
-    rows = (
-        (f"`{one.name}`", words.CONFIG_FIELDS[one.name] + _default_words(one)) for one in fields(Node)
-    )
+    rows = ((f"`{one.name}`", words.CONFIG_FIELDS[one.name] + _default_words(one)) for one in fields(Node))
     return table(("field of a node", "meaning"), rows)
 
 

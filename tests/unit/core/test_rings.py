@@ -77,7 +77,7 @@ def test_its_size_does_not_depend_on_what_it_holds() -> None:
     for t in range(5000):
         rings.take(sample(t), float(t), BOOT)
     assert rings.size == empty
-    assert empty == 398_880  # bytes a node; the README says 0.4 MB
+    assert empty == 398_880  # bytes a node; docs/architecture.md says 0.4 MB
 
 
 def test_a_clock_that_is_set_moves_nothing() -> None:
