@@ -203,6 +203,7 @@ def test_the_profile_of_the_docs_loads(tmp_path: Path) -> None:
     profile = ProfileLibrary(user=tmp_path).load("qwen36-short")
     assert dict(profile.args)["context-length"] == "8192"
     assert profile.start.timeouts.loading == 30 * 60
+    assert profile.start.guard is not None
     assert profile.start.guard.floor == 1 << 30
     assert profile.start.guard.limit == 45 * 60
 
