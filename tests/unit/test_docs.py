@@ -148,10 +148,10 @@ def test_pages_show_commands_of_every_verb() -> None:
 def test_commands_are_understood(command: str) -> None:
     given = [word for word in arguments(command) if word != "--help"]
     context = parse(root, given)
+    if context.info_name == "demo":
+        context = parse(root, list(context.params["verb"]))
     profile = context.params.get("profile")
     assert profile is None or profile in SHIPPED
-    if context.info_name == "demo":
-        parse(root, list(context.params["verb"]))
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if _PLACEHOLDER.search(one)])
@@ -212,7 +212,9 @@ def test_the_versions_with_known_flags_are_named() -> None:
     text = (DOCS / "profiles.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"\*\*Known flags\*\*:(.*?)\n\n", text, re.DOTALL)
     names = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama-server", "trtllm": "trtllm-serve"}
-    for catalogue in (ROOT / "sparkctl" / "engines" / "flags").glob("*.json"):
+    catalogues = list((ROOT / "sparkctl" / "engines" / "flags").glob("*.json"))
+    assert {one.stem.partition("-")[0] for one in catalogues} == set(names)
+    for catalogue in catalogues:
         engine, _, version = catalogue.stem.partition("-")
         assert names[engine] in line
         assert version in line or engine == "trtllm", version
