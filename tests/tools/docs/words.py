@@ -62,7 +62,7 @@ CAUSE_REMEDIES: dict[Cause, str] = {
     Cause.DRAFT_WORKSPACE: "Lower the memory share, or draft fewer tokens.",
     Cause.CUDA_OUT_OF_MEMORY: _LESS_MEMORY,
     Cause.HOST_OOM_KILL: _LESS_MEMORY,
-    Cause.GUARD_STOPPED: "As above; the verdict names the field. See [the guard](guard.md).",
+    Cause.GUARD_STOPPED: "Lower the field that the verdict names, or stop what else holds memory. See [the guard](guard.md).",
     Cause.UNKNOWN_FLAG: "Correct or remove the flag; `sparkctl profiles check` names near ones.",
     Cause.BAD_VALUE: "Correct the value that the verdict quotes.",
     Cause.TRUST_REMOTE_CODE: "If you trust the model's author: `args: {trust-remote-code: true}`.",
