@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process says to a script. Documented in ``sparkctl --help`` and the README."""
+    """What the process says to a script. Documented in ``sparkctl --help`` and docs/scripting.md."""
 
     DONE = 0
     ENGINE_FAILED = 1

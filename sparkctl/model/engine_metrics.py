@@ -1,7 +1,7 @@
 """What engines count and say of themselves, under one set of names. Seconds, tokens, shares 0..1; None is "not known".
 
 Accept length is tokens per verification step with the bonus token counted (1.00 = no draft was ever accepted); accept
-rate is accepted / drafted. Which engine calls what: README, "What engines call it".
+rate is accepted / drafted. Which engine calls what: docs/numbers.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The closed set of events: everything sparkctl does or sees. They are written to JSONL and read back.
 
-``ts`` is the operator's clock, unix seconds. Schema version 1 (README): fields are added, never renamed.
+``ts`` is the operator's clock, unix seconds. Schema version 1 (docs/scripting.md): fields are added, never renamed.
 """
 
 from __future__ import annotations

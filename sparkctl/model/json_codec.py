@@ -1,4 +1,4 @@
-"""Events as JSON lines, and back. What is written here is what ``--json`` prints: schema version 1, see the README.
+"""Events as JSON lines, and back. What is written here is what ``--json`` prints: schema version 1, see docs/scripting.md.
 
 Secrets never pass: a plan is written as `masked` returns it.
 """

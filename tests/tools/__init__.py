@@ -1,0 +1,1 @@
+"""Tools of the developers: not tests, and no part of what is installed."""

@@ -48,7 +48,7 @@ def test_without_colour_the_state_is_still_told(
 
 
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)
-def test_a_picture_of_the_readme_is_what_the_panel_shows(picture: Path) -> None:
+def test_a_picture_of_the_docs_is_what_the_panel_shows(picture: Path) -> None:
     taken = SNAPSHOTS / f"test_a_screen_looks_as_it_did[{picture.stem}].svg"
     again = "the panel looks otherwise now: python -m tests.tools.pictures makes the pictures anew"
     assert read_svg_words(picture) == read_svg_words(taken), again

@@ -26,7 +26,7 @@ def make_node(name: str, host: str = "h.local") -> Node:
     return Node(name=NodeName(name), host=host)
 
 
-def test_the_config_of_the_readme(config_file: Path) -> None:
+def test_a_config_with_every_field_of_a_node(config_file: Path) -> None:
     config_file.write_text(
         "nodes:\n"
         "  - {name: spark1, host: spark-2a60.local, user: milo, port: 22, identity: ~/.ssh/id_ed25519, jump: null}\n"

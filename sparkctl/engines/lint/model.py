@@ -18,7 +18,7 @@ class LintSeverity(StrEnum):
 
 
 class LintRule(StrEnum):
-    """Closed. Documented in the README."""
+    """Closed. Documented in docs/profiles.md."""
 
     PROFILE = "profile"  # the file itself: YAML, keys, values
     UNKNOWN_FLAG = "unknown-flag"

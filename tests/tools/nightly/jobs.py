@@ -115,7 +115,7 @@ def _list_jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Itera
     )  # fmt: skip
     yield Job(
         "bench",
-        "what the README's claims about speed rest on",
+        "what the claims about speed in README and docs rest on",
         (python, "-m", "tests.tools.bench"),
         "",
         4 * _HOUR,

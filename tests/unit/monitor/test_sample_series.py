@@ -91,7 +91,7 @@ def test_series_size_is_fixed() -> None:
     for t in range(5000):
         rings.add_sample(make_sample(t), float(t), BOOT)
     assert rings.byte_size == empty
-    assert empty == 398_880  # bytes a node; the README says 0.4 MB
+    assert empty == 398_880  # bytes a node; docs/architecture.md says 0.4 MB
 
 
 def test_a_clock_that_is_set_moves_nothing() -> None:
