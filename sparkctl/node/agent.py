@@ -557,7 +557,7 @@ class DeviceReader:
         found = []
         for port in self.ports.rdma:
             slow = self.read_cached(port["name"] + port["port"], now, 30, port["slow"])
-            receive, send = port["receive"].number(), port["send"].number()
+            receive, send = port["receive"].read_number(), port["send"].read_number()
             receive, send = [None if words is None else words * 4 for words in (receive, send)]  # 4-byte words
             one = {"name": port["name"], "port": port["port"], "interface": port["interface"], "received": receive}
             one.update({"sent": send, "receive_rate": self.compute_rate(port["name"], "rx", receive)})

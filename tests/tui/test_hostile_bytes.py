@@ -44,7 +44,10 @@ NASTY = (
     b"\x1b[", b"\x1b", "\u2028\u2029\ufeff".encode(),
 )  # fmt: skip
 KEPT = frozenset(("Id", "kind", "Type", "status", "Action", "State", "Created", "StartedAt", "FinishedAt", "container"))
-SCREENS = {"Overview", "Instance", "Logs", "Profiles", "Doctor", "Reader", "TypedName", "CommandLine", "Palette"}
+SCREENS = {
+    "OverviewScreen", "InstanceScreen", "LogScreen", "ProfilesScreen", "DoctorScreen", "TextDialog", "TypeNameDialog",
+    "CommandLineDialog", "ActionPalette",
+}  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ def list_product_tasks() -> list[str]:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         code = getattr(task.get_coro(), "cr_code", None)  # None: the end of a generator that was left alone
         where = "a generator" if code is None else code.co_filename
-        if code is None or ("/sparkctl/" in where and "/sparkctl/sim/" not in where):
+        if code is None or ("/sparkctl/" in where and "/simulat" not in where):
             found.append(f"{task.get_name()}: {where}")
     return found
 

@@ -31,8 +31,8 @@ ROOT = Path(sparkctl.__file__).parent
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 # What makes a pattern of values that are not constants, by file and function, and why it is no danger or where it is timed.
 MADE_ELSEWHERE = {
-    "logs/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
-    "logs/flag_paths.py": "an escaped path between constants",
+    "model/text/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
+    "logs/verdict_builder.py": "an escaped path between constants",
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
     "logs/filter_pattern.py": "an escaped text",
     "engines/log_rules.py": "the engines' rules: timed below",
@@ -40,10 +40,10 @@ MADE_ELSEWHERE = {
     "views/doctor_view.py": "an escaped name between constants",
     "node/transfer.py": "an escaped name before constants",
     "node/peer_checks.py": "a constant",
-    "profiles/importers/import_source.py": "an escaped key between constants",
+    "profiles/importers/profile_importer.py": "an escaped key between constants",
     "profiles/importers/engine_command.py": "one of our own words between constants",
     "profiles/env_references.py": "an escaped character before a constant that is timed",
-    "monitor/notices.py": "an escaped name between constants",
+    "tui/toasts.py": "an escaped name between constants",
     "tui/controller.py": "an escaped name between constants",
 }
 WHOLE = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # 64 KiB and 1 MiB take minutes: by hand and nightly

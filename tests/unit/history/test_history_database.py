@@ -245,7 +245,7 @@ def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHist
         "history = OperationHistory(Path(sys.argv[1]))\n"
         "for number in range(20):\n"
         "    entry = history.begin_operation(OperationKind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
-        "    entry.record_facts(); entry.record_node_result(NodeResult('spark1', sys.argv[2], seconds=float(number)))\n"
+        "    entry.record_facts(); entry.record_node_result(NodeResult(node='spark1', instance=sys.argv[2], seconds=float(number)))\n"
         "    entry.record_end('ready', 0)\n"
         "assert history.take_warning() is None"
     )

@@ -19,8 +19,17 @@ NODE = NodeName("spark1")
 
 
 def make_memory_reading(swap_used: float = 0.0) -> MemoryReading:
-    counts = (121.7, 18.9, 1.3, 17.9, 16.0, 16.0 - swap_used)
-    return MemoryReading(*(int(count * GIB) for count in counts))
+    total, available, free, page_cache, swap_total, swap_free = (
+        int(count * GIB) for count in (121.7, 18.9, 1.3, 17.9, 16.0, 16.0 - swap_used)
+    )
+    return MemoryReading(
+        total=total,
+        available=available,
+        free=free,
+        page_cache=page_cache,
+        swap_total=swap_total,
+        swap_free=swap_free,
+    )
 
 
 def make_instance_view(name: str, *, ours: bool = True, step: Step | None = None) -> InstanceView:
