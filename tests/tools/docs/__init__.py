@@ -1,0 +1,1 @@
+"""The tables in README.md and docs/ that are made from the code: `python -m tests.tools.docs --write`."""

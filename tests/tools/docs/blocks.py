@@ -1,0 +1,185 @@
+"""The generated tables: which rows there are comes from the code, what is said of them from `tests.tools.docs.words`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
+from typing import Any, get_args, get_type_hints
+
+from sparkctl.cli.main import VERBS
+from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, has_screens
+from sparkctl.engines.lint.model import LintRule
+from sparkctl.errors import ExitCode
+from sparkctl.model.finding import FindingKind
+from sparkctl.model.json_codec import _EVENT_TYPES
+from sparkctl.model.node import Node
+from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
+from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
+from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
+from tests.tools.docs import words
+from tests.tools.docs.pages import ROOT
+
+_SCREENS = (OVERVIEW, "instance", "logs", "profiles", "doctor", "history", "switch")
+_EVERY_SCREEN = "Every screen"
+
+
+def blocks() -> dict[str, str]:
+    """Return each generated block by its name, in Markdown."""
+    made: Mapping[str, Callable[[], str]] = {
+        "keys": _keys,
+        "exit-codes": _exit_codes,
+        "causes": _causes,
+        "findings": _findings,
+        "config-fields": _config_fields,
+        "profile-fields": _profile_fields,
+        "shipped-profiles": _shipped_profiles,
+        "lint-rules": _lint_rules,
+        "verbs": _verbs,
+        "events": _events,
+    }
+    return {name: make() for name, make in made.items()}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _keys() -> str:
+    groups: dict[str, list[Action]] = {_EVERY_SCREEN: [], **{screen: [] for screen in _SCREENS}}
+    for action in ACTIONS:
+        if has_screens(action, AVAILABLE_SCREENS):
+            groups[next((one for one in _SCREENS if one in action.on), _EVERY_SCREEN)].append(action)
+    return "".join(
+        f"\n### {group.capitalize()}\n\n"
+        + table(("key", "does", "`:` command", "name in `keys:`"), (_key_row(action, group) for action in actions))
+        for group, actions in groups.items()
+        if actions
+    )
+
+
+def _key_row(action: Action, group: str) -> Sequence[str]:
+    keys = ", ".join(f"`{format_key(key)}`" for key in action.keys) or "—"
+    others = [screen for screen in _SCREENS if screen in action.on and screen != group]
+    notes = (["asks first"] if action.confirm else []) + ([f"also on: {', '.join(others)}"] if others else [])
+    does = action.title + (f" ({'; '.join(notes)})" if notes else "")
+    return keys, does, f"`:{action.verb}`" if action.verb else "", f"`{action.id}`"
+
+
+def _exit_codes() -> str:
+    assert set(ExitCode) <= set(words.EXIT_CODES), "an exit code has no words"
+    return table(("code", "meaning"), ((str(int(code)), meaning) for code, meaning in sorted(words.EXIT_CODES.items())))
+
+
+def _causes() -> str:
+    rows = ((f"`{cause}`", CAUSE_MEANINGS[cause], words.CAUSE_REMEDIES[cause]) for cause in FailureCause)
+    return table(("cause", "meaning", "what to do"), rows)
+
+
+def _findings() -> str:
+    rows = ((f"*{kind}*", *words.FINDINGS[kind]) for kind in FindingKind)
+    return table(("finding", "what it means", "what to do"), rows)
+
+
+def _config_fields() -> str:
+    rows = ((f"`{one.name}`", words.CONFIG_FIELDS[one.name] + _default_words(one)) for one in fields(Node))
+    return table(("field of a node", "meaning"), rows)
+
+
+def _default_words(one: Field[Any]) -> str:
+    if one.default is MISSING:
+        return " (required)"
+    return f" (default {one.default:g})" if isinstance(one.default, float) else ""
+
+
+def _profile_fields() -> str:
+    schema = profile_json_schema()
+    rows = (
+        (f"`{name}`", _field_values(node), words.PROFILE_FIELDS[name])
+        for name, node in profile_fields(schema, schema["properties"])
+    )
+    return table(("field", "value", "meaning"), rows)
+
+
+def profile_fields(
+    schema: Mapping[str, Any], properties: Mapping[str, Any], prefix: str = ""
+) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Yield each field of a profile that holds a value, by its path (``model.weights``), with its JSON Schema."""
+    for name, node in properties.items():
+        section = _section(schema, node)
+        if section is None:
+            yield prefix + name, node
+        else:
+            yield from profile_fields(schema, section["properties"], f"{prefix}{name}.")
+
+
+def _section(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the section that a field is, without its ``null`` and its ``off``; None where it is a value."""
+    reference = next((one["$ref"] for one in (node, *node.get("anyOf", ())) if "$ref" in one), None)
+    if reference is None:
+        return None
+    found = schema["$defs"][reference.rpartition("/")[2]]
+    section: Mapping[str, Any] = next(one for one in (found, *found.get("anyOf", ())) if "properties" in one)
+    return section
+
+
+def _field_values(node: Mapping[str, Any]) -> str:
+    form = next(one for one in node.get("anyOf", [node]) if one.get("type") != "null")
+    default = node.get("default")
+    said = _kind_words(form)
+    if isinstance(default, bool):
+        return f"{said}; default `{str(default).lower()}`"
+    return f"{said}; default {default:g}" if isinstance(default, int | float) else said
+
+
+def _kind_words(form: Mapping[str, Any]) -> str:
+    if "const" in form or "enum" in form:
+        return ", ".join(f"`{value}`" for value in form.get("enum", [form.get("const")]))
+    if "examples" in form:
+        return ", ".join(f"`{value}`" for value in form["examples"]) + ", ..."
+    description = form.get("description", "")
+    if description.startswith("Bytes"):
+        return "size"
+    if description.startswith("A duration"):
+        return "time"
+    kind = form["type"] if isinstance(form["type"], str) else form["type"][0]
+    names = {"string": "text", "object": "map", "array": "list", "boolean": "true or false", "integer": "number"}
+    return names[kind]
+
+
+def _shipped_profiles() -> str:
+    library = ProfileLibrary(user=ROOT / "no-such-folder", shipped=ROOT / "profiles")
+    loaded = [library.load_profile(name) for name in library.list_names()]
+    rows = ((f"`{one.name}`", one.engine, str(one.nodes), one.title or "") for one in loaded)
+    return table(("profile", "engine", "Sparks", "what it is"), rows)
+
+
+def _lint_rules() -> str:
+    return table(("rule", "level", "what it finds"), ((f"`{rule}`", *words.LINT_RULES[rule]) for rule in LintRule))
+
+
+def _verbs() -> str:
+    rows = (
+        (f"`sparkctl {verb}`", about, f"[{words.VERB_PAGES[verb]}]({words.VERB_PAGES[verb]})")
+        for verb, (_, about) in VERBS.items()
+    )
+    return table(("command", "what it does", "page"), rows)
+
+
+def _events() -> str:
+    rows = ((f"`{name}`", _event_fields(kind), words.EVENT_NOTES[name]) for name, kind in _EVENT_TYPES.items())
+    return table(("event", "fields", "notes"), rows)
+
+
+def _event_fields(kind: type) -> str:
+    hints = get_type_hints(kind)
+    own = [one.name for one in fields(kind) if one.name not in ("ts", "node")]
+    return ", ".join(f"`{name}`{_choices(hints[name])}" for name in own)
+
+
+def _choices(hint: Any) -> str:
+    kinds = [one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, StrEnum)]
+    return f" ({', '.join(f'`{value}`' for value in kinds[0])})" if kinds else ""

@@ -1,0 +1,357 @@
+"""What the documentation says of each row of a generated table that the code itself does not say.
+
+`tests/unit/test_docs.py` fails where a row has no words here, and where words have no row.
+"""
+
+from __future__ import annotations
+
+from sparkctl.engines.lint.model import LintRule
+from sparkctl.errors import ExitCode
+from sparkctl.model.finding import FindingKind as Kind
+from sparkctl.model.verdict import FailureCause
+
+EXIT_CODES: dict[int, str] = {
+    ExitCode.DONE: "done",
+    ExitCode.ENGINE_FAILED: "the engine failed",
+    ExitCode.USAGE: "wrong usage, or an invalid file",
+    ExitCode.UNREACHABLE: "a node is unreachable or not trusted",
+    ExitCode.TIMED_OUT: "timed out; the engine may still be running",
+    ExitCode.UNHEALTHY: "`doctor` or `status --check` found a problem; or `down` or `free` stopped the model and something of it is left",
+    ExitCode.REFUSED: "refused; nothing was changed",
+    ExitCode.INTERRUPTED: "interrupted; `up` stops watching and the engine keeps running; a `switch` in the middle is left to "
+    "`resume` and `abort`",
+    70: "a defect in sparkctl; `SPARKCTL_DEBUG=1` shows where",
+    74: "the command succeeded, but the recording (`--record`) could not be written",
+    141: "the reader of stdout went away (for example `| head`)",
+}
+
+# The page that explains a verb.
+VERB_PAGES: dict[str, str] = {
+    "init": "first-evening.md",
+    "doctor": "findings.md",
+    "profiles": "profiles.md",
+    "plan": "memory-fit.md",
+    "up": "first-evening.md",
+    "switch": "switching.md",
+    "resume": "switching.md",
+    "abort": "switching.md",
+    "status": "first-evening.md",
+    "top": "numbers.md",
+    "metrics": "scripting.md",
+    "logs": "verdicts.md",
+    "diagnose": "verdicts.md",
+    "endpoints": "first-evening.md",
+    "drop-caches": "on-a-spark.md",
+    "guard": "guard.md",
+    "down": "switching.md",
+    "free": "switching.md",
+    "sync": "two-sparks.md",
+    "history": "verdicts.md",
+    "demo": "first-evening.md",
+    "completion": "first-evening.md",
+}
+
+_LESS_MEMORY = "Lower the memory share that the verdict names, or stop what else holds memory."
+_FINISH_DOWNLOAD = "Finish the download; `ls -l` the model's directory on the node."
+
+CAUSE_REMEDIES: dict[FailureCause, str] = {
+    FailureCause.STARTUP_MEMORY_CHECK: "Drop the page cache, stop what else holds memory, or lower the memory share.",
+    FailureCause.WEIGHTS_DO_NOT_FIT: "Raise the memory share if the node has room; else use a smaller quantization or two Sparks.",
+    FailureCause.MEMORY_CHANGED_DURING_START: "Start it again, with nothing else starting or stopping on the node.",
+    FailureCause.KV_CACHE_TOO_SMALL: "Lower the context length, or raise the memory share.",
+    FailureCause.DRAFT_WORKSPACE: "Lower the memory share, or draft fewer tokens.",
+    FailureCause.CUDA_OUT_OF_MEMORY: _LESS_MEMORY,
+    FailureCause.HOST_OOM_KILL: _LESS_MEMORY,
+    FailureCause.GUARD_STOPPED: "Lower the field that the verdict names, or stop what else holds memory. See [the guard](guard.md).",
+    FailureCause.UNKNOWN_FLAG: "Correct or remove the flag; `sparkctl profiles check` names near ones.",
+    FailureCause.BAD_VALUE: "Correct the value that the verdict quotes.",
+    FailureCause.TRUST_REMOTE_CODE: "If you trust the model's author: `args: {trust-remote-code: true}`.",
+    FailureCause.ATTENTION_BACKEND: "Set another `attention-backend`, or leave it out so that the engine chooses.",
+    FailureCause.PORT_IN_USE: "Stop the other process (`ss -ltnp` on the node shows it), or choose another `port`.",
+    FailureCause.MODEL_NOT_FOUND: "Correct `model.path`, or the mount that should provide it.",
+    FailureCause.HUB_UNREACHABLE: "Download the model first and mount it, or give the container access to the hub.",
+    FailureCause.MODEL_GATED: "Accept the licence on the model's page and set `HF_TOKEN`.",
+    FailureCause.MODEL_FILES: f"{_FINISH_DOWNLOAD} Or correct `model.path` or the quantization.",
+    FailureCause.TRUNCATED_WEIGHTS: "Download the file that the verdict names again.",
+    FailureCause.MODEL_UNSUPPORTED: "Use a newer image of the engine.",
+    FailureCause.IMAGE_MISSING: "Pull or build the image on the node, log in to its registry, or use `sparkctl sync`.",
+    FailureCause.IMAGE_ARCH: "Use an image that is built for linux/arm64.",
+    FailureCause.GPU_RUNTIME_MISSING: "Install nvidia-container-toolkit on the node; after a driver update, reboot.",
+    FailureCause.DRIVER_MISMATCH: "Update the node (DGX OS), or use an image built for its CUDA version.",
+    FailureCause.KERNEL_UNSUPPORTED: "Choose another backend (attention, MoE, FP4), or an image built for sm_121.",
+    FailureCause.DISK_FULL: "Free space (`df -h`, `docker system df`); for shared memory raise `container.shm_size`.",
+    FailureCause.PERMISSION: "Correct the owner of the mounted directory; for Docker: `sudo usermod -aG docker $USER`.",
+    FailureCause.DOCKER_REFUSED: "Do what Docker's own message asks; the verdict quotes it.",
+    FailureCause.NCCL: "Check the cable: `sparkctl doctor --fabric`.",
+    FailureCause.WORKER_LOST: "Read the log of the rank that the verdict names; start the model again.",
+    FailureCause.RAY: "Follow the verdict's remedy; `ray status` in the head's container shows which Sparks joined.",
+    FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
+    FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
+    FailureCause.CRASHED: "Read the log around the quoted line.",
+    FailureCause.KILLED: "Ask who killed it; look at the kernel's log on the node (`sudo dmesg`).",
+    FailureCause.EXITED: "Read the last lines of the log.",
+    FailureCause.STOPPED_BY_OTHERS: "Ask who stopped it, then start it again.",
+    FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
+}
+
+FINDINGS: dict[Kind, tuple[str, str]] = {
+    Kind.STUCK_CLOCK: (
+        "For 20 s the SM clock is under 45 % of its maximum (it ends at 55 %), with utilisation of at least 50 %, under 35 W, under "
+        "80 °C and no event reason.",
+        "Shut down, unplug the power adapter from the wall *and* the Spark for a minute. A reboot does not help.",
+    ),
+    Kind.THERMAL: (
+        "The driver gives a thermal event reason and its counter grows.",
+        "Improve the air flow; `sudo nvidia-smi -lgc 0,2100` (undo: `-rgc`).",
+    ),
+    Kind.BUSY_WAIT: (
+        "For a minute: normal clock, 90 % busy, under 30 W, and no engine makes tokens. It waits for the other Spark, or hangs.",
+        "Read the logs of both nodes; `down`, then `up`.",
+    ),
+    Kind.SWAP: (
+        "Swap in use grew in each quarter of the last minute (one burst during a load is normal). `doctor`: over 1 GiB is in use.",
+        "Stop something, or give the engine less memory.",
+    ),
+    Kind.PAGE_CACHE: (
+        "An engine loads with under 8 GiB free and over 8 GiB of page cache.",
+        "`sparkctl drop-caches --node NODE`",
+    ),
+    Kind.IDLE_FUNCTION: (
+        "For 30 s one function of a ConnectX port moves 1 Gb/s or more and the other one nothing.",
+        "Give both an address; name both in `NCCL_IB_HCA`.",
+    ),
+    Kind.FABRIC_ROUTE: (
+        "A cable is plugged in, but its functions have no IPv4 network, or the two Sparks have none in common.",
+        "`/etc/netplan/40-cx7.yaml` on both Sparks",
+    ),
+    Kind.GID: (
+        "`NCCL_IB_GID_INDEX` of a running container is not a RoCE v2 address of IPv4 on this node.",
+        "Set the index that the finding names, or leave it unset.",
+    ),
+    Kind.RDMA_OFF: ("An instance on both Sparks has `NCCL_IB_DISABLE=1`.", "Remove the variable."),
+    Kind.DISK: ("Under 20 GiB are free for Docker or the models (under 5: a problem).", "`docker system df`"),
+    Kind.ORPHAN: (
+        "For 30 s a process in no container and no service holds 1 GiB or more of the GPU's memory and its parent is gone; or its "
+        "container is gone.",
+        "If you do not know it: `sudo kill PID`.",
+    ),
+    Kind.RESTART_LOOP: (
+        "Docker restarted a container within the last half hour. Three times, or *restarting* now, is a problem.",
+        "Read its log; `docker update --restart=no`.",
+    ),
+    Kind.NOT_GENERATING: (
+        "The engine is up and idle, and gave no token when asked for one.",
+        "Read its log; `down`, then `up`.",
+    ),
+    Kind.PARTNER: (
+        "Of a model on several Sparks one part is ready and another runs nowhere, and all Sparks could be asked.",
+        "`sparkctl down` it and start it again.",
+    ),
+    Kind.MIN_FREE: ("`vm.min_free_kbytes` reserves memory that no engine can have.", "The command that it prints."),
+    Kind.SWAPPINESS: (
+        "At this `vm.swappiness` the kernel swaps an engine out before it drops page cache.",
+        "The command that it prints.",
+    ),
+    Kind.EARLYOOM: (
+        "earlyoom is installed and does not run, or by its arguments it acts too late.",
+        "The line for `/etc/default/earlyoom` that it prints.",
+    ),
+    Kind.DIFFERENCE: (
+        "Driver, kernel, DGX OS, Docker or toolkit differ between the Sparks.",
+        "Bring both to one release.",
+    ),
+    Kind.SETTINGS: (
+        "`doctor`: the kernel settings as they are. A warning if a file will change one at the next restart.",
+        "Correct the file that it names.",
+    ),
+    Kind.KHO: (
+        "A fault of kernels with KHO keeps memory from every engine.",
+        "Add `kho=off` to the kernel's command line, as it prints.",
+    ),
+    Kind.SLOW_PATH: (
+        "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
+        "Use an image whose log names a native kernel for this format.",
+    ),
+    Kind.VERSIONS: ("`doctor`: what is installed. Quote it in bug reports.", "—"),
+    Kind.CONNECTION: (
+        "`doctor`: whether SSH works, and what machine answered.",
+        "What it prints; for a key: `ssh-copy-id`.",
+    ),
+    Kind.CLOCK: (
+        "`doctor`: the node's clock differs from this machine's, so `logs --since` is off.",
+        "On the node: `timedatectl set-ntp true`",
+    ),
+    Kind.MEMORY: ("`doctor`: memory that is available, and page cache.", "—"),
+    Kind.DROP_CACHES: ("`doctor`: whether your user may drop the page cache.", "The sudoers line that it prints."),
+    Kind.PYTHON: (
+        "`doctor`: the node has no Python 3.8 or newer, so there are no live figures.",
+        "`sudo apt install python3`",
+    ),
+    Kind.DOCKER: (
+        "`doctor`: whether Docker answers your user.",
+        "`sudo usermod -aG docker $USER` on the node, then log in again.",
+    ),
+    Kind.GPU: (
+        "`doctor`: whether Docker has the NVIDIA container toolkit.",
+        "The `apt` and `nvidia-ctk` commands that it prints.",
+    ),
+    Kind.NVIDIA_SMI: (
+        "`doctor`: `nvidia-smi` is missing or does not answer; GPU memory is not known.",
+        "Check the driver on the node.",
+    ),
+    Kind.MODELS: ("`doctor`: the `models` directory of the config does not exist or cannot be read.", "`mkdir -p` it."),
+    Kind.FABRIC: (
+        "`doctor`: there is no cable; `--fabric`: what each lane between the Sparks carries.",
+        "Plug the cable in at both ends, then `sparkctl doctor --fabric`.",
+    ),
+    Kind.RDMA: (
+        "`doctor --fabric`: RDMA devices and GID indices; a device without a RoCE v2 address cannot be used by NCCL.",
+        "Set the interface down and up again, as it prints.",
+    ),
+}
+
+CONFIG_FIELDS: dict[str, str] = {
+    "name": "what you call the Spark",
+    "host": "host name, address, or an alias of `~/.ssh/config` (NVIDIA Sync's included); `local` if sparkctl runs on that Spark itself",
+    "user": "SSH user",
+    "port": "SSH port",
+    "identity": "private key file",
+    "jump": "host to jump through",
+    "memory_bandwidth_gb_s": "specified memory bandwidth, for the estimate",
+    "models": "directory of the models on the node",
+    "fabric": "network interface of the link to the other Sparks, if the one that sparkctl finds is wrong; the other function of its "
+    "port is used too",
+    "known_hosts": "another file than `~/.ssh/known_hosts`",
+}
+
+PROFILE_FIELDS: dict[str, str] = {
+    "schema": "version of the format",
+    "name": "name of the profile; the file is `NAME.yaml`",
+    "title": "one line for lists",
+    "extends": "another profile as the base: maps merge, lists and scalars replace, null deletes",
+    "engine": "`container` is any other image; it needs a rule for when it is ready",
+    "engine_version": "set it if the image's tag does not tell (`latest`, your own build); flags are checked against it",
+    "patched_flags": "flags that your image's patched engine takes and no published version has; they are not checked",
+    "image": "Docker image",
+    "model.path": "path in the container, or a hub id",
+    "model.served_name": "the model's name for clients",
+    "model.weights": "the checkpoint; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary",
+    "model.parameters": "number of parameters",
+    "model.active_parameters": "number of parameters that one token uses",
+    "model.experts.weights": "size of all routed experts of a mixture of experts",
+    "model.experts.count": "how many experts there are",
+    "model.experts.per_token": "how many experts one token uses",
+    "model.draft_weights": "size of a draft model or head, beside `weights`",
+    "model.kv_per_token": "KV cache per token, such as `64KiB`",
+    "nodes": "number of Sparks that it runs on",
+    "port": "port on the node",
+    "command": "launch command in place of the engine's own",
+    "args": "engine flags without dashes: `true` is a bare flag, `false` leaves it out, a list repeats the flag, a map becomes JSON, "
+    "a list in a list is several values behind one flag (`[[1, 2, 4]]`)",
+    "env": "environment of the container; `${VAR}` and `${VAR:-default}` come from your environment (in `args` too)",
+    "env_file": "file with variables on your machine; a relative path starts at the profile; `env` wins over it",
+    "mounts": "`source:target[:ro]`; `~` is the node user's home; no part of a path may be `..`, `.` or empty (devices too)",
+    "container.name": "name of the container",
+    "container.gpus": "GPUs that the container gets",
+    "container.shm_size": "size of `/dev/shm`",
+    "container.ipc": "IPC mode, such as `host`",
+    "container.network": "network mode, such as `host`",
+    "container.entrypoint": "entry point in place of the image's",
+    "container.ulimits": "limits, such as `memlock: -1`",
+    "container.devices": "devices of the node",
+    "container.options": "further `docker run` flags",
+    "memory.expected": "memory it is expected to hold",
+    "memory.floor": "memory that must stay available; `1GB`, `1g` and `1GiB` are all 2³⁰ bytes, as in Docker (only the figures of `model` "
+    "tell GB from GiB)",
+    "memory.draft_workspace": "the image allocates the draft workspace first; see [Will it fit?](memory-fit.md)",
+    "start.drop_caches": "drop the page cache before the start; `false` also keeps the guard from dropping it",
+    "start.ready_line": "regular expression of the log line that means ready (no repetition inside a repetition), or `none`",
+    "start.health": "path that must answer, or `none`",
+    "start.probe": "how the test token is requested",
+    "start.prompt": "prompt of the test token",
+    "start.timeouts.creating": "limit for creating the container",
+    "start.timeouts.starting": "limit for starting it",
+    "start.timeouts.loading": "limit for loading the model",
+    "start.timeouts.warming": "limit for warming up",
+    "start.expected": "usual length of a start, before sparkctl has measured one",
+    "start.guard.floor": "available memory under which the [guard](guard.md) acts; `start: {guard: off}` turns the guard off",
+    "start.guard.cache_below": "free memory under which the guard drops page cache while weights load",
+    "start.guard.limit": "how long the guard watches the start, with its unit",
+    "stop.grace": "time between SIGTERM and SIGKILL",
+    "liveness": "do not ask it for a token while it is idle; see *not-generating* in [Findings](findings.md)",
+    "group": "a Spark carries one model at a time of each group; `switch` stops the other one",
+    "notes": "what an owner should know before starting it",
+    "source": "where the settings come from",
+    "extra": "what an import found and sparkctl does not use; kept as it is",
+}
+
+_ERROR, _WARNING, _INFO = "error", "warning", "info"
+
+LINT_RULES: dict[LintRule, tuple[str, str]] = {
+    LintRule.PROFILE: (_ERROR, "the file itself: YAML, a key or a value"),
+    LintRule.UNKNOWN_FLAG: (_ERROR, "the engine has no such flag"),
+    LintRule.REMOVED_FLAG: (_ERROR, "an older version had the flag; this one does not"),
+    LintRule.AMBIGUOUS_FLAG: (_ERROR, "several flags begin like this"),
+    LintRule.ABBREVIATED_FLAG: (_INFO, "short for a longer flag; a new flag in another version can break it"),
+    LintRule.DEPRECATED_FLAG: (
+        _WARNING,
+        "the engine still takes it, but has another one for it (info for an old spelling)",
+    ),
+    LintRule.BAD_CHOICE: (_ERROR, "the flag takes one of a list, and this is not on it"),
+    LintRule.BAD_VALUE: (_ERROR, "the value is of the wrong kind"),
+    LintRule.BAD_KEY: (_ERROR, "the flag's JSON has no such key"),
+    LintRule.MISSING_VALUE: (_ERROR, "the flag needs a value"),
+    LintRule.UNWANTED_VALUE: (_ERROR, "the flag takes no value"),
+    LintRule.REPEATED_FLAG: (_WARNING, "the flag is given twice; the engine uses the last one"),
+    LintRule.STAYS_ON: (
+        _WARNING,
+        "`false` leaves the flag out, and the engine's default is not off; the message names the flag that turns it off",
+    ),
+    LintRule.LOST_FLAGS: (
+        _WARNING,
+        "`command` is a shell with a script: no engine reads the flags of `args` behind it",
+    ),
+    LintRule.MISSING_FLAG: (_ERROR, "another flag must be set too (can be a warning)"),
+    LintRule.BAD_COMBINATION: (_ERROR, "two settings do not go together (can be a warning)"),
+    LintRule.KNOWN_TRAP: (_WARNING, "a setting that is known to fail on this version"),
+    LintRule.FAMILY_MISMATCH: (_WARNING, "the draft model is of another family than the model"),
+    LintRule.MEMORY_SHARE: (_WARNING, "the memory share leaves too little for the rest of the machine"),
+    LintRule.LONG_CONTEXT: (_INFO, "what a very long context costs"),
+    LintRule.SLOW_DRAFTS: (_INFO, "owners measured such drafts slower than none; compare both in `top`"),
+    LintRule.NO_METRICS: (_INFO, "without this flag the engine has no `/metrics`"),
+    LintRule.PATCHED_FLAG: (_INFO, "`patched_flags` names it, so it was not checked"),
+    LintRule.ENGINE_VERSION: (_INFO, "the version is unknown or not in the catalogue; names the version used instead"),
+}
+
+_MEMORY = "`total`, `available`, `free`, `page_cache`, `swap_total`, `swap_free`, in bytes"
+
+EVENT_NOTES: dict[str, str] = {
+    "node": "`next_try` in seconds",
+    "memory": f"`memory`: {_MEMORY}",
+    "sample": "`sample`: fields of a node as in `top --json`; `boot`: the kernel's id of this boot; recordings only",
+    "caches": "`before` and `after` as in `memory`; `proven`: the kernel counted the drop (null: it cannot tell)",
+    "containers": "`known` is false where Docker did not say, and `detail` is why; recordings only",
+    "numbers": "recordings only",
+    "facts": "recordings only",
+    "plan": "everything the container gets, secrets masked",
+    "fit": "the sum that `plan` shows: `answer`, `parts`, `standing`, `floor`, `stops`, `largest`, `least`, `lacking`, `cautions`",
+    "phase": "`step`: `name`, `done`, `total`, `fraction`; `expected_parts`: `phase`, `step`, `seconds` each; times in seconds",
+    "log": '`lines`: `when`, `text`, `number`, `stream`, `cut`; `rank` ("0/2") where several ranks are shown; only in `logs --json`',
+    "guard": "`at` by the node's clock; `available` and `free` in bytes, `rate` in bytes/s, `to_zero` in seconds",
+    "guarded": "the instances that a guard on the node watches: none where no guard runs, null where it is not known; recordings only",
+    "warning": "",
+    "finding": "`check` is the [finding's](findings.md) name; `evidence` and `since` as in `top --json`",
+    "moved": "`source`: a node; `done` and `total` in bytes, `rate` in bytes/s, `left` in seconds",
+    "released": "bytes; `holders`: pairs of name and bytes; `kept`: name of a container that was not removed",
+    "switch-plan": "`plan`: `profile`, `instance`, `nodes` (head first), `changes` per node (`tenants` with `conflicts`: `memory`, `port`, "
+    "`group`, `instance`, `name`, `nodes`; `starts`, `fit`, `available_after`), `stops`, `obstacles`, `cautions`, `seconds`, `is_there`, "
+    "`halves` (of `stops`: not whole, so they cannot be brought back), `rolls_back`",
+    "switch": "`proof` is null while the step goes on",
+    "switch-found": "`view` of the journal on the node: `found` (`none`, `read`, `unreadable`), `journal` (`id`, `operator`, `since`, "
+    "`step`, `instance`, `words`, `profile_hash`, `nodes`, `stops`, `old`, `rolls_back`, `timeout`, `keep_going`), `is_held`, `why`; "
+    "recordings only",
+    "examined": "`doctor` has finished this node; only differences between nodes come later",
+    "result": "also `schema` (1); `more_logs`: node and path for each other rank; `verdict`: `cause`, `summary`, `evidence` (`text`, "
+    "`origin`, `line`), `remedy`, `field`, `edit` (`field`, `value`, `was`, `is_first_try`; null where no value is known), `again` (the "
+    "command with the edit), `contributing` (lesser verdicts)",
+}
