@@ -21,7 +21,7 @@ from tests.golden.running import CommandRun, find_event_misfits, read_event_shap
 from tests.golden.shapes import Shape, find_misfits, read_shape, shape_of, write_shape
 from tests.golden.test_help import CONTEXTS
 
-RECORDINGS = Path(__file__).parents[1] / "shots/recordings"
+RECORDINGS = Path(__file__).parents[1] / "tools/pictures/recordings"
 SPEED = 50.0
 
 # On simulated Sparks at which two stacks serve. Each line finds what those before it left.

@@ -155,7 +155,9 @@ def test_metrics_are_unchanged() -> None:
     """Names, types and labels of Prometheus metrics, of two recordings together."""
     found: set[str] = set()
     for name in ("failure", "checkup"):
-        views = load_final_views(read_recording(Path(__file__).parents[1] / f"shots/recordings/{name}.jsonl.gz"), ())
+        views = load_final_views(
+            read_recording(Path(__file__).parents[1] / f"tools/pictures/recordings/{name}.jsonl.gz"), ()
+        )
         page = render_metrics(views, max(view.when for view in views))
         found |= {" ".join(line.split()[2:]) for line in page.splitlines() if line.startswith("# TYPE")}
         for name, labels in re.findall(r"^(\w+)\{(.*)\} \S+$", page, re.MULTILINE):

@@ -19,11 +19,6 @@ _PATH = re.compile(r"[\w.-]*(?:[\w-]|\.ci)/[\w./-]*|[\w-]+\.(?:py|sh|md|toml|jso
 _PICTURE_LINE = re.compile(r"^\s*(?P<path>[\w./-]+\.(?:py|sh|md|json))\s{2,}(?P<names>\w[\w., ]*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MODULE_RUN = re.compile(r"-m (tests[\w.]*)")
-_MERGED_LATER = (
-    "tests/golden",
-    "tests/tools/docs",
-    "tests.tools.docs",
-)  # another branch has them: drop it when they are here
 _PLACEHOLDER = "NAME"  # engines/NAME/lint.py: any engine's file
 
 
@@ -88,7 +83,7 @@ def test_paths_exist(page: str) -> None:
     ]
     assert len(written) > 30
     missing = [(number, path) for number, path in written if not find_paths(path)]
-    assert [one for one in missing if not one[1].startswith(_MERGED_LATER)] == []
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -96,7 +91,7 @@ def test_modules_that_are_run_exist(page: str) -> None:
     modules = set(_MODULE_RUN.findall(read_page(page)))
     files = {name: ROOT / name.replace(".", "/") for name in modules}
     missing = [name for name, path in files.items() if not (path.with_suffix(".py").exists() or path.is_dir())]
-    assert [name for name in missing if name not in _MERGED_LATER] == []
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -28,7 +28,6 @@ from tests.tools.docs import words
 from tests.tools.docs.blocks import blocks, profile_fields
 from tests.tools.docs.pages import DOCS, ROOT, block_names, outdated_blocks, owner_pages, refresh
 
-_FILE = re.compile(r"`([\w./-]+\.(?:py|sh))`")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(sparkctl [^`]+)`")
 _COMMAND = re.compile(r"(?:^|[\s/])(sparkctl(?: .*)?)$")
@@ -275,19 +274,3 @@ def test_the_pages_are_in_the_source_distribution() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "screenshots"} <= set(included)
-
-
-def test_the_files_of_the_architecture_are_where_it_says() -> None:
-    """A bare name is that of a file in a folder which its paragraph, or the list of folders, has named."""
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    named, missing = 0, []
-    for paragraph in text.split("\n\n"):
-        folders = {Path(one).parent for one in re.findall(r"`([\w./-]+/[\w.-]*)`", paragraph) if "/" in one}
-        folders |= {Path(one) for one in re.findall(r"`([\w./-]+)/`", paragraph)}
-        for name in _FILE.findall(paragraph):
-            named += 1
-            places = [Path(name)] if "/" in name else [folder / name for folder in folders]
-            if not any((ROOT / "sparkctl" / place).is_file() for place in places):
-                missing.append(name)
-    assert named > 50
-    assert not missing

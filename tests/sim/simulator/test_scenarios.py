@@ -30,7 +30,7 @@ async def test_two_stacks_are_ready_and_decode() -> None:
             assert container.format_status().endswith("hours")
             decoding = sparks.docker[node].running[container.id].decoding
             before = decoding.update_counts().generated
-            await sim_clients.wait_until_true(lambda now=decoding, then=before: now.counts().generated > then)
+            await sim_clients.wait_until_true(lambda now=decoding, then=before: now.update_counts().generated > then)
 
 
 async def test_the_big_model_fills_both() -> None:
