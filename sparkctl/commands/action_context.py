@@ -1,4 +1,4 @@
-"""What an action's availability depends on, and the reasons why something cannot be done now. Pure."""
+"""The state that decides which actions are available, and the reasons why an action is disabled. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 
-if TYPE_CHECKING:  # the first picture is painted without them
+if TYPE_CHECKING:  # the first frame is painted without them
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.switch_plan import SwitchJournal
     from sparkctl.monitor.node_views import NodeTelemetryView
@@ -19,14 +19,21 @@ _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionContext:
-    """What an action's availability depends on. ``screens`` are those that there are.
+    """The state that decides which actions are available.
 
-    What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
-    where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
-    ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
-    is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
-    ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known;
-    ``journal``: that one, where it can be read; ``own``: the one that this panel does now.
+    Attributes:
+        screens: the screens that this panel has.
+        profile, remedy: what the current screen has selected.
+        deed: the sparkctl command line that carries out ``remedy``; None where it is no sparkctl command.
+        has_verdict: the selected instance's start failed and the reason is known.
+        proof: number of the log line that proves the verdict.
+        has_change: the verdict proposes a change that may fix the start.
+        is_troubled: the selected node or the config has a problem that is not a finding.
+        switch_trouble: why the displayed switch cannot run now.
+        switch_left: True: an unfinished switch was found on these Sparks; False: a switch is running there; None: no
+            switch is known.
+        journal: the journal of that switch, where it can be read.
+        own: the switch that this panel is running now.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -50,7 +57,7 @@ class ActionContext:
 
     @property
     def node_view(self) -> NodeTelemetryView | None:
-        """The selected node's, None without nodes."""
+        """The view of the selected node; None without nodes."""
         return next((view for view in self.views if view.name == self.node), None)
 
     @property
@@ -69,12 +76,12 @@ def reason_no_node(now: ActionContext) -> str | None:
 
 
 def reason_recording(now: ActionContext) -> str | None:
-    """A recording was made at the rate at which it was made."""
+    """A recording cannot be changed and has a fixed sampling rate."""
     return "this is a recording" if now.replaying else None
 
 
 def reason_no_recording(now: ActionContext) -> str | None:
-    """What happens now goes on by itself."""
+    """Only a recording can be wound forward or back."""
     return None if now.replaying else "this is no recording: what you see happens now"
 
 
@@ -86,14 +93,14 @@ def reason_node_silent(now: ActionContext) -> str | None:
 
 
 def reason_cannot_start(now: ActionContext) -> str | None:
-    """A Spark that is still being asked may be chosen already: what is to be started takes a moment to choose."""
+    """A node without an answer yet may be chosen: choosing a profile takes longer than the answer."""
     if now.replaying or now.node is None:
         return reason_no_node(now)
     return None if now.node_view is None or is_state_unknown(now.node_view) else reason_node_silent(now)
 
 
 def is_state_unknown(view: NodeTelemetryView) -> bool:
-    """Tell whether a node was not heard of yet, neither good nor bad."""
+    """Tell whether a node has given neither an answer nor an error yet."""
     return view.state is NodeState.UNKNOWN and not view.detail
 
 
@@ -106,17 +113,17 @@ def reason_no_instance(now: ActionContext) -> str | None:
 
 
 def reason_no_log(now: ActionContext) -> str | None:
-    """An instance that is gone has a log, too: the one that was saved."""
+    """An instance that is gone still has its saved log."""
     return None if now.instance is not None else reason_no_instance(now)
 
 
 def reason_no_diagnosis(now: ActionContext) -> str | None:
-    """A recording holds what was told of it, and no log to be read anew."""
+    """A recording holds the diagnosis of its time, but no log to read again."""
     return reason_recording(now) or reason_no_log(now)
 
 
 def reason_no_address(now: ActionContext) -> str | None:
-    """It has one once its port is known."""
+    """The address is known once the port is known."""
     if why := reason_no_instance(now):
         return why
     assert now.selected_instance is not None
@@ -124,17 +131,17 @@ def reason_no_address(now: ActionContext) -> str | None:
 
 
 def reason_no_verdict_or_address(now: ActionContext) -> str | None:
-    """The first is of a start that was watched here and has failed."""
+    """A verdict exists only for a failed start that this panel watched."""
     return None if now.has_verdict else reason_no_address(now)
 
 
 def reason_no_proof(now: ActionContext) -> str | None:
-    """A verdict that another source than the log gave has none there."""
+    """A verdict from another source than the log has no line there."""
     return _reason_not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
 
 
 def reason_no_change(now: ActionContext) -> str | None:
-    """A change is started at once: of a recording there is nothing to start."""
+    """The change starts the instance at once; a recording has nothing to start."""
     if now.replaying:
         return "this is a recording"
     return _reason_not_failed(now) or (None if now.has_change else "no change is known that would mend it")
@@ -147,12 +154,12 @@ def _reason_not_failed(now: ActionContext) -> str | None:
 
 
 def reason_no_plan(now: ActionContext) -> str | None:
-    """It is read back from the container."""
+    """The launch plan is read back from the container."""
     return "this recording does not hold it" if now.replaying else reason_no_instance(now)
 
 
 def reason_no_instance_profile(now: ActionContext) -> str | None:
-    """A container of somebody else's has none."""
+    """A foreign container has no profile."""
     if now.replaying:
         return "this is a recording"
     if why := reason_no_instance(now):
@@ -162,14 +169,14 @@ def reason_no_instance_profile(now: ActionContext) -> str | None:
 
 
 def reason_no_shell(now: ActionContext) -> str | None:
-    """Of a node that does not answer, ssh says best why."""
+    """A node that does not answer is allowed: ssh itself reports the reason best."""
     if now.replaying:
         return "this is a recording"
     return "no Spark is configured" if now.node is None else None
 
 
 def reason_no_container_shell(now: ActionContext) -> str | None:
-    """A foreign container lets one in as well: it is looked at, and not ended."""
+    """A foreign container is allowed: a shell looks into it and does not stop it."""
     if why := reason_no_shell(now) or reason_no_instance(now):
         return why
     assert now.selected_instance is not None
@@ -194,7 +201,7 @@ def reason_cannot_stop(now: ActionContext) -> str | None:
 
 
 def reason_cannot_free(now: ActionContext) -> str | None:
-    """What others started is left alone."""
+    """Containers that others started are left alone."""
     if why := reason_node_silent(now):
         return why
     assert now.node_view is not None
@@ -246,7 +253,7 @@ def reason_single_node(now: ActionContext) -> str | None:
 
 
 def reason_no_profile(now: ActionContext) -> str | None:
-    """A recording is no place to write the operator's profiles from."""
+    """The operator's profiles are not written from a recording."""
     if now.replaying:
         return "this is a recording"
     return None if now.profile is not None else "no profile is selected"
@@ -263,7 +270,7 @@ def reason_cannot_apply_remedy(now: ActionContext) -> str | None:
 
 
 def reason_no_switch_to_show(now: ActionContext) -> str | None:
-    """The one that goes on is shown, that of a recording too; else one is planned."""
+    """Show the running switch, also that of a recording; otherwise plan a new one."""
     return None if now.replaying and now.switch_left is False else reason_cannot_start(now)
 
 
@@ -272,12 +279,12 @@ def reason_cannot_switch(now: ActionContext) -> str | None:
 
 
 def reason_cannot_sync(now: ActionContext) -> str | None:
-    """What is carried is the selected profile's."""
+    """A transfer brings the files of the selected profile."""
     return reason_no_profile(now) or reason_single_node(now)
 
 
 def reason_no_switch_left(now: ActionContext) -> str | None:
-    """One that goes on is its operator's."""
+    """A switch that is still running belongs to its operator."""
     if now.replaying:
         return "this is a recording"
     if now.own is not None:
@@ -288,5 +295,5 @@ def reason_no_switch_left(now: ActionContext) -> str | None:
 
 
 def reason_cannot_interrupt(now: ActionContext) -> str | None:
-    """Somebody else's is interrupted where it was begun."""
+    """Another operator's switch can only be interrupted where it was started."""
     return reason_recording(now) or (None if now.own is not None else "no switch of this panel's goes on")

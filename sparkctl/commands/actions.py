@@ -1,7 +1,7 @@
-"""Everything a key does, as one table: footer, help, palette, `:` line and keymap are made of it. Pure.
+"""The table of all actions: footer, help, palette, `:` line and key map are built from it. Pure.
 
-An action of a verb is written as the command line has it (`words`), so that a key, a palette entry and a typed line are
-the same thing.
+An action with a command has its command line in `words`, so that a key, a palette entry and a typed line do the same
+thing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ _KEY_ALIASES = {
     "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
     "plus_sign": "plus", "low_line": "underscore",
 }  # fmt: skip
-RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; the terminal's own way out stays what it is
+RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; terminals use it themselves
 
 
 def parse_key(text: str) -> str:
-    """Return a key as terminals are told of it: ``?`` is ``question_mark``. Raises ValueError for what is no key."""
+    """Return a key by the name that Textual gives it: ``?`` is ``question_mark``. Raises ValueError for an invalid
+    key.
+    """
     if len(text) == 1 and text.isprintable() and not text.isspace():
         if text.isalnum():
             return text
@@ -54,11 +56,11 @@ def _is_key_name(name: str) -> bool:
     return True
 
 
-PANEL_VERBS = ("quit", "help")  # of the `:` line alone: no program has to be told to end, and its help is `--help`
+PANEL_VERBS = ("quit", "help")  # of the `:` line only: the CLI has nothing to quit, and its help is `--help`
 
 
 class ActionId(StrEnum):
-    """Closed. The names that ``keys:`` in the config knows."""
+    """The ids of all actions: the names that ``keys:`` in the config accepts. Do not rename them."""
 
     UP = "up"
     DOWN = "down"
@@ -146,7 +148,7 @@ class ActionId(StrEnum):
 
 
 class ActionRole(StrEnum):
-    """What a key that several actions share means on every screen; none of these has another key there."""
+    """What a key shared by several actions means on every screen; such an action has no other key there."""
 
     TAKE = "take what is selected"
     STOP = "stop it"
@@ -157,18 +159,25 @@ class ActionRole(StrEnum):
     DESCRIBE = "what it runs with"
 
 
-ReasonFunction = Callable[[ActionContext], str | None]  # None: it can be done; else why not
+ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
 CommandBuilder = Callable[[ActionContext], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """``short`` stands in the footer, ``title`` in palette and help. Without ``keys`` it is for palette and `:` line, and for an
-    operator's own key. ``changes``: something on a node, or an
-    operator's profile, so that ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default.
-    ``verb`` and ``words`` are its command line. ``screen`` names the screen that it opens: without that there is no
-    such action. ``on`` are the screens on which it means something; none: all of them. ``sense`` where its key
-    belongs to other actions, too, on other screens."""
+    """One action of the panel.
+
+    Attributes:
+        keys: without any, the action is in the palette and on the `:` line, and an operator may bind a key to it.
+        short: the label in the footer.
+        title: the sentence in palette and help.
+        changes: it changes something on a node or a profile of the operator; ``--readonly`` removes it.
+        confirm: it asks first, with Cancel as the default.
+        verb, words: its command and its full command line.
+        screen: the screen that it opens; without that screen the action does not exist.
+        on: the screens where it applies; empty: all of them.
+        sense: its role, where actions of other screens share its key.
+    """
 
     id: ActionId
     keys: tuple[str, ...]
@@ -181,7 +190,7 @@ class Action:
     words: CommandBuilder | None = None
     screen: str | None = None
     on: frozenset[str] = frozenset()
-    footer: int | None = None  # its place among those of the footer, the smallest first
+    footer: int | None = None  # its place in the footer, the smallest first
     sense: ActionRole | None = None
 
 
@@ -194,7 +203,7 @@ def _command_on_instance(verb: str) -> CommandBuilder:
 
 
 def _command_on_all_ranks(*words: str) -> CommandBuilder:
-    """Of an instance whose model stands on several Sparks: on all of them."""
+    """Build a command line for an instance that names every node with one of its ranks."""
 
     def build_command(now: ActionContext) -> tuple[str, ...]:
         one = now.selected_instance
@@ -215,9 +224,9 @@ _OVERVIEW_SCREEN = frozenset((OVERVIEW,))
 _RUNNING_SCREENS = frozenset((OVERVIEW, INSTANCE))
 _LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
 _READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY))
-_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
+_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # screens where a profile or a node is selected
 _SWITCH_SCREEN = frozenset((SWITCH,))
-_SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
+_SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where they are longer than the terminal
 _INSTANCE_SCREEN = frozenset((INSTANCE,))
 _LOG_SCREEN = frozenset((LOGS,))
 
@@ -917,9 +926,9 @@ def find_action(name: str) -> Action:
 
 
 def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
-    """Return the situation that a command line of a screen means: its instance and its node in place of the selected.
+    """Return the context with the instance and node that a screen's command line names in place of the selected ones.
 
-    Where no node is named it is the one on which that instance is, the selected one before others.
+    Where the line names no node, use the node where that instance is, the selected node before others.
     """
     node, instance, rest = None, now.instance, list(words[1:])
     while rest:
@@ -936,8 +945,9 @@ def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
 
 
 def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
-    """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
-    ``readonly`` none that changes anything."""
+    """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
+    ``readonly``, without those that change anything.
+    """
     own = dict(keys)
     return tuple(
         _with_keys(one, own.get(one.id))
@@ -947,14 +957,14 @@ def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str
 
 
 def has_screens(one: Action, screens: frozenset[str]) -> bool:
-    """Tell whether the screens that it opens and is on are there."""
+    """Tell whether the screens that the action opens or needs exist."""
     return (one.screen is None or one.screen in screens | {OVERVIEW}) and (
         not one.on or bool(one.on & (screens | {OVERVIEW}))
     )
 
 
 def list_screen_actions(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
-    """Return those that mean something on a screen; what opens the screen itself does not."""
+    """Return the actions that apply on a screen; without the one that opens this very screen."""
     return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
 
 
@@ -969,13 +979,12 @@ def _with_keys(one: Action, keys: tuple[str, ...] | None) -> Action:
 
 
 def list_available_actions(actions: Sequence[Action], now: ActionContext) -> tuple[Action, ...]:
-    """Return those that can be done now."""
+    """Return the actions that can be done now."""
     return tuple(one for one in actions if one.why_not(now) is None)
 
 
 def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
-    the last of them."""
+    """Return the actions of the footer, most important first: the screen's own before the general ones, help last."""
 
     def footer_order(one: Action) -> tuple[int, int]:
         return one.footer or 0, len(one.on) or len(ActionId)
@@ -988,7 +997,7 @@ def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
 
 
 def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
-    """Return (key, action, other action) for each key that would do two things on one screen."""
+    """Return (key, action, other action) for each key with two actions on one screen."""
     changed = dict(own)
     taken: dict[str, list[Action]] = {}
     found = []

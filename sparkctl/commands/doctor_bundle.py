@@ -1,4 +1,6 @@
-"""``doctor --collect``: every raw reading of the nodes in one file, secrets masked, and what could not be read and why."""
+"""``doctor --collect``: write every raw reading of the nodes to one file, secrets masked, with a list of what could
+not be read.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from sparkctl.transport.node_connection import RemoteProcess
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
-_MAX_CONTAINERS = 20  # of ours
+_MAX_CONTAINERS = 20  # sparkctl's own
 BUNDLE_FOLDER = "sparkctl-collect"
 _PRIVACY_NOTE = "Look into it before you post it: it names your hosts, users and models"
 _README_TEXT = """\
@@ -40,7 +42,7 @@ in it: look into it before you post it. missing.txt in each folder says what cou
 
 @dataclass(slots=True, kw_only=True)
 class NodeReadings:
-    """What was read of one node, unmasked until it is written: ``texts`` and decoded JSON ``data`` by file name."""
+    """The readings of one node, unmasked until they are written: ``texts`` and decoded JSON ``data`` by file name."""
 
     node: NodeName
     texts: dict[str, str] = field(default_factory=dict)
@@ -53,9 +55,9 @@ class NodeReadings:
 def collect_support_bundle(
     ctx: CommandContext, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
 ) -> AsyncGenerator[Event, None]:
-    """Read everything and write it to ``path``; exit 3 if a node could not be asked, which the bundle then says.
+    """Read everything and write it to ``path``. Exit 3 if a node could not be asked; the bundle says so.
 
-    ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.
+    ``config``: the text of the config file. ``environ``: the values of its secrets are masked wherever they appear.
     """
 
     async def read_and_write(emit: Emit) -> CommandEnded:
@@ -79,7 +81,7 @@ def collect_support_bundle(
 
 
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
-    """Return what can be read of a node; what cannot is missing, and why."""
+    """Return the readings of a node; each missing one has a reason."""
     found = NodeReadings(node=node.name)
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
@@ -132,7 +134,7 @@ async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
 
 
 async def _read_docker(session: NodeSession, found: NodeReadings) -> None:
-    """Ask Docker for what it is, what there is, and all about what is ours."""
+    """Ask Docker for its version, its containers and images, and the details of sparkctl's containers."""
     try:
         for name in ("info", "version"):
             found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")

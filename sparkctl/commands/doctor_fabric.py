@@ -1,4 +1,4 @@
-"""``doctor --fabric``: how much the lanes between the Sparks carry, measured with a bounded transfer, when asked only."""
+"""``doctor --fabric``: measure the bandwidth and latency of each lane between the Sparks with a bounded transfer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sparkctl.transport.node_session import NodeSession
 
 LANE_MBIT_S = 100_000  # Mb/s that one function of a ConnectX port can carry
 _FAST_MBIT_S = 40_000
-_FAST_TCP_FLOOR = 0.2  # of what a fast lane can: less is a fault, not Python
-_SLOW_TCP_FLOOR = 0.6  # of a lane up to 10 Gb/s, which TCP fills
+_FAST_TCP_FLOOR = 0.2  # share of a fast lane's capacity; less is a fault, not the cost of Python
+_SLOW_TCP_FLOOR = 0.6  # share of the capacity of a lane up to 10 Gb/s, which TCP fills
 _RDMA_FLOOR = 0.8
 _REMEDY = (
     "reseat the cable, then power both Sparks off and on; on each: sudo dmesg | grep mlx5 shows what the port says; "
@@ -41,9 +41,11 @@ _RESULT_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LaneMeasurement:
-    """Of one lane, or several at once: bytes a second by TCP, seconds for a byte there and back; None: not measured.
+    """The result for one lane, or for several at once: TCP in bytes per second, round trip in seconds; None: not
+    measured.
 
-    ``rdma``: Gb/s by ``ib_write_bw``."""
+    ``rdma``: Gb/s by ``ib_write_bw``.
+    """
 
     rate: float | None
     latency: float | None = None
@@ -51,12 +53,12 @@ class LaneMeasurement:
 
     @property
     def tcp_gigabits_per_second(self) -> float | None:
-        """The rate by TCP in Gb/s, as links are sold."""
+        """The TCP rate in Gb/s, as links are sold."""
         return None if self.rate is None else self.rate * 8 / 1e9
 
 
 def get_lane_capacity(lanes: tuple[FabricLane, ...]) -> float | None:
-    """Return what lanes can carry together in Gb/s, None where the speed of one is not known."""
+    """Return the capacity of lanes together in Gb/s, None where one speed is not known."""
     total = 0.0
     for lane in lanes:
         if lane.speed is None or lane.speed <= 0:
@@ -66,7 +68,7 @@ def get_lane_capacity(lanes: tuple[FabricLane, ...]) -> float | None:
 
 
 def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) -> tuple[Severity, str, str | None]:
-    """Return how a rate is, in words, and what to do where it is too low."""
+    """Return a sentence that rates the measured speed, and what to do where it is too low."""
     limit, reached = (
         get_lane_capacity(lanes),
         measured.rdma if measured.rdma is not None else measured.tcp_gigabits_per_second,
@@ -97,26 +99,28 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
 
 
 def parse_ib_write_bw(said: str) -> float | None:
-    """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where it did not get to its result."""
+    """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where the output has no result."""
     found = _RESULT_PATTERN.findall(said)
     return float(found[-1][1]) if found else None
 
 
-_STREAMS_PER_LANE = 4  # each lane
+_STREAMS_PER_LANE = 4
 _MEASURE_SECONDS = 2.0
 _MAX_STREAM_BYTES = GIB // 2  # bytes of one stream
 _ECHO_COUNT = 200
 _RDMA_ITERATIONS = 2000  # times 1 MiB
-_RDMA_TIMEOUT_SECONDS = 15  # seconds, on the node
+_RDMA_TIMEOUT_SECONDS = 15  # on the node
 _MEASURE_TIMEOUT_SECONDS = 40.0
-_RDMA_PORT = 18515  # its usual one
+_RDMA_PORT = 18515  # the default port of ib_write_bw
 
 SessionPair = tuple[NodeSession, NodeSession]
 
 
 def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
-    """Say what will be sent, measure each lane each way and all together, and judge. Exit 5 where a way does not carry, 3
-    where a node could not be asked; what is slower than it could be is a warning."""
+    """Announce the traffic, measure each lane in each direction and all together, and rate the results.
+
+    Exit 5 where a direction fails, 3 where a node could not be asked; a slow lane is a warning.
+    """
 
     async def measure_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
@@ -141,7 +145,7 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
 
 
 class FabricFindingReporter:
-    """Tells findings, and counts the problems."""
+    """Emits findings and counts the problems."""
 
     def __init__(self, ctx: CommandContext, emit: Emit) -> None:
         self._ctx, self._emit = ctx, emit
@@ -180,7 +184,7 @@ async def _measure_all_lanes(
         tell(_node_of_caution(caution, way), Severity.WARNING, caution)
     by_name = {session.node.name: session for session in sessions}
     pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
-    if len(way.ends) > 3:  # all pairs would take long, and a ring shows every port
+    if len(way.ends) > 3:  # all pairs would take long, and a ring tests every port
         pairs = [(by_name[one.node], by_name[other.node]) for one, other in pairwise((*way.ends, way.ends[0]))]
     count = len(way.head_end.lanes)
     measures = len(pairs) * (2 * count + (count > 1))
@@ -197,7 +201,7 @@ async def _measure_all_lanes(
 
 
 def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
-    """Say what each lane is, and what of RDMA is known of it."""
+    """Report each lane with its address, speed and RDMA device."""
     for lane in end.lanes:
         speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
         if lane.device is not None and lane.speed and lane.speed > LANE_MBIT_S:
@@ -249,7 +253,7 @@ async def _measure_direction(
     *,
     with_rdma: bool,
 ) -> None:
-    """Measure one way over some lanes, and say how it is, of the node ``about``."""
+    """Measure one direction over some lanes and report it as a finding of the node ``about``."""
     names = " and ".join(near.interface for near, _ in lanes)
     way = f"{source.node.name} to {target.node.name} over {names}"
     try:
@@ -281,7 +285,7 @@ async def _measure_direction(
 async def _measure_tcp(
     source: NodeSession, target: NodeSession, lanes: list[tuple[FabricLane, FabricLane]]
 ) -> LaneMeasurement:
-    """Send bytes of no meaning over all the lanes at once; nothing of it touches a disk."""
+    """Send zero bytes over all the lanes at once; nothing is written to a disk."""
     road, latency = TransferRoute(tuple(lanes)), None
     if len(lanes) == 1:
         echo = {"n": 0, "echoes": _ECHO_COUNT}
@@ -313,7 +317,7 @@ async def _has_ib_write_bw(pair: SessionPair) -> bool:
 
 
 async def _measure_rdma(source: NodeSession, target: NodeSession, near: FabricLane, far: FabricLane) -> float | None:
-    """Let ``ib_write_bw`` measure one lane; each end is ended by ``timeout`` on its node, whatever becomes of us."""
+    """Measure one lane with ``ib_write_bw``; ``timeout`` on each node ends it even if the connection is lost."""
 
     def build_ib_write_bw_command(lane: FabricLane, *more: str) -> list[str]:
         words = ["timeout", str(_RDMA_TIMEOUT_SECONDS), "ib_write_bw", "-d", lane.device or "", "-F", "--report_gbits"]
