@@ -1,4 +1,4 @@
-"""Before a start over several Sparks: whether the ends of the way really reach each other, each over each lane."""
+"""Before a start over several Sparks: check that the nodes reach each other over every lane of the link."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HEADER_BYTES = 28  # of IP and ICMP, in a packet of _JUMBO bytes
 
 
 async def check_fabric(sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
-    """Return cautions about the way, in sentences; some 2 s, 8 s at most, all nodes at the same time.
+    """Return warnings about the link between the nodes; takes about 2 s, at most 8 s, on all nodes in parallel.
 
-    Raises `Refused` with what was seen where one end does not reach another over a lane, or where packets of 9000 bytes
-    are lost between ends that both say they take them. What could not be asked is a caution, and no refusal.
+    Raises `OperationRefused` with the evidence where one end does not reach another over a lane, or where packets of
+    9000 bytes are lost between ends that are both set to them. A check that could not run gives a warning, no refusal.
     """
     by_node = {session.node.name: session for session in sessions}
     answers = await gather_or_cancel(*(_ping_from_node(by_node[end.node], end, way) for end in way.ends))
@@ -31,7 +31,7 @@ async def check_fabric(sessions: Sequence[NodeSession], way: FabricRoute) -> tup
 
 
 def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
-    """Return whom a node has to reach: every other end, on every lane."""
+    """Return the ping targets of a node: every other end, on every lane."""
     wanted = []
     for number, lane in enumerate(end.lanes):
         for other in way.ends:
@@ -47,7 +47,7 @@ def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
 
 
 async def _ping_from_node(session: NodeSession, end: RouteEnd, way: FabricRoute) -> PingReport | None:
-    """Return a node's answer; None where it gave none in time, or something else."""
+    """Return a node's answer; None where it came too late or was not readable."""
     wanted = list_ping_targets(end, way)
     try:
         done = await session.run(
@@ -61,7 +61,7 @@ async def _ping_from_node(session: NodeSession, end: RouteEnd, way: FabricRoute)
 
 
 def evaluate_pings(way: FabricRoute, answers: dict[NodeName, PingReport | None]) -> tuple[str, ...]:
-    """Return the cautions that follow from the nodes' answers; raises `Refused` where the way does not carry. Pure."""
+    """Return the warnings that follow from the nodes' answers; raises `OperationRefused` where the link fails. Pure."""
     faults = [fault for end in way.ends for fault in _find_unreachable(end, way, answers.get(end.node))]
     if faults:
         raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _suggest_remedy(way))
@@ -87,7 +87,7 @@ def _find_unreachable(end: RouteEnd, way: FabricRoute, answer: PingReport | None
 
 
 def _find_jumbo_losses(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
-    """Silence to large packets says something only where small ones were answered."""
+    """Return losses of large packets; they prove something only where small packets were answered."""
     if answer is None:
         return
     for target in list_ping_targets(end, way):
@@ -129,13 +129,13 @@ def _suggest_remedy(way: FabricRoute) -> str:
     )
 
 
-_MAX_SSH_MESSAGE_LENGTH = 200  # characters of what ssh says
+_MAX_SSH_MESSAGE_LENGTH = 200  # characters of ssh's message
 
 
 async def check_rank_logins(engine: Engine, sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
-    """Return cautions: what could not be asked. Nothing is asked where the engine's ranks meet in another way.
+    """Return warnings about SSH logins between ranks; no check where the engine's ranks meet in another way.
 
-    Raises `Refused` where the head's user cannot log in at a worker's address on the link without a password.
+    Raises `OperationRefused` where the head's user cannot log in at a worker's link address without a password.
     """
     head, *workers = sessions
     if not engine.list_ssh_key_mounts(EngineRank(0, tuple(end.address for end in way.ends))):

@@ -1,4 +1,4 @@
-"""Whether a start fits on a node: what was looked at there, held against the profile's claim."""
+"""Whether a start fits on a node: its memory, as inspected, against the profile's memory estimate."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ from sparkctl.profiles.memory_fit.estimate_input import (
 from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
 from sparkctl.transport.node_session import NodeSession
 
-_READY_TOLERANCE_BYTES = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
+_READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _HEALTH_TIMEOUT_SECONDS = 3.0  # seconds
 
 
 def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
-    """Return what to look at beside the rest: the model's files."""
+    """Return what else to inspect on the node: the model's files."""
     return [f"model={place}" for place in list_checkpoint_paths(profile, plan)]
 
 
 async def find_loading_containers(
     session: NodeSession, look: NodeInspection, containers: Sequence[Container]
 ) -> frozenset[str]:
-    """Return the ids of those that are still being started, and so take more than they hold now.
+    """Return the ids of instances that still start, and so need more memory than they hold now.
 
-    Only who holds much less than it is expected to is asked, and who does not answer is loading.
+    Only an instance that holds much less than expected is asked for its health; without an answer it counts as
+    loading.
     """
     asked = []
     for one in containers:
@@ -70,7 +71,7 @@ async def find_loading_containers(
 def read_memory_budget(
     look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], comes: frozenset[str]
 ) -> MemoryBudget | None:
-    """Return what stands on the node, None where it did not say what memory it has."""
+    """Return the memory budget of the node, None where it did not report its memory."""
     if look.memory is None:
         return None
     holders = []
@@ -90,7 +91,7 @@ def read_memory_budget(
 
 
 def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:
-    """Return what a node has that is followed, to a start of ``instance``; None where its memory is not known."""
+    """Return the memory budget of a monitored node for a start of ``instance``; None where its memory is not known."""
     memory = (view.sample.memory if view.sample is not None else None) or view.reading
     if memory is None:
         return None
@@ -117,7 +118,7 @@ def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
     replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(), asked: int = 1,
 ) -> MemoryFit:  # fmt: skip
-    """Return whether the launch fits beside what stands there. Raises `InvalidInput` for a flag that cannot be so."""
+    """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
     return calculate_fit_from_budget(
@@ -133,8 +134,10 @@ def calculate_fit_from_budget(
     there: MemoryBudget | None,
     asked: int = 1,
 ) -> MemoryFit:
-    """Return whether the launch fits there. ``models``: what was found of its files; the history is read. ``asked``: how many
-    Sparks are to carry it together."""
+    """Return whether the launch fits into a memory budget; reads the history.
+
+    ``models``: the model files found there. ``asked``: how many Sparks share the model.
+    """
     if (why := _explain_unreadable_flags(profile, plan)) is not None:
         return MemoryFit(
             node=plan.node,
@@ -174,7 +177,7 @@ def calculate_fit_from_budget(
 
 
 def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
-    """Return why nothing can be summed: a flag that decides is not there yet, or cannot be so."""
+    """Return why no estimate is possible: a flag that decides has no value yet, or an impossible one."""
     words = CommandFlags(plan.command)
     if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
         return wrong[0]
@@ -184,8 +187,9 @@ def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
 
 
 def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
-    """Return what follows from the answer: the start, or each way to make it fit. ``again`` gives the command that starts it,
-    with a field changed."""
+    """Return the commands that follow: the start itself, or each way to make it fit. ``again`` gives the start
+    command, with one field changed.
+    """
     if not one.is_refused:
         return (again(None),)
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
@@ -199,7 +203,9 @@ def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str])
 
 
 def suggest_switch_or_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
-    """The same as whole ways: where all that is in the way is ours, the one command that has it give way and starts this."""
+    """Return a single switch command where only instances of sparkctl are in the way; otherwise as
+    `suggest_commands`.
+    """
     if not _can_switch(one):
         return suggest_commands(one, again)
     return (to_switch_command(again(None)), *suggest_commands(one, again)[len(one.stops) :])

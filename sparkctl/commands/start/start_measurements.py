@@ -1,4 +1,6 @@
-"""The fit of one start: refused before anything is touched, and what it really took, for the next sum."""
+"""The measurements of one start: the memory fit before it, the memory it took, and its duration, recorded for later
+estimates.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.node_session import NodeSession
 
-_SAMPLE_SECONDS = 10.0  # seconds between looks at the memory of a node where something starts
+_SAMPLE_SECONDS = 10.0  # seconds between memory readings of a node during a start
 
 
 class StartMemory:
-    """``again`` gives the command of this start, with a field changed. ``forced``: a refusal is a warning."""
+    """``again`` returns the command of this start, with a field changed. ``forced``: a refusal is only a warning."""
 
     def __init__(
         self, ctx: CommandContext, profile: Profile, again: Callable[[FieldChange | None], str], *, forced: bool
@@ -45,7 +47,7 @@ class StartMemory:
 
     @property
     def estimated_bytes(self) -> int | None:
-        """What the sum came to, None where it did not come out."""
+        """The estimated memory in bytes, None where no estimate was possible."""
         return None if self._fit is None else self._fit.estimated
 
     async def check_fit(
@@ -56,9 +58,9 @@ class StartMemory:
         stops: Container | None,
         sparks: int = 1,
     ) -> None:
-        """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
+        """Check the fit and emit a changed answer; raise `OperationRefused` where it does not fit.
 
-        ``stops`` is stopped first: what it holds counts as returned. ``sparks``: how many carry it together.
+        ``stops`` is stopped first: its memory counts as free. ``sparks``: how many share the model.
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
@@ -105,7 +107,7 @@ class StartMemory:
             self.emit(WarningEmitted(now, plan.node, caution, sum_))
 
     async def measure_before(self, session: NodeSession) -> None:
-        """Take what is available just before the container is made."""
+        """Read the available memory just before the container is created."""
         self._session = session
         with suppress(NodeError):
             look = await session.read_node("memory", "processes", "gpu")
@@ -114,20 +116,24 @@ class StartMemory:
             self._held_before = look.everybody
 
     def save_baseline(self, plan: LaunchPlan, container: str) -> None:
-        """Keep what was available before this container was made: its end is measured by that. Raises OSError."""
+        """Save the memory that was available before this container, which the release check after its end compares
+        with. Raises OSError.
+        """
         if self._before is not None:
             before = MemoryBeforeStart(self._before, self._held_before)
             self._ctx.history.save_memory_before(plan.instance, plan.node, container, before)
 
     async def sample_memory(self) -> None:
-        """Look every ten seconds what is available, until cancelled."""
+        """Read the available memory every ten seconds, until cancelled."""
         while self._session is not None and self._before is not None:
             await self._ctx.clock.sleep(_SAMPLE_SECONDS)
             with suppress(NodeError):
                 self._update_least_available(await self._session.read_node("memory"))
 
     async def measure_peak_bytes(self, container: str) -> int | None:
-        """Return what the start took at most; None where it was not begun here, or others came or went meanwhile."""
+        """Return the start's peak memory in bytes; None where it was not started here, or other processes came or went
+        meanwhile.
+        """
         if self._session is None or self._before is None:
             return None
         try:
@@ -153,7 +159,7 @@ class StartMemory:
 
 
 class StartTimer:
-    """Of one start. ``has_joined``: it was under way already, so what was seen of it is not all."""
+    """Times one start. ``has_joined``: the start was already running, so the times are not complete."""
 
     def __init__(self, ctx: CommandContext, profile: Profile) -> None:
         self._ctx, self._profile = ctx, profile
@@ -162,11 +168,11 @@ class StartTimer:
         self.has_joined = False
 
     def record_event(self, event: Event) -> None:
-        """Note what happens."""
+        """Record the times of an event."""
         self._stopwatch.record_event(event)
 
     def load_expected(self, plan: LaunchPlan) -> None:
-        """Find out how long it may take; the profile's own word counts until one was seen."""
+        """Read the expected duration; the profile's own value counts until a start was measured."""
         known = self._ctx.history.get_expected_durations(
             plan.profile, plan.profile_hash, plan.node, self._compute_model_key(plan)
         )
@@ -175,7 +181,7 @@ class StartTimer:
     def save_duration(
         self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None
     ) -> None:
-        """Keep what it took: seconds, and bytes at its ``peak``, which the sum had ``estimated``. Raises OSError."""
+        """Save the duration in seconds, the ``peak`` in bytes and the ``estimated`` bytes. Raises OSError."""
         parts = () if self.has_joined else self._stopwatch.get_durations()
         if self._ctx.operation is not None:
             self._ctx.record_node_result(

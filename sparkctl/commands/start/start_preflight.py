@@ -1,4 +1,4 @@
-"""What is decided before anything is changed: go, attach to what runs, or refuse with the reason. Pure."""
+"""Decides before anything changes: start, attach to what runs, or refuse with the reason. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
-_MIN_DISK_BYTES = 64 * MIB  # a container's own layer and log need this much to begin at all
+_MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightInspection:
-    """Everything that was looked at. ``image`` is None where the node does not have it."""
+    """The results of the inspection. ``image`` is None where the node does not have it."""
 
     look: NodeInspection
     containers: tuple[Container, ...]
@@ -45,8 +45,12 @@ class PreflightInspection:
 
 @dataclass(frozen=True, slots=True)
 class StartDecision:
-    """``attach``: watch this running container instead of starting one. ``stop``: stop and remove it first (another
-    version of the same instance). ``sweep``: ended containers of ours to remove first. ``warnings``: (what, what to do)."""
+    """What to do.
+
+    ``attach``: watch this running container instead of a new start. ``stop``: stop and remove it first (another
+    version of the same instance). ``sweep``: sparkctl's ended containers to remove first. ``warnings``: (message,
+    hint).
+    """
 
     attach: Container | None = None
     stop: Container | None = None
@@ -56,7 +60,7 @@ class StartDecision:
 
 @dataclass(frozen=True, slots=True)
 class MountCaution:
-    """A mount's source that was not seen. ``is_missing``: it is surely not there."""
+    """A mount's source that was not found. ``is_missing``: it certainly does not exist."""
 
     message: str
     hint: str | None
@@ -64,9 +68,9 @@ class MountCaution:
 
 
 def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
-    """Return what to do, or raise the `Refused`-like error of the first thing that stands in the way.
+    """Return what to do, or raise the error of the first obstacle.
 
-    ``again`` is the command that asks for the same once more, for advice.
+    ``again``: the command that repeats the start, for hints.
     """
     existing = _find_containers_of_instance(plan, scene.containers)
     sweep: list[Container] = []
@@ -105,7 +109,7 @@ def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool,
 
 
 def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Container]) -> list[Container]:
-    """Return our containers of this instance; a foreign one that has the name is in the way."""
+    """Return sparkctl's containers of this instance; a foreign one of that name is an obstacle."""
     found = []
     for container in containers:
         if container.get_label(ContainerLabel.INSTANCE) == plan.instance:
@@ -136,7 +140,9 @@ def _refuse_without_image(plan: LaunchPlan, scene: PreflightInspection) -> None:
 
 
 def _refuse_without_gpu(plan: LaunchPlan, scene: PreflightInspection) -> None:
-    """Refuse only on evidence: no trace of the toolkit anywhere. Where Docker still says no, the start call tells."""
+    """Refuse only on evidence: no trace of the toolkit anywhere. Otherwise the start itself shows whether Docker has a
+    GPU.
+    """
     access = scene.look.docker
     if not plan.gpus or access is None:
         return
@@ -154,7 +160,7 @@ def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Contai
     if port is None or scene.look.listening is None or port not in scene.look.listening:
         return
     if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
-        return  # the one we are about to stop holds it
+        return  # held by the container that is about to be stopped
     holders = [
         c for c in scene.containers if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
@@ -183,10 +189,10 @@ def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[
 
 
 def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCaution, ...]:
-    """Return what is to be said of the sources that were not seen, for `up` and `switch` alike.
+    """Return warnings about mount sources that were not found, for `up` and `switch` alike.
 
-    Docker makes a missing source itself, empty and owned by root: the engine then misses its model. Docker is root, the SSH
-    user mostly is not: what that user may not see is not missing.
+    Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
+    and the SSH user usually does not: a path that this user may not see is not missing.
     """
     seen = dict(scene.look.paths)
     user = scene.look.identity.user if scene.look.identity else "the SSH user"
@@ -202,7 +208,7 @@ def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCau
 
 
 def refuse_without_docker(node: str, look: NodeInspection) -> None:
-    """Raise the error that a look at the socket proves, so that no call has to fail first."""
+    """Raise the error that the inspection of the socket proves, so that no call has to fail first."""
     access = look.docker
     if access is None or access.access or not access.socket:
         return
@@ -218,9 +224,9 @@ def refuse_without_docker(node: str, look: NodeInspection) -> None:
 
 
 def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes of a profile for several in the order of their ranks: those that were named, else all there are.
+    """Return the nodes of a profile for several in the order of their ranks: the named ones, else all configured.
 
-    Raises `InvalidInput` where these are not exactly as many as the profile is for.
+    Raises `InvalidInput` where their number is not the profile's.
     """
     chosen = tuple(named or configured)
     if len(chosen) == profile.nodes:
@@ -243,7 +249,7 @@ def _format_node_count(nodes: Sequence[Node]) -> str:
 
 
 def refuse_wrong_node_count(profile: Profile, nodes: Sequence[Node]) -> None:
-    """Raise `InvalidInput` where these nodes are not as many as the profile is for."""
+    """Raise `InvalidInput` where the number of nodes is not the profile's."""
     if profile.nodes > 1:
         assign_nodes_to_ranks(profile, nodes, nodes)
     elif len(nodes) > 1:
@@ -254,8 +260,9 @@ def refuse_wrong_node_count(profile: Profile, nodes: Sequence[Node]) -> None:
 
 
 def format_transfer_command(words: Sequence[str], source: str, target: str) -> str:
-    """Return the command that brings what a start needs to another Spark. ``words``: the profile and its overrides, of which
-    those count that say which image and which model."""
+    """Return the command that copies what a start needs to another Spark. ``words``: the profile and its overrides;
+    those that choose image or model are kept.
+    """
     profile, *rest = words
     pairs = zip(rest[::2], rest[1::2], strict=False)
     told = [
@@ -267,8 +274,9 @@ def format_transfer_command(words: Sequence[str], source: str, target: str) -> s
 def refuse_different_images(
     words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
 ) -> None:
-    """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells.
-    ``words`` as in `sync_command`."""
+    """Raise where the image is missing on some nodes or differs between them; `decide_start` reports one that is
+    missing on all. ``words`` as in `format_transfer_command`.
+    """
     if all(_find_running_container(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
         return
     having = [(plan, scene.image) for plan, scene in zip(plans, scenes, strict=True) if scene.image is not None]
@@ -288,7 +296,9 @@ def refuse_different_images(
 
 
 def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]) -> None:
-    """Raise `Refused` where this version of the model runs on some of its nodes only, or not as it was asked for."""
+    """Raise `OperationRefused` where this version of the model runs on some of its nodes only, with ranks of
+    different starts, or in another order.
+    """
     found = [(plan, _find_running_container(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
     if not there:
@@ -315,7 +325,9 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
 
 
 def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container | None]) -> None:
-    """Raise `Refused` where what would be stopped has ranks elsewhere, too: half of a model is never left behind."""
+    """Raise `OperationRefused` where what would be stopped has ranks on other nodes, too: half a model must not be
+    left.
+    """
     own = {plan.node for plan in plans}
     for plan, one in zip(plans, stops, strict=True):
         elsewhere = [] if one is None else [name for name in parse_rank_nodes_label(one) if name not in own]
@@ -327,7 +339,7 @@ def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container |
 
 
 def _find_running_container(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
-    """Return the container of this very version that runs there, None where none does."""
+    """Return the running container of this very version on the node, None where there is none."""
     return next(
         (
             one
