@@ -38,8 +38,8 @@ class ImportProfile:
     """The options of an import.
 
     ``define``: ``NAME=VALUE`` texts. ``allow``: dangerous settings to accept, by the names that
-    ``import_policy.parse_allow_names`` gives them; True: all. ``directory``: where the profile will be saved, None where that is
-    not known.
+    ``import_policy.parse_allow_names`` gives them; True: all. ``directory``: where the profile will be saved, None where
+    that is not known.
     """
 
     name: str | None = None

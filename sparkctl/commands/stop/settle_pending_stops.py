@@ -1,4 +1,6 @@
-"""Finishing on a node what could not be finished when it was not to be reached: exactly those containers, and said."""
+"""Finishes or withdraws pending stops at the next contact with their node: only the recorded containers, with a
+warning for each.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _DEFAULT_GRACE_SECONDS = 30.0
 def withdraw_pending_stops(
     ctx: CommandContext, node: NodeName, instances: Collection[str], warn: Callable[[str], None], why: str
 ) -> None:
-    """Forget the owed stops of these instances on a node, and say so: what was asked for later counts. ``why``: what that is."""
+    """Delete the pending stops of these instances on a node and report it, because a later request counts. ``why``:
+    that request.
+    """
     kept = PendingStopFiles(ctx.history.directory)
     for one in kept.list_for_node(node, ctx.clock.unix_time()):
         if one.instance in instances:
@@ -34,9 +38,10 @@ def withdraw_pending_stops(
 
 
 async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: Callable[[str], None]) -> None:
-    """Stop what is owed on this node; the caller has its lock. Raises `SparkctlError`, and keeps what is then still owed.
+    """Do the pending stops of this node; the caller has its lock. Raises `SparkctlError`, and keeps what is still
+    pending then.
 
-    A container that is gone needs nothing any more, and one that was started again since then is somebody's new wish.
+    A container that is gone needs nothing, and one that was started again since then is left running.
     """
     kept = PendingStopFiles(ctx.history.directory)
 
@@ -73,8 +78,6 @@ async def _was_started_since(session: NodeSession, container: Container, one: Pe
         return False
     with suppress(ContainerNotFound):
         started = (await session.docker.inspect_container(container.id)).started
-        ahead = await measure_clock_offset(
-            session
-        )  # the node's clock said when it was started, ours when the stop was asked for
+        ahead = await measure_clock_offset(session)  # its start is by the node's clock, the request by ours
         return started is not None and started - (0.0 if ahead is None else ahead.ahead) > one.since
     return False

@@ -1,4 +1,4 @@
-"""``down`` and ``free``: stop whole instances, all ranks of them, and prove that what they held is back."""
+"""``down`` and ``free``: stop whole instances with all their ranks, and check that their memory is released."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_i
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_session import NodeSession
 
-_ID_LENGTH = 12  # digits of a container's id that are kept everywhere
+_ID_LENGTH = 12  # digits of a container's id that every record has
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStart:
-    """A start that was not stopped from here since. ``parts``: each of its ranks' node and the beginning of its container's id."""
+    """A start that was not stopped from here since. ``parts``: the node and the short container id of each rank."""
 
     instance: str
     parts: tuple[tuple[NodeName, str], ...]
 
     def containers_on(self, node: NodeName) -> tuple[str, ...]:
-        """Return its containers on a node."""
+        """Return its container ids on a node."""
         return tuple(container for where, container in self.parts if where == node)
 
 
 def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, ...]:
-    """Return the starts, given the latest operation first, of which nothing says that they have ended, the latest first.
+    """Return the starts without a known end, the latest first; ``operations`` come latest first.
 
-    What a switch stopped is gone only if the switch went well: else it came back.
+    What a switch stopped is gone only if the switch succeeded: otherwise it came back.
     """
     seen = tuple(operations)
     good = {one.id for one in seen if one.has_succeeded}
@@ -88,12 +88,12 @@ def _short_container_id(share: NodeResult) -> str:
 
 
 def _has_ended(share: NodeResult) -> bool:
-    """Tell whether a stop came as far as its end: its container is noted before."""
+    """Tell whether a stop reached its end; its containers are recorded before."""
     return share.log is not None or share.freed is not None or share.available_after is not None
 
 
 async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[NodeSession], emit: Emit) -> list[str]:
-    """Return a line for each node and for each foreign container that runs there, and emit all of what stands there."""
+    """Return a line for each node and for each foreign container that runs there, and emit what runs there."""
     lines = []
     for session in sessions:
         node = session.node.name
@@ -126,15 +126,19 @@ _UNREACHABLE_ERRORS = (
     NodeStarved,
     ConnectionLost,
     DockerUnavailable,
-)  # whatever runs there is not known, and runs on
+)  # its containers are not known, and run on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopInstance:
-    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
+    """A request to stop instances.
 
-    ``known`` are the names that are not misspelt: profiles, and whatever was started before. ``everywhere`` are all nodes
-    there are: where the other ranks of a model are looked for. ``frees``: the nodes are to be free, so what stays is told.
+    Attributes:
+        instance: None: every instance of sparkctl on these nodes.
+        grace: seconds between TERM and KILL.
+        known: valid names: profiles, and everything that was started before.
+        everywhere: all nodes, where other ranks of a model are searched.
+        frees: free the nodes, and report what stays there.
     """
 
     instance: str | None
@@ -147,7 +151,7 @@ class StopInstance:
 
     @property
     def retry_command(self) -> str | None:
-        """The command that frees the same nodes again; None of a stop, which asks for what is gone."""
+        """The command that frees the same nodes again; None for ``down``."""
         if not self.frees:
             return None
         grace = [] if self.grace is None else [f"--grace={self.grace:g}s"]
@@ -155,7 +159,7 @@ class StopInstance:
 
 
 def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[Event, None]:
-    """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
+    """Stop what was requested. Nothing running is success; a node that could not be asked never counts as stopped."""
 
     def stream_stop(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
@@ -177,7 +181,7 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
 
 
 class _StopRun:
-    """One run of the verb: what each node has, why one could not be asked, and what came of it."""
+    """One run of the command: the containers of each node, the nodes that could not be asked, and the results."""
 
     def __init__(self, ctx: CommandContext, request: StopInstance) -> None:
         self.ctx, self.request = ctx, request
@@ -191,7 +195,7 @@ class _StopRun:
         self.owed = PendingStopFiles(ctx.history.directory)
 
     async def run(self, emit: Emit) -> CommandEnded:
-        """Look everywhere first, then stop everything at once."""
+        """Inspect all nodes first, then stop everything in parallel."""
         self.emit = emit
         async with AsyncExitStack() as stack:
             await self._list_containers(self.request.nodes, stack)
@@ -225,7 +229,7 @@ class _StopRun:
 
     @contextlib.contextmanager
     def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
-        """What was owed of these is what is done now; where it is not, it is owed as before."""
+        """Replace the pending stops of these instances: they are done now, or saved again."""
         own = [
             one
             for one in self.owed.list_all(self.ctx.clock.unix_time())
@@ -243,10 +247,10 @@ class _StopRun:
                     with contextlib.suppress(OSError):
                         self.owed.save_stop(one)
 
-    # looking
+    # inspect
 
     async def _list_containers(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
-        """Ask nodes what stands there, all at once."""
+        """List the containers of the nodes, in parallel."""
         new = [node for node in nodes if node.name not in self.sessions]
         for node in new:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)
@@ -267,27 +271,27 @@ class _StopRun:
                 self.containers[node.name] = answer
 
     async def _find_other_ranks(self, stack: AsyncExitStack) -> None:
-        """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
+        """Look for the other ranks: on the nodes in the labels of those found, or on all nodes."""
         if any(node in self.failures for node in self.asked):
-            await self._list_containers(self.request.everywhere, stack)  # what it does not say, its other ranks may
+            await self._list_containers(self.request.everywhere, stack)  # for their other ranks
         for whole in self._choose_instances():
             await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
         if any(
             whole.missing and (self._list_unknown_node_names(whole) or not whole.elsewhere)
             for whole in self._choose_instances()
         ):
-            await self._list_containers(self.request.everywhere, stack)  # this operator may call them otherwise
+            await self._list_containers(self.request.everywhere, stack)  # this operator may have other names for them
         for whole in self._choose_instances():
             self.unmatched += [f"{whole.name} on {name}" for name in self._list_unknown_node_names(whole)]
 
     def _list_unknown_node_names(self, whole: InstanceContainers) -> list[str]:
-        """Return the names of nodes with a rank that was not found, and that no node here is called."""
+        """Return the nodes of missing ranks whose names are not in this config."""
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
     def _choose_instances(self) -> list[InstanceContainers]:
-        """Return what is to be stopped: whole instances of which any part is where it was asked.
+        """Return what to stop: whole instances with any rank on the requested nodes.
 
-        Also where its other ranks say that a part is there, and that node does not answer.
+        An instance counts, too, where its other ranks name a requested node that does not answer.
         """
         silent = [node for node in self.asked if node in self.failures]
         occupants = [
@@ -303,7 +307,7 @@ class _StopRun:
         ]
 
     def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
-        """Say what goes with what was asked for."""
+        """Report what is stopped together with the requested ranks."""
         for whole in chosen:
             if all(node in self.asked for node in whole.nodes):
                 continue
@@ -323,7 +327,7 @@ class _StopRun:
             self._emit_warning(None, f"a rank of {words} was not found: no node is called so here", hint)
 
     def _refuse_foreign(self) -> None:
-        """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
+        """Warn about a running foreign container of that name: it is not stopped."""
         for node, containers in self.containers.items():
             for one in containers:
                 if one.name == self.request.instance and one.is_alive and node in self.asked:
@@ -332,12 +336,14 @@ class _StopRun:
                         f"on {node}: docker stop {one.name}",
                     )
 
-    # changing
+    # change
 
     async def _lock_nodes(
         self, chosen: Sequence[InstanceContainers]
     ) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
-        """Take the locks of all nodes that are touched, in the order of their names, so that two never wait for each other."""
+        """Take the locks of all affected nodes in the order of their names, so that two commands never wait for each
+        other.
+        """
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         doing = f"stopping {self.request.instance or 'everything'}"
         for node in sorted({node for whole in chosen for node in whole.nodes}):
@@ -349,7 +355,7 @@ class _StopRun:
         return locks
 
     async def _choose_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
-        """Return what is to be stopped now: somebody may have stopped it while we waited."""
+        """Choose again under the locks: another command may have stopped it meanwhile."""
         for node in locks:
             try:
                 self.containers[node] = await self.sessions[node].docker.list_containers()
@@ -358,12 +364,12 @@ class _StopRun:
         return self._choose_instances()
 
     def _drop_busy_instances(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
-        """Leave out what somebody else is at work on anywhere: stopping the rest of it would leave a half."""
+        """Leave out instances with a locked rank: stopping the other ranks would leave half a model."""
         busy = {node for node, error in self.failures.items() if isinstance(error, OperationRefused)}
         return [whole for whole in chosen if not busy.intersection(whole.nodes)]
 
     async def _refuse_during_switch(self, chosen: Sequence[InstanceContainers]) -> None:
-        """Have the refusal that stopping them would end with, where a switch goes on or was left."""
+        """Raise the error for a running or unfinished switch there."""
         for node in sorted({node for whole in chosen for node in whole.nodes}):
             try:
                 view = await journals.read_journal(self.sessions[node])
@@ -373,7 +379,7 @@ class _StopRun:
             if view.found is not JournalPresence.NONE and node not in self.ctx.holds:
                 self.failures[node] = journals.build_switch_refusal(node, view, is_held=view.is_held)
 
-    # saying
+    # report
 
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         await self._refuse_during_switch(chosen)
@@ -431,7 +437,7 @@ class _StopRun:
         return [self.sessions[node] for node in self.asked if node not in self.failures]
 
     def _report_failures(self) -> SparkctlError | None:
-        """Return the failure that decides the end, where there is any; tell of every other one."""
+        """Return the failure that decides the exit code, if any; emit the others as warnings."""
         order = [node for node in self.sessions if node in self.failures]
         told = {self.failures[order[0]].message} if order else set()
         for node in order[1:]:
@@ -441,7 +447,7 @@ class _StopRun:
         return self.failures[order[0]] if order else None
 
     def _save_pending_stops(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> None:
-        """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
+        """Save the stops for nodes that could not be asked, for the next contact with them."""
         now, done = self.ctx.clock.unix_time(), {one.container_id for one in halt.stopped}
         unseen = self._find_last_known_starts(done)
         for node, error in self.failures.items():
@@ -485,8 +491,9 @@ class _StopRun:
                     )
 
     def _find_last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
-        """Return what was started last from here on the nodes that were asked and do not say what they have: the whole of it,
-        and nothing of which another rank is seen to run on."""
+        """Return the last starts from here on the nodes that could not be read: whole starts, none with a rank that is
+        seen running.
+        """
         silent = [node for node in self.asked if node in self.failures and node not in self.containers]
         if not silent:
             return []

@@ -1,4 +1,4 @@
-"""``resume`` and ``abort``: a switch that somebody left is finished, undone or given up, by what lies on the nodes."""
+"""``resume`` and ``abort``: finish, undo or give up an unfinished switch, from the journal on its nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishSwitch:
-    """``nodes``: where a journal is looked for; ``known``: every node of the config, for those that it names beside."""
+    """``nodes``: where to look for a journal. ``known``: every node of the config, for those that the journal names
+    besides.
+    """
 
     nodes: Sequence[Node]
     known: Sequence[Node]
@@ -44,7 +46,7 @@ class FinishSwitch:
 
 
 def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Finish the switch that lies on these nodes, in the direction in which it was going."""
+    """Finish the switch found on these nodes, in the direction in which it was going."""
 
     def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
@@ -55,7 +57,7 @@ def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[
 
 
 def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
+    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
 
     def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
@@ -66,7 +68,7 @@ def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[E
 
 
 def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """End it with neither: what is left of both goes, logs saved, and the switch is forgotten. Needs no profile."""
+    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
 
     def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
@@ -79,7 +81,7 @@ def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator
 
 
 class _FinishRun:
-    """One run of either verb."""
+    """One run of either command."""
 
     def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
         self.ctx, self.request = ctx, request
@@ -103,9 +105,7 @@ class _FinishRun:
                     return self._close_original_operation(
                         journal, "resume", await self._run_remaining_steps(crew, request)
                     )
-                await (
-                    crew.delete_journal()
-                )  # nothing was changed so far: it begins anew, with a plan of what is true now
+                await crew.delete_journal()  # nothing was changed so far: begin again with a plan of the current state
             finally:
                 await crew.release_locks()
         assert request is not None
@@ -126,7 +126,7 @@ class _FinishRun:
     async def _undo_switch(
         self, emit: Emit, verb: str, way: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
     ) -> CommandEnded:
-        """Take back what was left, one way or the other, unless the new one serves; nothing was stopped: forget it."""
+        """Undo the unfinished switch, unless the new instance serves; if nothing was stopped, delete the journal."""
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
@@ -153,10 +153,10 @@ class _FinishRun:
             finally:
                 await crew.release_locks()
 
-    # in the history
+    # history
 
     def _describe_operation(self, journal: SwitchJournal, *, is_way_back: bool) -> None:
-        """Tell our own row what it is about."""
+        """Describe the operation in its own history row."""
         row = self.ctx.operation
         if row is None:
             return None
@@ -168,16 +168,16 @@ class _FinishRun:
         )
 
     def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
-        """Tell the row of whoever had left it, where that was from here too, what became of it."""
+        """Record the result in the history row of the unfinished switch, where that was run from here too."""
         if ended.outcome in (Outcome.READY, Outcome.DONE):
             said = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
             self.ctx.history.close_operation(journal.id, said, self.ctx.clock.unix_time())
         return ended
 
-    # what lies there
+    # the journal
 
     async def _find_journal(self, stack: AsyncExitStack, emit: Emit) -> SwitchJournal | None:
-        """Return the journal that goes furthest of those that lie there, with a session to every node that it touches."""
+        """Return the journal with the most progress, with a session to every node that it affects."""
         await self._open_sessions(stack, self.request.nodes, emit)
         views = await self.ctx.interrupt.run_interruptible(self._read_journals(), _UNCHANGED_MESSAGE)
         silent = [one for one in views.values() if isinstance(one, NodeError)]
@@ -231,7 +231,9 @@ class _FinishRun:
         return [by_name[name] for name in journal.affected_nodes if name not in self.sessions]
 
     async def _verify_unchanged(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
-        """Look again under the locks: another may have finished it, or gone on with it, in between."""
+        """Read the journals again under the locks: another operator may have finished or resumed the switch
+        meanwhile.
+        """
         found = await gather_or_cancel(
             *(journals.read_journal_with_text(self.sessions[node]) for node in journal.affected_nodes)
         )
@@ -247,14 +249,16 @@ class _FinishRun:
             crew.adopt_journal(node, text)
 
     def _create_transaction(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
-        """From now on it is ours: who looks at the journal sees who is at work."""
+        """Take over the switch: the journal names its new operator from now on."""
         ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.unix_time())
         return SwitchTransaction(
             self.ctx, self.sessions, ours, emit, self.began, guarded=self.request.guarded and journal.guarded
         )
 
     def _rebuild_request(self, journal: SwitchJournal) -> SwitchInstance:
-        """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
+        """Rebuild the request from the words in the journal; raises `OperationRefused` where the profile has
+        changed.
+        """
         way = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
         name, *words = journal.words
         try:
@@ -277,8 +281,9 @@ class _FinishRun:
         )  # fmt: skip
 
     def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
-        """What only the first operator's shell had (``${VAR}`` in the profile) is missed before anything is done: a new one
-        that may serve by now has not failed by it."""
+        """Refuse before any change where ``${VAR}`` values of the profile are missing in this shell: only the first
+        operator had them, and a new instance that serves by now has not failed by it.
+        """
         try:
             build_launch_plan(
                 profile,

@@ -1,4 +1,6 @@
-"""The steps of a switch on its way: stop and keep the old one, prove its memory back, start the new one, clear the old."""
+"""The forward steps of a switch: stop and keep the old instance, check its memory, start the new one, remove the old
+containers.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,21 @@ FitCalculation = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
 
 
 class MemoryNotReleased(OperationRefused):
-    """What was stopped did not give back what the new one needs."""
+    """The stopped instances did not release the memory that the new one needs."""
 
 
 def rollback_name(name: str, container_id: str) -> str:
-    """Return the name of a container while it is kept."""
+    """Return the name of a container while it is kept for a rollback."""
     return f"{name[:_MAX_NAME_LENGTH]}.kept-{container_id[:6]}"
 
 
 def original_name(name: str) -> str:
-    """Return the name that a kept container had."""
+    """Return the name that a kept container had before."""
     return _KEPT_SUFFIX_PATTERN.sub("", name)
 
 
 async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName, list[Container]]:
-    """Return what is still to be stopped, by node."""
+    """Return the old containers that still run, by node."""
     alive: dict[NodeName, list[Container]] = {}
     for node, container in await list_old_containers(crew):
         if container is not None and container.is_alive:
@@ -55,7 +57,7 @@ async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName,
 
 
 async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
-    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
+    """Stop the old containers and keep them; ended ones are fine. Raises the first failure."""
     if alive:
         halt = await stop_containers(crew.sessions, crew.step_context, crew.emit, alive, keep=True)
         for _, failure in halt.failures:
@@ -65,7 +67,7 @@ async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, 
 
 
 async def list_old_containers(crew: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
-    """Return what was stopped, or is to be; None for one that is not there any more."""
+    """Return the old containers, stopped or to be stopped; None for one that no longer exists."""
 
     async def inspect_old_container(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
         try:
@@ -81,7 +83,7 @@ def _format_kept_count(number: int) -> str:
 
 
 async def verify_memory_released(crew: SwitchTransaction, fits: FitCalculation) -> None:
-    """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
+    """Estimate the fit again from the current memory of the nodes. Raises `MemoryNotReleased` where it does not fit."""
     made = await fits()
     short = [one for one in made if one.is_refused]
     if short:
@@ -93,14 +95,14 @@ async def verify_memory_released(crew: SwitchTransaction, fits: FitCalculation) 
 
 
 async def rename_kept_containers(crew: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
-    """Rename kept containers that have a name which the new one is to have."""
+    """Rename kept containers whose names the new ones need."""
     for node, container in await list_old_containers(crew):
         if container is not None and (node, container.name) in names:
             await crew.sessions[node].docker.rename_container(container.id, rollback_name(container.name, container.id))
 
 
 async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
-    """Start it as `up` does, under the locks that are held; return how that ended."""
+    """Start the new instance as `up` does, under the locks that are held; return its end."""
     start = request.to_start_request(container for _, container in crew.journal.old)
     ended = await forward_events(start_instance(crew.step_context, start), crew.emit)
     if ended.outcome is Outcome.READY:
@@ -112,10 +114,10 @@ async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -
 
 
 async def remove_old_containers(crew: SwitchTransaction) -> str | None:
-    """Remove the containers that were kept, their logs saved. Return which stayed, in words, because their logs could not be
-    saved: it was done by us where the journal still is ours afterwards.
+    """Remove the kept containers, their logs saved; return those that stayed because their logs could not be saved.
 
-    The step has just asked whether the switch is still ours, and all are cleared at once.
+    The caller has just verified that the switch is still its own, and must verify it again afterwards. All are removed
+    in parallel.
     """
 
     async def remove_old_container(node: NodeName, container: Container) -> bool:
@@ -136,7 +138,7 @@ async def remove_old_containers(crew: SwitchTransaction) -> str | None:
 
 
 async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
-    """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
+    """Return a sentence about each Spark that only lost an instance: what still runs there, or that it is free."""
 
     async def describe_node(node: NodeName) -> str:
         try:
@@ -158,12 +160,12 @@ async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
 
 
 async def save_remaining_stops(crew: SwitchTransaction) -> None:
-    """Remember the ranks of the old ones on Sparks that were silent: the next contact stops them."""
+    """Save the stops of old ranks on Sparks that did not answer, for the next contact."""
     save_pending_stops(crew, [(node, one) for node, one in await list_old_containers(crew) if one is not None])
 
 
 def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
-    """Remember the ranks on Sparks that were silent: the next contact stops them."""
+    """Save the stops of these ranks on Sparks that did not answer, for the next contact."""
     owed, now = PendingStopFiles(crew.ctx.history.directory), crew.ctx.clock.unix_time()
     for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
         run = whole.get_label(ContainerLabel.RUN)

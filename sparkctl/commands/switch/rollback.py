@@ -1,4 +1,4 @@
-"""The way back of a switch: the new one's containers go, the old ones are started again and prove themselves."""
+"""The rollback of a switch: remove the new containers, start the old ones again and check that they serve."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ NodeContainer = tuple[NodeName, Container]
 
 
 class RollbackFailed(SparkctlError):
-    """What was stopped does not serve again. ``verdict``: on the ``instance`` whose log was watched, None where none was."""
+    """The old instance does not serve again. ``verdict``: about the ``instance`` whose log was watched, None without
+    one.
+    """
 
     def __init__(
         self, message: str, hint: str | None = None, verdict: Verdict | None = None, instance: str | None = None
@@ -54,8 +56,9 @@ class RollbackFailed(SparkctlError):
 
 
 async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | None:
-    """Return why not all of what was stopped can come back: a container of it was removed by somebody, or was not reached
-    when the others stopped; None where it can."""
+    """Return why not everything can be started again: a container was removed by somebody, or its node did not answer
+    during the stop. None where everything can.
+    """
     try:
         old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
     except RollbackFailed as lost:
@@ -71,7 +74,7 @@ async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | No
 
 
 async def list_new_containers(crew: SwitchTransaction, node: NodeName) -> list[Container]:
-    """Return what the switch started on a node: containers of that very profile, and never those of before."""
+    """Return the containers that the switch started on a node: those of that profile, without the old ones."""
     kept, its = {container for _, container in crew.journal.old}, (crew.journal.instance, crew.journal.profile_hash)
     return [
         one
@@ -81,14 +84,14 @@ async def list_new_containers(crew: SwitchTransaction, node: NodeName) -> list[C
 
 
 async def remove_container(crew: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
-    """Stop a container and remove it, its log kept."""
+    """Stop a container and remove it; its log is saved."""
     await crew.reacquire_if_lost(node)
     await stop_watching_containers(crew.sessions[node], crew.step_context, crew.emit, [one.id], UnwatchReason.STOPPED)
     return await stop_container(crew.sessions[node], crew.step_context, crew.emit, one, resolve_stop_grace(one, None))
 
 
 async def remove_new_containers(crew: SwitchTransaction) -> str | None:
-    """Stop and remove what the switch started, its log kept. Return which of its containers stayed, in words."""
+    """Stop and remove the new containers, their logs saved; return the names of those that stayed."""
     logs, kept = [], []
     for node in crew.journal.nodes:
         for one in await list_new_containers(crew, node):
@@ -102,10 +105,10 @@ async def remove_new_containers(crew: SwitchTransaction) -> str | None:
 
 
 async def restart_old_containers(crew: SwitchTransaction) -> str:
-    """Start the old containers again, in their order, and watch each model as `up` does: until it is ready by its own rule
-    and gave a token.
+    """Start the old containers again in their order, and watch each model as `up` does, until it is ready and gave a
+    token.
 
-    Returns what happened, in words. Raises `NotBack` where one does not come back.
+    Returns a sentence about the result. Raises `RollbackFailed` where one does not serve again.
     """
     began = crew.ctx.clock.monotonic()
     old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
@@ -153,7 +156,7 @@ async def _inspect_old_container(crew: SwitchTransaction, node: NodeName, contai
 
 
 async def _drop_page_cache(crew: SwitchTransaction, node: NodeName) -> bool:
-    """Drop a node's page cache; return whether that could be done."""
+    """Drop a node's page cache; return whether that was possible."""
     try:
         await drop_node_caches(crew.sessions[node], crew.step_context, crew.emit)
     except MissingSudoRight as no:
@@ -163,8 +166,7 @@ async def _drop_page_cache(crew: SwitchTransaction, node: NodeName) -> bool:
 
 
 def _begin_history_rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
-    """Begin a row of the history for each model that is started again. Its seconds are no start's: nothing is expected of
-    them."""
+    """Begin a history row for each model that is started again. Its duration does not count for later estimates."""
     ctx, where = crew.ctx, dict[str, list[NodeName]]()
     for node, container in old:
         where.setdefault(container.get_label(ContainerLabel.INSTANCE) or original_name(container.name), []).append(node)
@@ -181,8 +183,9 @@ def _begin_history_rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -
 async def _create_rank_watch(
     crew: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
 ) -> RankWatch:
-    """Return what watches one that is started again, as a start of its profile is watched. The container tells what it runs
-    with; its times and its guard's rule are of the profile, where there is one of that name here."""
+    """Return the watch of a container that is started again. Its command comes from the container, its time limits and
+    guard rule from the profile of that name, if there is one here.
+    """
     session, profile = crew.sessions[node], _load_profile(container)
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
     made = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
@@ -207,7 +210,7 @@ def _load_profile(container: Container) -> Profile | None:
 
 
 async def _restart_container(crew: SwitchTransaction, container: Container, rank: RankWatch) -> None:
-    """Start it under a guard, where one is to be had; its log of before is not what it does now."""
+    """Start the container under a guard where possible; its earlier log is ignored."""
     session, node = rank.session, rank.plan.node
     await crew.reacquire_if_lost(node)
     try:
@@ -228,7 +231,7 @@ async def _restart_container(crew: SwitchTransaction, container: Container, rank
 
 
 def _group_by_model(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
-    """Return the ranks of each model, in their order."""
+    """Group the ranks by model, in their order."""
     found: dict[str, list[RankWatch]] = {}
     for rank in ranks:
         found.setdefault(dict(rank.plan.labels).get(ContainerLabel.RUN) or rank.container_id, []).append(rank)
@@ -236,8 +239,9 @@ def _group_by_model(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
 
 
 async def _watch_until_ready(crew: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]) -> None:
-    """Watch one model until it is ready; one that is ``running`` already, from an earlier try, may prove itself at once:
-    its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
+    """Watch one model until it is ready. One that is ``running`` since an earlier attempt is first checked at once,
+    because its log may no longer show its start. Raises `RollbackFailed` with its verdict.
+    """
     is_running = all(rank.container_id in running for rank in model)
     end = (
         None
@@ -252,7 +256,7 @@ async def _watch_until_ready(crew: SwitchTransaction, model: Sequence[RankWatch]
 
 
 async def _check_serving(head: RankWatch) -> bool:
-    """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
+    """Check a model's health and a token once; False where its profile defines no such check."""
     link, service = head.session.link, head.plan.readiness_target
     if service.ready.health is None and service.ready.probe == "none":
         return False
@@ -278,8 +282,9 @@ def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> Rollbac
 async def order_restarts(
     sessions: Mapping[NodeName, NodeSession], old: Sequence[NodeContainer]
 ) -> tuple[NodeContainer, ...]:
-    """Return containers in the order in which they are started again: those that are models by themselves as they were
-    started, then the ranks of each model, as its engine wants them."""
+    """Return containers in the order of their restart: models on one node first, in the order of their start, then the
+    ranks of each model as its engine needs them.
+    """
     alone = [one for one in old if one[1].get_label(ContainerLabel.RANK) is None]
     times = await gather_or_cancel(*(_read_start_time(sessions[node], container) for node, container in alone))
     ordered = [alone[at] for at in sorted(range(len(alone)), key=lambda at: times[at])]
@@ -308,7 +313,7 @@ def _get_rank_index(one: NodeContainer) -> int:
 
 
 async def _must_start_head_first(session: NodeSession, head: Container) -> bool:
-    """Ask its engine by the head's own command: a worker's does not tell how they meet."""
+    """Ask the engine with the head's command, because a worker's does not say how the ranks meet."""
     engine = head.get_label(ContainerLabel.ENGINE) or ""
     return engine in engine_names() and load_engine(engine).must_start_head_first(
         (await session.docker.read_run_options(head.id)).command
@@ -316,10 +321,10 @@ async def _must_start_head_first(session: NodeSession, head: Container) -> bool:
 
 
 async def remove_both_sides(crew: SwitchTransaction) -> tuple[str, ...]:
-    """Stop and remove what the journal names and sparkctl made; return what of it stayed, or still holds something.
+    """Stop and remove the containers of both sides; return those that stayed or still hold something.
 
-    One that does not go keeps the others from nothing: a switch that cannot be undone has to have an end. Raises `Fenced`,
-    `NodeError` and `DockerDown`.
+    A container that cannot be removed does not prevent the others, so that every switch can be ended. Raises
+    `OwnershipLost`, `NodeError` and `DockerUnavailable`.
     """
     old = [(node, one) for node, one in await list_old_containers(crew) if one is not None and one.is_managed]
     new = [(node, one) for node in crew.journal.nodes for one in await list_new_containers(crew, node)]
@@ -342,7 +347,7 @@ async def remove_both_sides(crew: SwitchTransaction) -> tuple[str, ...]:
 
 
 async def _remove_and_verify(crew: SwitchTransaction, node: NodeName, one: Container) -> bool:
-    """Take one away; tell whether it is gone with all that it held. Why it is not has been said."""
+    """Remove a container; tell whether it and its memory are gone. Problems were emitted as warnings."""
     try:
         stopped = await remove_container(crew, node, one)
     except (OwnershipLost, DockerUnavailable):

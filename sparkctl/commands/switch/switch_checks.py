@@ -1,4 +1,6 @@
-"""What can fail is tried while the old one still serves: images, the model's files, mounts, port, flags, disk, rights."""
+"""Checks before a switch, while the old instance still serves: images, model files, mounts, port, flags, disk,
+rights.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,10 @@ from sparkctl.transport.node_session import NodeSession
 
 
 async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
-    """Return what was proved, in words; raises the first thing that stands in the way. Cautions are told.
+    """Return what was verified, as sentences; raise the first obstacle; emit the rest as warnings.
 
-    What the SSH user may not look at is a caution. With ``keep_going`` so is a mount that is not there yet, and a file of
-    weights that is not whole.
+    What the SSH user may not read is a warning. With ``keep_going`` so are a missing mount and an incomplete file of
+    weights.
     """
     coming = [site.coming for site in sites if site.coming is not None]
     launches = [one.plan for one in coming]
@@ -89,7 +91,7 @@ def _check_start_decision(
     scene: PreflightInspection,
     goes: frozenset[str],
 ) -> None:
-    """Let the decision be made that `up` makes, with what goes counted as gone."""
+    """Make the decision of `up`, with the stopped containers counted as gone."""
     freed = {port for one in scene.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
     listening = scene.look.listening
     look = replace(scene.look, listening=None if listening is None else listening - freed, paths=())
@@ -104,7 +106,7 @@ def _check_start_decision(
 def _refuse_missing_mounts(
     crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection
 ) -> None:
-    """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
+    """Refuse a missing mount source now; the engine would find no model only after the old one is stopped."""
     for caution in check_mounts(launch, scene):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
@@ -123,7 +125,7 @@ def _check_drop_caches_right(crew: SwitchTransaction, launch: LaunchPlan, scene:
 def _refuse_other_image(
     words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
 ) -> None:
-    """Two images behind one name: ranks of different versions do not meet."""
+    """Refuse different images under one name: ranks of different versions cannot work together."""
     found = {
         scene.image.id: launch.node for launch, scene in zip(launches, scenes, strict=True) if scene.image is not None
     }
@@ -145,7 +147,7 @@ def _warn_about_flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
 
 
 async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
-    """Return how many files of the model were found whole; raises `Refused` for those that surely are not."""
+    """Return how many model files are complete; raises `OperationRefused` for those that are certainly not."""
     where = list_checkpoint_paths(request.profile, launch)
     if not where:
         return 0
@@ -184,7 +186,7 @@ def _format_first(several: Sequence[str]) -> str:
 
 
 async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) -> None:
-    """Have every rank's node say whether it reaches the others."""
+    """Check from every rank's node that it reaches the others."""
     sessions = [crew.sessions[node.name] for node in request.nodes]
     looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     lanes = [
@@ -204,18 +206,19 @@ async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) 
 
 
 def check_flags(request: SwitchInstance) -> Iterator[tuple[str, str | None]]:
-    """Yield what the engine's catalogue says against the profile's flags, each with the command that does without."""
+    """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it."""
     for one in list_start_warnings(request.profile, ProfileLibrary()):
         yield one.message, one.format_remedy(request.retry_command)
 
 
-_PLANNED_START_ID = "planned"  # the name of a start that is only thought of
+_PLANNED_START_ID = "planned"  # a name for a start that is only planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInspection:
-    """What was found on a node. ``launch``: what would be started there, None where nothing would; ``alone``: the same as a
-    model by itself, whose words tell of the model."""
+    """The inspection of a node. ``launch``: what would start there, None for nothing; ``alone``: the same as a model
+    on one node, whose arguments describe the model.
+    """
 
     look: NodeInspection
     containers: tuple[Container, ...]
@@ -228,7 +231,7 @@ class SwitchInspection:
 async def inspect_switch_nodes(
     ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession]
 ) -> tuple[NodeInventory, ...]:
-    """Look at every node at once; one that cannot be asked is silent."""
+    """Inspect every node in parallel; one that does not answer is marked silent."""
     answers = await asyncio.gather(
         *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
     )
@@ -281,7 +284,7 @@ async def _read_model_files(
 def _build_planned_launch(
     ctx: CommandContext, request: SwitchInstance, session: NodeSession, *, alone: bool
 ) -> LaunchPlan | None:
-    """Return what would be started on this node, as far as it is known before the way between the nodes was looked for."""
+    """Return what would start on this node, as far as known before the link between the nodes is inspected."""
     names = tuple(node.name for node in request.nodes)
     if session.node.name not in names:
         return None

@@ -1,4 +1,4 @@
-"""A switch from whatever step on: forward to the new one, or back to the old one, and one honest end."""
+"""Runs a switch from any step: forward to the new instance, back to the old one, or to its abandonment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
 
 
 class SwitchStepRunner:
-    """``request`` is not needed on the way back, which needs no profile: the containers are there."""
+    """Runs the steps. ``request`` is not needed for a rollback, which uses the existing containers."""
 
     def __init__(self, crew: SwitchTransaction, request: SwitchInstance | None = None) -> None:
         self.crew = crew
@@ -31,9 +31,9 @@ class SwitchStepRunner:
     # forward
 
     async def run_forward(self, first: SwitchStep, *, is_untouched: bool = False) -> CommandEnded:
-        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it.
+        """Run from step ``first`` to the end. A failure leads to a rollback, unless its node is unreachable.
 
-        ``is_untouched``: nothing was stopped by anybody so far, so that Ctrl-C before the first is stopped leaves no journal.
+        ``is_untouched``: nothing was stopped yet, so that Ctrl-C before the first stop leaves no journal.
         """
         try:
             return await self._run_forward_steps(first, is_untouched=is_untouched)
@@ -84,7 +84,7 @@ class SwitchStepRunner:
         where = " and ".join(crew.journal.nodes)
         crew.report_step(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
-        with suppress(CommandInterrupted):  # it is done: all that Ctrl-C can spare is this
+        with suppress(CommandInterrupted):  # the switch is done: Ctrl-C can only skip this
             left = await guard(forward_steps.describe_losses(crew), "")
         message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
         started = (None, None) if ended is None else (ended.endpoint, ended.guard)
@@ -110,7 +110,7 @@ class SwitchStepRunner:
         return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
 
     async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
-        """Go back, or leave it for study where that was asked for."""
+        """Roll back, or leave it for study where that was requested."""
         journal = self.crew.journal
         if journal.rolls_back:
             return await self.run_rollback(why, ended)
@@ -130,7 +130,7 @@ class SwitchStepRunner:
     async def run_rollback(
         self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, asked: bool = False
     ) -> CommandEnded:
-        """Bring the old one back. ``asked``: `abort` did, and then it is no failure."""
+        """Roll back to the old instance. ``asked``: `abort` requested it, so it is no failure."""
         crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
         story = self._describe_failure(why, ended)
         try:
@@ -145,7 +145,7 @@ class SwitchStepRunner:
             stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was taken away")
             if lost is not None:
                 await forward_steps.save_remaining_stops(crew)
-                await crew.delete_journal()  # there is nothing left that a later try could bring back
+                await crew.delete_journal()  # nothing is left that a later attempt could restore
                 said = lost.message if asked else f"{story}; and {lost.message}"
                 start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
@@ -168,7 +168,7 @@ class SwitchStepRunner:
         return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
 
     async def run_abandon(self) -> CommandEnded:
-        """End it with neither: what is left of both goes, and the switch is forgotten also where something of it stayed."""
+        """Remove both sides and delete the journal, even where a container stayed."""
         crew, guard, names = (
             self.crew,
             self.crew.ctx.interrupt.run_interruptible,
@@ -188,7 +188,7 @@ class SwitchStepRunner:
             )  # fmt: skip
         return self._build_end(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
 
-    # saying
+    # report
 
     @property
     def _old_names(self) -> str:
@@ -201,7 +201,9 @@ class SwitchStepRunner:
     async def _build_failed_rollback_end(
         self, worse: SparkctlError, story: str, ended: CommandEnded | None, *, asked: bool
     ) -> CommandEnded:
-        """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
+        """Return the end of a rollback that failed and can be repeated. Raises `OwnershipLost` as
+        `_build_unfinished_end`.
+        """
         await self.crew.verify_ownership()
         said = worse.message if asked else f"{story}; and {worse.message}"
         hint = "\n".join(filter(None, (worse.hint, self.crew.finish_commands)))
@@ -218,8 +220,9 @@ class SwitchStepRunner:
     async def _build_unfinished_end(
         self, message: str, code: ExitCode, node: str | None, ended: CommandEnded | None = None
     ) -> CommandEnded:
-        """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
-        then nothing of it can be finished from here."""
+        """Return the end of a switch that stays unfinished. Raises `OwnershipLost` where another operator has taken it
+        over or ended it.
+        """
         await self.crew.verify_ownership()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
         step = self.crew.journal.step
@@ -230,7 +233,9 @@ class SwitchStepRunner:
     def _build_end_with_journal(
         self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str
     ) -> CommandEnded:
-        """Return an end that leaves the journal: what the verdict offers to try would be refused until that is over."""
+        """Return an end with the journal in place: the verdict's own command would be refused until the switch is
+        finished.
+        """
         verdict = None if ended is None else ended.verdict
         if ended is not None and verdict is not None and verdict.edit is not None:
             again = f"\nafter that, with the change: {verdict.again}" if verdict.again else ""

@@ -1,4 +1,6 @@
-"""The files of a model on their way: asked for by number, written beside their names, proved by sums, then put in place."""
+"""Copies a model's files: requested by number, written next to their names, verified by checksums, then moved into
+place.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ from sparkctl.model.events import Emit, TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
 from sparkctl.transport.node_session import NodeSession
 
-_MAX_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
-_CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a word; an end says every few seconds that it goes on
-_PROGRESS_SECONDS = 0.5  # seconds between two words of progress
+_MAX_STREAMS = 8  # one stream is limited by one core for TLS and checksums, about 0.6 GB/s
+_CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a message; an end reports progress every few seconds
+_PROGRESS_SECONDS = 0.5  # seconds between two progress reports
 
 
 class TransferReporter:
-    """Tells how far what goes to one node is."""
+    """Emits the progress of a transfer to one node."""
 
     def __init__(self, clock: Clock, emit: Emit, source: NodeName, target: NodeName, name: str) -> None:
         self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
@@ -43,12 +45,12 @@ class TransferReporter:
         self._told_at = 0.0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
-        """Begin with something else."""
+        """Begin a new item."""
         self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False) -> None:
-        """So many bytes are there."""
+        """Report the bytes that have arrived."""
         now = self.clock.monotonic()
         rate, left = self._pace.add_sample(now, done)
         if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
@@ -67,15 +69,16 @@ class TransferReporter:
             )
 
     def warn(self, words: str, hint: str | None = None) -> None:
-        """Say what the operator has to know."""
+        """Emit a warning."""
         self.emit(WarningEmitted(self.clock.unix_time(), self.target, words, hint))
 
 
 async def compare_checksums(
     near: NodeSession, far: NodeSession, course: TransferPlan, progress: TransferReporter
 ) -> TransferPlan:
-    """Return the course with the doubtful decided by the sums of their contents, made on both nodes at once; those that
-    are equal get the source's time, so that the next look is enough."""
+    """Return the plan with the doubtful files decided by checksums, computed on both nodes in parallel; files with
+    equal contents get the source's time, so that the next comparison needs no checksums.
+    """
     total = sum(one.size for one in course.doubtful)
     progress.begin_item("comparing files of another time", total)
     sizes = [one.size for one in course.doubtful]
@@ -92,14 +95,14 @@ async def compare_checksums(
 
 
 def _describe_target(one: FileTransfer | SymbolicLink) -> dict[str, Any]:
-    """Return where something goes, as the receiver wants it: it follows no link below the base."""
+    """Return the target path as the receiver expects it: it follows no link below the base."""
     return {"base": one.base, "name": one.name}
 
 
 async def _read_checksums(
     session: NodeSession, files: Sequence[dict[str, Any]], sizes: Sequence[int], seen: Any
 ) -> list[str | None]:
-    """Return the sum of each file, None where it could not be read."""
+    """Return the checksum of each file, None where it could not be read."""
     found: list[str | None] = [None] * len(files)
     held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
     done = 0
@@ -122,7 +125,7 @@ async def _read_checksums(
 async def transfer_files(
     near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
 ) -> TransferRoute:
-    """Bring over what differs, then the links; return the road it took."""
+    """Copy the files that differ, then the links; return the route that was used."""
     if course.is_done:
         return road
     try:
@@ -155,7 +158,7 @@ async def _stream_files(
 async def _verify_and_place_files(
     pair: TransferStream, files: dict[int, FileTransfer], course: TransferPlan, progress: TransferReporter
 ) -> None:
-    """Keep each file whose sums are equal on both nodes, throw away one whose are not; then make the links and end both."""
+    """Keep each file with equal checksums on both nodes, delete the others; then make the links and end both sides."""
     sums: dict[int, dict[str, str]] = {number: {} for number in files}
     open_ = set(files)
     broken: list[str] = []

@@ -1,7 +1,8 @@
-"""``sync``: a profile's image and its model's files from one node to others, straight between them where they are cabled.
+"""``sync``: copy a profile's image and model files from one node to others, directly over the cable between them where
+there is one.
 
-Only what differs goes. A file is whole under its name or not there: what is not whole lies beside it, and the same
-command goes on with it. What was written is proved by sums that both ends make and tell us over SSH.
+Only differences are copied. A file has its final name only when it is complete; an incomplete one lies next to it, and
+the same command continues it. Checksums computed on both ends and reported over SSH verify the result.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from sparkctl.transport.node_session import NodeSession
 async def transfer_image(
     near: NodeSession, far: NodeSession, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
 ) -> str:
-    """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
+    """Copy an image and verify that it is the same on both nodes; return that as a sentence. Raises `DockerError`."""
     progress.begin_item(f"image {name}", image.size)
     job = {"n": 0, "image": name}
     try:
@@ -97,12 +98,14 @@ def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
 
 _LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files
 _NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
-_IMAGE_SPACE_FACTOR = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
+_IMAGE_SPACE_FACTOR = 2  # free space per byte of image: docker load unpacks before it stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProfile:
-    """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
+    """What to copy and where: ``targets`` one after the other. ``environ``: the operator's, for the variables of the
+    profile.
+    """
 
     profile: Profile
     source: Node
@@ -115,7 +118,7 @@ class TransferProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContents:
-    """What one node has of it. ``places`` is empty where the profile names no place of its model."""
+    """What one node has of the profile. ``places`` is empty where the profile names no model directory."""
 
     node: NodeName
     image: ImageInfo | None
@@ -126,7 +129,7 @@ class NodeContents:
 
 @dataclass(frozen=True, slots=True)
 class PendingTransfer:
-    """What has to go to one node: the image's bytes (None: it is there already, or not asked for), and the files."""
+    """What must be copied to one node: the image's bytes (None: present already, or not requested), and the files."""
 
     image: ImageInfo | None
     files: TransferPlan
@@ -134,13 +137,14 @@ class PendingTransfer:
 
     @property
     def is_done(self) -> bool:
-        """Whether both nodes are equal already."""
+        """Tell whether both nodes are equal already."""
         return self.image is None and self.files.is_done
 
 
 def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGenerator[Event, None]:
-    """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
-    after Ctrl-C (130) and after a break the same command goes on."""
+    """Yield `TransferProgressed` during the copy, then the end: 0 when equal, 6 if refused before the copy began, 3
+    after a failure; after Ctrl-C (130) or a failure the same command continues.
+    """
 
     async def transfer_to_targets(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
@@ -158,7 +162,7 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
 
 
 async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
-    """Bring one target up to the source; return what was done, in words."""
+    """Bring one target up to date with the source; return what was done, as a sentence."""
     if target.name == request.source.name:
         raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
     began = ctx.clock.monotonic()
@@ -217,7 +221,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 
 
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
-    """Look at one node."""
+    """Inspect one node."""
     node = session.node
     look = await session.read_node("identity", "docker", "fabric")
     engine = load_engine(request.profile.engine)
@@ -252,7 +256,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
 
 
 class DefaultingEnviron(dict[str, str]):
-    """The operator's environment; what it does not have is empty, for nothing is started with it."""
+    """The operator's environment; missing variables are empty, because nothing is started with it."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -266,7 +270,7 @@ class DefaultingEnviron(dict[str, str]):
 
 
 def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeContents) -> PendingTransfer:
-    """Return what differs; raises `Refused` for what the source itself does not have."""
+    """Return what differs; raises `OperationRefused` for what the source itself does not have."""
     image = None
     if request.image:
         if here.image is None:
@@ -317,7 +321,7 @@ def _refuse_unwritable(node: NodeName, target: FileListing) -> None:
 
 
 def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeName, str]) -> tuple[TransferRoute, str]:
-    """Return the way between the two, and what it is called."""
+    """Return the route between the two nodes, and its name."""
     try:
         way = find_fabric_route([here.lanes, there.lanes], chosen)
     except OperationRefused as none:

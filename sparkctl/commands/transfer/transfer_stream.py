@@ -1,7 +1,8 @@
-"""Two ends of a stream between two nodes, started and told what to do over SSH; no key lies between the nodes.
+"""Runs the two ends of a transfer stream between two nodes, controlled over SSH; no key has to lie on the nodes.
 
-They meet at an address of the receiver on the way between them, or, where they do not reach each other, each listens on
-its own loopback and we pass the bytes on. They talk TLS 1.3, each with a certificate that is made for the one transfer.
+The sender connects to an address of the receiver on the link between them or, where they do not reach each other, each
+listens on its own loopback and this machine relays the bytes. They use TLS 1.3, each with a certificate made for this
+one transfer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Certificate:
 
 
 def make_certificate() -> Certificate:
-    """Return a new one. It is valid whatever a node's clock says: it lives as long as the two programs that get it."""
+    """Return a new certificate. It is valid whatever the clock of a node shows, and used only by the two programs that
+    get it.
+    """
     from datetime import datetime
 
     from cryptography import x509
@@ -64,7 +67,7 @@ def make_certificate() -> Certificate:
 
 
 def make_certificate_pair() -> tuple[dict[str, str], dict[str, str]]:
-    """Return what each of two ends is told: its certificate, its key, and the other's certificate."""
+    """Return for each end its certificate, its key, and the other end's certificate."""
     one, other = make_certificate(), make_certificate()
     return (
         {"certificate": one.certificate, "key": one.key, "peer": other.certificate},
@@ -74,15 +77,15 @@ def make_certificate_pair() -> tuple[dict[str, str], dict[str, str]]:
 
 _LOOPBACK = "127.0.0.1"
 _START_TIMEOUT_SECONDS = 20.0  # seconds until an end has said where it listens
-_SILENCE_TIMEOUT_SECONDS = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
-_LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may say what went wrong
+_SILENCE_TIMEOUT_SECONDS = 90.0  # without a message; an end that computes checksums reports every few seconds
+_LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may report the cause
 _CHUNK_BYTES = 1 << 18
 _LOCK_NAME = "sync.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRoute:
-    """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
+    """The lanes of a transfer as (sender, receiver) pairs; none: through this machine."""
 
     lanes: tuple[tuple[FabricLane, FabricLane], ...] = ()
 
@@ -93,7 +96,7 @@ class RouteUnreachable(SparkctlError):
 
 @dataclass(slots=True)
 class TransferStream:
-    """Both ends, at work. `words` yields what they say; ``receiver`` is told what to do with what has come."""
+    """Both ends of a running stream. `read_messages` yields their messages; commands go to the ``receiver``."""
 
     sender: RemoteProcess
     receiver: RemoteProcess
@@ -101,13 +104,13 @@ class TransferStream:
     _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
 
     async def send_to_receiver(self, **words: Any) -> None:
-        """Tell the receiver what to do."""
+        """Send a command to the receiver."""
         await self.receiver.write(json.dumps(words).encode() + b"\n")
 
     async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield (side, words) as they come: send or take. Ends when both are done.
+        """Yield (side, message) as they arrive; side is send or take. Ends when both are done.
 
-        Raises what an end says went wrong; the other end, which only lost it, is not the one to ask.
+        Raises the error that an end reports; the end that only lost its peer is not used as the source.
         """
         done: set[str] = set()
         while len(done) < 2:
@@ -129,7 +132,7 @@ class TransferStream:
                 yield side, said
 
     async def _find_root_error(self, side: str, said: dict[str, Any]) -> SparkctlError:
-        """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
+        """Return the error that explains the failure best: the other end may know more than that its peer is gone."""
         if "unreachable" in said:
             return RouteUnreachable(sanitize_line(str(said["unreachable"])))
         if "taken" in said:
@@ -151,11 +154,11 @@ class TransferStream:
         return _build_transfer_error(self.names[best[0]], best[1])
 
     def report_failure(self, side: str, words: str) -> None:
-        """Let `words` raise this, as if an end had said it."""
+        """Let `read_messages` raise this error as if an end had reported it."""
         self._said.put_nowait((side, {"error": words}))
 
     async def forward_messages(self, side: str, held: RemoteProcess) -> None:
-        """Pass on what one end says; lines that are no JSON are a login shell's."""
+        """Forward the messages of one end; lines without JSON come from a login shell."""
         try:
             while line := await held.readline():
                 self._said.put_nowait((side, parse_message(self.names[side], line)))
@@ -165,9 +168,9 @@ class TransferStream:
 
 
 def parse_message(node: str, line: bytes) -> dict[str, Any]:
-    """Return what an end says in a line, nothing where it is no JSON but a login shell's.
+    """Return the message in a line; empty where it is no JSON but a login shell's output.
 
-    Raises `UnreadableAnswer` where a field of it is not what an end says.
+    Raises `UnreadableAnswer` where a field does not have its type.
     """
     try:
         said = load_json(line)
@@ -211,7 +214,7 @@ _FIELD_CHECKS: dict[str, Callable[[object], bool]] = {
 
 
 def _is_lost(said: dict[str, Any]) -> bool:
-    """Whether an end says no more than that the other one is gone."""
+    """Tell whether an error only says that the other end is gone."""
     return said.get("kind") == "lost"
 
 
@@ -249,9 +252,10 @@ async def open_transfer_stream(
     *,
     alone: bool = True,
 ) -> AsyncIterator[TransferStream]:
-    """Start both ends with their jobs, the sender's and the receiver's; leaving ends both, whatever happened.
+    """Start both ends with their jobs, the sender's and the receiver's; on exit both are ended.
 
-    ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
+    ``alone``: refuse a second receiver on the target. Raises `RouteUnreachable` inside where the sender cannot
+    connect.
     """
     tls = make_certificate_pair()
     ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
@@ -296,7 +300,7 @@ async def start_transfer_program(session: NodeSession, request: dict[str, Any]) 
 
 
 async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -> list[int]:
-    """Return where an end listens, a port a stream."""
+    """Return the ports where an end listens, one for each stream."""
     node = session.node.name
     try:
         async with asyncio.timeout(_START_TIMEOUT_SECONDS):
@@ -320,7 +324,7 @@ async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -
 async def _relay_through_client(
     source: NodeSession, target: NodeSession, from_port: int, to_port: int, pair: TransferStream
 ) -> None:
-    """Pass the bytes of one stream between two nodes that do not reach each other."""
+    """Relay the bytes of one stream between two nodes that do not reach each other."""
     try:
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
         from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
