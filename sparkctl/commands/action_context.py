@@ -72,7 +72,7 @@ def reason_no_node(now: ActionContext) -> str | None:
         return "this is a recording"
     if now.node is None:
         return "no Spark is configured"
-    return f"{now.node} was not looked at yet" if now.node_view is None else None
+    return f"no data from {now.node} yet" if now.node_view is None else None
 
 
 def reason_recording(now: ActionContext) -> str | None:
@@ -82,7 +82,7 @@ def reason_recording(now: ActionContext) -> str | None:
 
 def reason_no_recording(now: ActionContext) -> str | None:
     """Only a recording can be wound forward or back."""
-    return None if now.replaying else "this is no recording: what you see happens now"
+    return None if now.replaying else "this is not a recording: the data is live"
 
 
 def reason_node_silent(now: ActionContext) -> str | None:
@@ -106,7 +106,7 @@ def is_state_unknown(view: NodeTelemetryView) -> bool:
 
 def reason_no_instance(now: ActionContext) -> str | None:
     if now.node_view is None:
-        return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
+        return "no Spark is configured" if now.node is None else f"no data from {now.node} yet"
     if now.selected_instance is not None:
         return None
     return f"nothing runs on {now.node}" if now.instance is None else f"{now.instance} does not run on {now.node}"
@@ -144,7 +144,7 @@ def reason_no_change(now: ActionContext) -> str | None:
     """The change starts the instance at once; a recording has nothing to start."""
     if now.replaying:
         return "this is a recording"
-    return _reason_not_failed(now) or (None if now.has_change else "no change is known that would mend it")
+    return _reason_not_failed(now) or (None if now.has_change else "no change is known that would fix it")
 
 
 def _reason_not_failed(now: ActionContext) -> str | None:
@@ -192,7 +192,7 @@ def reason_cannot_stop(now: ActionContext) -> str | None:
         return why
     assert now.selected_instance is not None
     if now.own is not None and now.own.affects_instance(now.selected_instance.name):
-        return f"this panel's switch to {now.own.instance} goes on with it: its own screen interrupts it"
+        return f"this panel's switch to {now.own.instance} is still changing it; interrupt it on the switch screen"
     return (
         None
         if now.selected_instance.ours
@@ -205,7 +205,7 @@ def reason_cannot_free(now: ActionContext) -> str | None:
     if why := reason_node_silent(now):
         return why
     assert now.node_view is not None
-    return None if any(one.ours for one in now.node_view.instances) else f"nothing of sparkctl's is on {now.node}"
+    return None if any(one.ours for one in now.node_view.instances) else f"sparkctl started nothing on {now.node}"
 
 
 def reason_cannot_check_fit(now: ActionContext) -> str | None:
@@ -219,9 +219,7 @@ def reason_cannot_restart(now: ActionContext) -> str | None:
     if now.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
         return f"{now.selected_instance.name} has not ended"
     return (
-        None
-        if now.selected_instance.profile
-        else f"of which profile {now.selected_instance.name} is, its labels do not say"
+        None if now.selected_instance.profile else f"the labels of {now.selected_instance.name} do not name its profile"
     )
 
 
@@ -230,15 +228,15 @@ def reason_cannot_drop_caches(now: ActionContext) -> str | None:
         return why
     assert now.node_view is not None
     loading = [one.name for one in now.node_view.instances if one.phase in _LOADING_PHASES]
-    return f"{loading[0]} is loading on {now.node}, out of the page cache" if loading else None
+    return f"{loading[0]} is loading from the page cache on {now.node}" if loading else None
 
 
 def reason_no_problems(now: ActionContext) -> str | None:
     if now.is_troubled:
         return None
     if now.node_view is None:
-        return "no Spark was looked at yet"
-    return None if now.node_view.findings else f"nothing is found wrong with {now.node}"
+        return "no data from any Spark yet"
+    return None if now.node_view.findings else f"no problems found on {now.node}"
 
 
 def reason_already_connected(now: ActionContext) -> str | None:
@@ -249,7 +247,7 @@ def reason_already_connected(now: ActionContext) -> str | None:
 
 
 def reason_single_node(now: ActionContext) -> str | None:
-    return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
+    return None if len(now.names) > 1 else "there is only one Spark" if now.names else "no Spark is configured"
 
 
 def reason_no_profile(now: ActionContext) -> str | None:
@@ -266,7 +264,7 @@ def reason_nothing_to_copy(now: ActionContext) -> str | None:
 def reason_cannot_apply_remedy(now: ActionContext) -> str | None:
     if now.remedy is None:
         return "no finding with a remedy is selected"
-    return None if now.deed is not None else "this is for your own hands: y copies it"
+    return None if now.deed is not None else "sparkctl cannot do this; y copies it"
 
 
 def reason_no_switch_to_show(now: ActionContext) -> str | None:
@@ -288,12 +286,12 @@ def reason_no_switch_left(now: ActionContext) -> str | None:
     if now.replaying:
         return "this is a recording"
     if now.own is not None:
-        return "this panel's own switch goes on: its screen interrupts it"
+        return "this panel's own switch is still running; interrupt it on its screen"
     if now.switch_left is None:
-        return "no switch was left on these Sparks"
-    return None if now.switch_left else "the switch goes on: who does it ends it"
+        return "there is no unfinished switch on these Sparks"
+    return None if now.switch_left else "the switch is still running; only its operator can end it"
 
 
 def reason_cannot_interrupt(now: ActionContext) -> str | None:
     """Another operator's switch can only be interrupted where it was started."""
-    return reason_recording(now) or (None if now.own is not None else "no switch of this panel's goes on")
+    return reason_recording(now) or (None if now.own is not None else "this panel runs no switch")

@@ -120,8 +120,8 @@ async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDire
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None and left.states:
         raise GuardNotResponding(
-            f"its process is there, and its socket on {node} cannot be opened",
-            f"is `AllowStreamLocalForwarding yes` set in /etc/ssh/sshd_config on {node}? else: kill $(pgrep -x sparkctl-guard)",
+            f"its process runs on {node}, but its socket cannot be opened",
+            f"set AllowStreamLocalForwarding yes in /etc/ssh/sshd_config on {node}; otherwise: kill $(pgrep -x sparkctl-guard)",
         )
     if link is None:
         return None
@@ -212,7 +212,7 @@ async def _arm_on_node(
         for container in chosen:
             instance = container.get_label(ContainerLabel.INSTANCE) or container.name
             if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
-                armed.append(f"{instance} on {name} (by its start, and left at that)")
+                armed.append(f"{instance} on {name} (its start guards it already)")
                 continue
             profile = container.get_label(ContainerLabel.PROFILE)
             await link.watch_container(

@@ -135,7 +135,7 @@ async def diagnose_ranks(
         )
     which = f"rank {_parse_rank(told.container)[0]} of {_parse_rank(told.container)[1]} of {instance} on {where}"
     beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
-    more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
+    more = f"; also read: that on {' and '.join(beside)}" if beside else "; no other rank's log was read"
     return DiagnosisReport(
         diagnosis=told.found,
         source=f"the log of {which}, which {state}{more}",

@@ -32,11 +32,11 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 _COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
 _MAX_CONTAINERS = 20  # sparkctl's own
 BUNDLE_FOLDER = "sparkctl-collect"
-_PRIVACY_NOTE = "Look into it before you post it: it names your hosts, users and models"
+_PRIVACY_NOTE = "Check it before you post it: it names your hosts, users and models"
 _README_TEXT = """\
 What sparkctl read on these nodes. Values of variables, flags and fields named like tokens, keys or passwords are masked,
 and so is what has the shape of a token. Names of hosts, users, models and containers, addresses and the kernel's log are
-in it: look into it before you post it. missing.txt in each folder says what could not be read, and why.
+in it: check it before you post it. missing.txt in each folder says what could not be read, and why.
 """
 
 
@@ -104,9 +104,7 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
             await held.write(start.stdin)
             await _read_collector_lines(held, gathered)
     except TimeoutError:
-        found.missing.append(
-            ("further readings", f"the node did not get further within {_COLLECT_TIMEOUT_SECONDS:.0f} s")
-        )
+        found.missing.append(("further readings", f"the node did not finish within {_COLLECT_TIMEOUT_SECONDS:.0f} s"))
     finally:
         await held.release()
         for reading in gathered.list_readings():
@@ -115,7 +113,7 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
             if reading.why is not None:
                 found.missing.append((reading.name, reading.why))
             elif reading.cut:
-                found.missing.append((reading.name, "it is longer than what was read of it"))
+                found.missing.append((reading.name, "it is longer than the part that was read"))
     if not gathered.whole:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
 
@@ -128,7 +126,7 @@ async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector)
 async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
     asked = await sampler.read_identity_and_sample(session)
     if asked is None:
-        found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
+        found.missing.append(("sample.json", "the agent does not run there, or did not answer in time"))
         return
     found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
 

@@ -177,7 +177,7 @@ def _describe_connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
         return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
-    parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
+    parts = [who.product or "does not report to be a DGX Spark", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
     severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE
@@ -220,7 +220,7 @@ def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
             kind=FindingKind.SWAP,
             severity=Severity.WARNING,
             node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides the approach of a freeze",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
@@ -284,7 +284,7 @@ def _check_gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[F
             kind=FindingKind.GPU,
             severity=Severity.GOOD,
             node=node.name,
-            summary="the NVIDIA container toolkit is there",
+            summary="the NVIDIA container toolkit is installed",
         )
     else:
         yield Finding(

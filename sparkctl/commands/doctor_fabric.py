@@ -80,9 +80,9 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
     if measured.rdma is not None and measured.tcp_gigabits_per_second is not None:
         words += f", {measured.tcp_gigabits_per_second:.1f} by TCP"
     if measured.latency is not None:
-        words += f", a byte there and back {measured.latency * 1e3:.2f} ms"
+        words += f", round trip {measured.latency * 1e3:.2f} ms"
     if limit is None:
-        return Severity.NOTE, f"{words} (the link does not say how fast it is)", None
+        return Severity.NOTE, f"{words} (the link does not report its speed)", None
     words += f", of {limit:.0f} that {'it' if len(lanes) == 1 else 'they'} can carry"
     is_fast = max(lane.speed or 0 for lane in lanes) >= _FAST_MBIT_S
     floor = _RDMA_FLOOR if measured.rdma is not None else _FAST_TCP_FLOOR if is_fast else _SLOW_TCP_FLOOR
@@ -126,9 +126,7 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
         began = ctx.clock.monotonic()
         teller = FabricFindingReporter(ctx, emit)
         if len(nodes) < 2:
-            raise OperationRefused(
-                "the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2"
-            )
+            raise OperationRefused("a fabric needs two Sparks, but only one was named", "name two: -n spark1 -n spark2")
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in nodes]
             await gather_or_cancel(*(session.link.connect() for session in sessions))
@@ -141,7 +139,7 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
             ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=ctx.clock.monotonic() - began
         )
 
-    return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing goes on on the nodes")
+    return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing is left running on the nodes")
 
 
 class FabricFindingReporter:
@@ -194,7 +192,7 @@ async def _measure_all_lanes(
         Severity.NOTE,
         f"{measures} measurements of {_MEASURE_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
         "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
-        "a model that talks over these links is slower meanwhile",
+        "a model that uses these links is slower meanwhile",
     )
     for pair in pairs:
         await _measure_pair(pair, way, tell)
@@ -218,7 +216,7 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
         elif lane.gid_index is None:
             tell(
                 end.node, Severity.WARNING,
-                f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL finds no way over it",
+                f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL cannot use it",
                 f"set {lane.interface} down and up again: sudo ip link set {lane.interface} down; "
                 f"sudo ip link set {lane.interface} up",
                 kind=FindingKind.RDMA,

@@ -287,7 +287,7 @@ class GuardSession:
         message = trouble.message if isinstance(trouble, GuardUnavailable) else f"no guard: {trouble.message}"
         if self._watched or self._is_unsure:
             self._was_lost = True
-            what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
+            what = f"if it still runs, it still guards {self._plan.instance}, without contact to sparkctl"
             self._emit_warning(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
             return
         self._emit_warning(f"{message}. {self._plan.instance} starts without one", trouble.hint)

@@ -114,7 +114,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
         tree = parse_yaml(text.encode(), name).root
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise InvalidInput(f"{name}:{line}: half of a character stands there, which no file can hold") from error
+        raise InvalidInput(f"{name}:{line}: invalid Unicode (half of a surrogate pair)") from error
     if faults := find_token_issues(tree):
         raise InvalidFile(faults)
     profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
@@ -129,7 +129,7 @@ def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> 
             file.write(written.text)
     except FileExistsError:
         raise OperationRefused(
-            f"{path} is there already", "--force writes over it, --name gives it another name"
+            f"{path} already exists", "--force overwrites it, --name gives it another name"
         ) from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
@@ -149,7 +149,9 @@ def _read_recipe_file(path: Path) -> str:
         with BufferedReader(open_user_file(path)) as file:
             raw = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error
+        raise InvalidInput(
+            f"{path}: cannot be read: {error.strerror or error}", "give the path of a recipe file"
+        ) from error
     if len(raw) > _MAX_FILE_BYTES:
         raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: that is no recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -168,7 +168,7 @@ class HeldNodeLock:
         except TimeoutError as late:
             raise NodeStarved(
                 node,
-                f"{node} did not say within {_ANSWER_TIMEOUT_SECONDS:.0f} s whether somebody else changes something there",
+                f"{node} did not report within {_ANSWER_TIMEOUT_SECONDS:.0f} s whether another operator is changing it",
                 f"it is very busy, or {OLD_LOCK_FILE} is not a plain file; on {node}: ls -l {OLD_LOCK_FILE}",
             ) from late
         if answer == "@@ missing":
@@ -177,9 +177,7 @@ class HeldNodeLock:
             )
         if "taken" not in answer:
             why = f"; on {node}: ls -ld {LOCK_DIRECTORY}" if not answer else ""
-            raise NodeError(
-                node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
-            )
+            raise NodeError(node, f"{node} did not report whether another operator is changing it", f"try again{why}")
         raise _build_lock_conflict(
             node, parse_lock_holder(known), self._ctx, LOCK_DIRECTORY if answer == "@@ taken" else OLD_LOCK_FILE
         )
@@ -190,7 +188,7 @@ class HeldNodeLock:
             node, self._is_warned = self._session.node.name, True
             what = f"is a {kind} and" if kind else "cannot be made, so it"
             self._warn(
-                f"{OLD_LOCK_FILE} on {node} {what} does not keep an operator with an older sparkctl out"
+                f"{OLD_LOCK_FILE} on {node} {what} does not lock out an operator with an older sparkctl"
                 + (f"; remove it: sudo rm -r {OLD_LOCK_FILE}" if kind else "")
             )
 
@@ -228,7 +226,7 @@ class HeldNodeLock:
                 await self._ctx.clock.sleep(_CONFLICT_RETRY_SECONDS if is_another else _RECONNECT_POLL_SECONDS)
             else:
                 if is_another:
-                    self._warn(f"the lock on {self._session.node.name} is held for this again")
+                    self._warn(f"the lock on {self._session.node.name} is held again")
                 is_another = False
 
     async def _beat_until_lost(self, held: RemoteProcess) -> None:
@@ -326,7 +324,7 @@ def parse_lock_holder(text: str) -> LockHolder:
 
 def _build_lock_conflict(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
     if not holder.operator:
-        what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
+        what = f"{node}: an unknown process holds sparkctl's lock ({place})"
         return LockConflict(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
     since = "" if holder.since is None else f" (for {format_duration(max(0.0, ctx.clock.unix_time() - holder.since))})"
     if holder.token in ctx.locks:

@@ -27,7 +27,7 @@ class SupportBundle:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            raise InvalidInput(f"{path} is there already", "another name, or none: one is made up") from None
+            raise InvalidInput(f"{path} already exists", "give another name, or none to have one made") from None
         except OSError as error:
             raise self._build_write_error(error) from error
 

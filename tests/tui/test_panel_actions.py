@@ -287,7 +287,7 @@ async def test_the_palette_offers_what_can_be_done_and_nothing_else(
         shown = await wait_for_text(pilot, "start a profile")
         assert "stop the instance and wait for its memory" not in shown, "nothing runs"
         await pilot.press(*"page cache")
-        shown = await wait_for_text(pilot, "▸ drop the page cache, memory before and after")
+        shown = await wait_for_text(pilot, "▸ drop the page cache; shows memory before and after")
         assert "start a profile" not in shown
         await pilot.press("enter")
         await wait_for_text(pilot, "caches dropped")

@@ -68,7 +68,8 @@ def evaluate_pings(way: FabricRoute, answers: dict[NodeName, PingReport | None])
     lost = [loss for end in way.ends for loss in _find_jumbo_losses(end, way, answers.get(end.node))]
     if lost:
         raise OperationRefused(
-            f"packets of {_JUMBO_MTU} bytes get lost on the way, though every end is set to them: " + "; ".join(lost),
+            f"packets of {_JUMBO_MTU} bytes are lost on the way, although every end is set to that MTU: "
+            + "; ".join(lost),
             f"set MTU {_JUMBO_MTU} on the switch between them, or 1500 on every end: sudo ip link set NAME mtu 1500",
         )
     return tuple(caution for end in way.ends for caution in _find_warnings(end, way, answers.get(end.node)))

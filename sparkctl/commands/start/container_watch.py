@@ -241,7 +241,7 @@ class StartWatch:
         requests = None if container is None else await find_stop_signals(self.session, container)
         verdict = start_verdict.build_exit_verdict(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
-            verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
+            verdict = replace(verdict, remedy=f"No log says why: {self._unreadable.hint}.")
         return WatchResult(verdict)
 
     # ready
@@ -316,9 +316,9 @@ class StartWatch:
             is_paused = container.state is ContainerState.PAUSED
             if is_paused is not self._is_paused:
                 self._is_paused = is_paused
-                what, hint = f"{self.plan.instance} goes on: it is not paused any more", None
+                what, hint = f"{self.plan.instance} is no longer paused: its start continues", None
                 if is_paused:
-                    what = f"{self.plan.instance} is paused (docker pause): its start stands still"
+                    what = f"{self.plan.instance} is paused (docker pause): its start is halted"
                     hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
@@ -352,6 +352,6 @@ def raise_if_disconnected(session: NodeSession, what: str, again: str) -> None:
     if link.state is not NodeState.OK:
         raise NodeUnreachable(
             node,
-            f"{node} was lost ({link.detail or link.state}) and did not come back in time; {what} may well go on there",
-            f"when it answers again: {again} goes on watching",
+            f"{node} was lost ({link.detail or link.state}) and did not reconnect in time; {what} may still be running there",
+            f"when it answers again: {again} continues the watch",
         )

@@ -165,7 +165,7 @@ def calculate_fit_from_budget(
     cautions = (
         made.cautions
         if missing is None
-        else (*made.cautions, f"no weights lie in {missing}: put the model there first")
+        else (*made.cautions, f"there are no weights in {missing}: put the model there first")
     )
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
@@ -182,7 +182,7 @@ def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
     if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
         return wrong[0]
     if (flag := find_unresolved_flag(profile.engine, words)) is not None:
-        return f"{flag[0]} is {flag[1]}, which only the shell of the container knows"
+        return f"{flag[0]} is {flag[1]}, which only the container's shell can expand"
     return None
 
 
@@ -220,7 +220,7 @@ def build_fit_refusal(one: MemoryFit, again: Callable[[FieldChange | None], str]
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
     switch = [to_switch_command(again(None))] if _can_switch(one) else []
-    all_the_same = f"start it all the same: {again(None)} --force"
+    all_the_same = f"start it anyway: {again(None)} --force"
     return OperationRefused(
         one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same])
     )

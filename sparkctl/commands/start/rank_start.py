@@ -71,7 +71,7 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
     raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
         f"({_describe_failures([how for _, how in failures])}); nothing was started",
-        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it all the same: {again} --again",
+        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it anyway: {again} --again",
     )
 
 
@@ -99,7 +99,7 @@ def record_start_failure(
             now = ctx.clock.unix_time()
             ctx.history.record_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
     except OSError as error:
-        warn(f"this failed start was not kept in the history: {error}")
+        warn(f"this failed start was not saved in the history: {error}")
 
 
 _NODE_SECTIONS = ("identity", "memory", "processes", "gpu", "listen", "docker")
@@ -190,7 +190,7 @@ class RankStart(RankWatch):
             raise OperationRefused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "
                 + answer.format_masked(collect_plan_secrets(plan)),
-                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
+                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it again after: sparkctl down {plan.instance}",
             )
         return True
 
@@ -278,7 +278,7 @@ class RankStart(RankWatch):
         try:
             self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated_bytes)
         except OSError as error:
-            self.warn(f"this start's duration was not kept: {error}")
+            self.warn(f"this start's duration was not saved: {error}")
 
     # report
 

@@ -45,7 +45,7 @@ from sparkctl.transport.node_session import NodeSession
 _STARTED_OUTCOMES = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _NOT_STARTED_MESSAGE = "interrupted before anything was started"
-_TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; those that were are taken back"
+_TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; the started ones are removed"
 _OLD_STOPPED_MESSAGE = "interrupted: the one that ran before was stopped, the new one was not started"
 
 

@@ -84,18 +84,21 @@ class StartMemory:
             raise node_fit.build_fit_refusal(fit, self._again)
 
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
-        now, sum_ = self._ctx.clock.unix_time(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
+        now, sum_ = (
+            self._ctx.clock.unix_time(),
+            f"see the calculation: sparkctl plan {self._profile.name} --node {plan.node}",
+        )
         if fit.is_refused:
             if (
                 fit.absent is not None
             ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
                 self.emit(
-                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; and no weights lie in {fit.absent}", sum_)
+                    WarningEmitted(
+                        now, plan.node, f"{fit.summary_sentence}; and there are no weights in {fit.absent}", sum_
+                    )
                 )
             elif self._forced:
-                self.emit(
-                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; --force starts it all the same", None)
-                )
+                self.emit(WarningEmitted(now, plan.node, f"{fit.summary_sentence}; --force starts it anyway", None))
             return
         if fit.answer is FitOutcome.AFTER_DROP_CACHES and not plan.drop_caches:
             self.emit(WarningEmitted(now, plan.node, fit.summary_sentence, f"sparkctl drop-caches --node {plan.node}"))

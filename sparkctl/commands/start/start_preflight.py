@@ -78,15 +78,15 @@ def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool,
     for container in existing:
         if container.state in (ContainerState.REMOVING, ContainerState.UNKNOWN):
             raise OperationRefused(
-                f"{container.name} on {plan.node} is in between two states ({container.status})",
+                f"{container.name} on {plan.node} is between two states ({container.status})",
                 f"try again in a moment, or look: on {plan.node}: docker ps -a",
             )
         if not container.is_alive:
             sweep.append(container)
         elif container.state is ContainerState.PAUSED and not replace:
             raise OperationRefused(
-                f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers nobody",
-                f"on {plan.node}: docker unpause {container.name}; or take it away: sparkctl down {plan.instance}",
+                f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers no requests",
+                f"on {plan.node}: docker unpause {container.name}; or remove it: sparkctl down {plan.instance}",
             )
         elif (
             container.get_label(ContainerLabel.HASH) == plan.profile_hash
@@ -199,7 +199,7 @@ def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCau
     found = []
     for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in seen):
         if seen[source] is False:
-            message = f"{source} does not exist on {plan.node}: Docker will make it, empty"
+            message = f"{source} does not exist on {plan.node}: Docker will create it empty"
             found.append(MountCaution(message, "put the model there first", is_missing=True))
         elif seen[source] is None:
             message = f"cannot tell whether {source} exists on {plan.node}: {user} may not read its directory"
@@ -219,7 +219,7 @@ def refuse_without_docker(node: str, look: NodeInspection) -> None:
         + (": in group docker, but this login is older than that" if access.member else ": not in group docker"),
         f"close every session to {node} and try again"
         if access.member
-        else f"on {node}: sudo usermod -aG docker {user}   (then log in anew)",
+        else f"on {node}: sudo usermod -aG docker {user}   (then log in again)",
     )
 
 
@@ -236,10 +236,10 @@ def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: S
     hint = f"the first one answers clients: {' '.join(f'--node {name}' for name in some)}"
     wanted = f"{profile.name} is for {profile.nodes} Sparks"
     if named:
-        raise InvalidInput(f"{wanted}, and {_format_node_count(named)} named", hint)
+        raise InvalidInput(f"{wanted}, but {_format_node_count(named)} named", hint)
     if len(chosen) < profile.nodes:
         raise InvalidInput(
-            f"{wanted}, and {_format_node_count(chosen)} configured", f"add the others: sparkctl init; or {hint}"
+            f"{wanted}, but {_format_node_count(chosen)} configured", f"add the others: sparkctl init; or {hint}"
         )
     raise InvalidInput(f"{wanted}; which of the {len(chosen)} that are configured?", hint)
 
@@ -254,7 +254,7 @@ def refuse_wrong_node_count(profile: Profile, nodes: Sequence[Node]) -> None:
         assign_nodes_to_ranks(profile, nodes, nodes)
     elif len(nodes) > 1:
         raise InvalidInput(
-            f"{profile.name} is for one Spark, and {' and '.join(node.name for node in nodes)} are named",
+            f"{profile.name} is for one Spark, but {' and '.join(node.name for node in nodes)} are named",
             f"name one: --node {nodes[0].name}",
         )
 
@@ -310,11 +310,11 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
             _join_node_names([plan.node for plan, one in found if not one]),
         )
         raise OperationRefused(
-            f"half of {instance} runs: a rank of it is on {standing}, and none on {missing}",
-            f"stop what is left of it: {down}; then start it anew",
+            f"half of {instance} runs: a rank of it is on {standing}, but none on {missing}",
+            f"stop what is left of it: {down}; then start it again",
         )
     if not all(_is_of_one_start(one, other) for (_, one), (_, other) in pairwise(there)):
-        raise OperationRefused(f"the ranks of {instance} that run are of different starts", f"stop them: {down}")
+        raise OperationRefused(f"the running ranks of {instance} are of different starts", f"stop them: {down}")
     nodes = parse_rank_nodes_label(there[0][1])
     if nodes and nodes != tuple(plan.node for plan in plans):
         again = shlex.join(["sparkctl", "up", plans[0].profile, *(word for name in nodes for word in ("--node", name))])

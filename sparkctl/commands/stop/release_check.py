@@ -350,4 +350,4 @@ def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tupl
         return what, f"ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
     cache = after.memory.page_cache if after.memory else None
     hint = f"ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"
-    return f"no process is seen that holds it (page cache now {format_gib(cache)})", hint
+    return f"no visible process holds it (page cache now {format_gib(cache)})", hint

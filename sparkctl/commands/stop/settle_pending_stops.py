@@ -57,7 +57,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
         for container in [found for found in containers if one.matches_container(found)]:
             if await _was_started_since(session, container, one):
                 warn(
-                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it is left"
+                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it keeps running"
                 )
                 continue
             warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")

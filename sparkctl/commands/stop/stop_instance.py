@@ -166,7 +166,7 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
             own,
             _StopRun(own, request).run,
             request.instance,
-            on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
+            on_interrupt="interrupted; the requested stops continue: sparkctl status",
         )
 
     if request.dry_run:
@@ -324,7 +324,7 @@ class _StopRun:
             )
         for words in self.unmatched:
             hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
-            self._emit_warning(None, f"a rank of {words} was not found: no node is called so here", hint)
+            self._emit_warning(None, f"a rank of {words} was not found: no node here has that name", hint)
 
     def _refuse_foreign(self) -> None:
         """Warn about a running foreign container of that name: it is not stopped."""
@@ -486,8 +486,8 @@ class _StopRun:
                     names = ", ".join(dict.fromkeys(one.instance for one in left))
                     self._emit_warning(
                         node,
-                        f"what may still run there of {names} is stopped at the next contact with {node}",
-                        f"that is {COMPLETING_COMMANDS} there within a day; until then status tells of it",
+                        f"whatever still runs there of {names} is stopped at the next contact with {node}",
+                        f"that is {COMPLETING_COMMANDS} there within a day; until then status shows it",
                     )
 
     def _find_last_known_starts(self, done: Collection[str]) -> list[OpenStart]:

@@ -134,7 +134,7 @@ class _FinishRun:
             if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
-                    f"{journal.instance} has proved itself and serves; what was before is being cleared away",
+                    f"{journal.instance} has passed its checks and serves; the old containers are being removed",
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
             self._describe_operation(journal, is_way_back=True)
@@ -192,9 +192,9 @@ class _FinishRun:
             return None
         if len({one.id for one in there.values()}) > 1:
             raise OperationRefused(
-                "more than one switch was left: "
+                "there is more than one unfinished switch: "
                 + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
-                "name a node of the one that is meant: --node",
+                "name a node of the one you mean: --node",
             )
         for name, view in found.items():
             if view.journal is not None and view.is_held:
@@ -242,8 +242,8 @@ class _FinishRun:
             view.journal is not None and view.journal.id != journal.id for view in views
         ):
             raise OperationRefused(
-                f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
-                "see how it stands: sparkctl status",
+                f"another operator has taken over or finished the switch to {journal.instance}; nothing was done",
+                "see its state: sparkctl status",
             )
         for node, (_, text) in zip(journal.affected_nodes, found, strict=True):
             crew.adopt_journal(node, text)
@@ -269,7 +269,7 @@ class _FinishRun:
             raise OperationRefused(
                 f"{name} is another profile here (hash {profile.digest}) than the one that the switch is to "
                 f"({journal.profile_hash}); secrets that were given with --set are not in a journal, either",
-                f"{way}; then switch anew",
+                f"{way}; then switch again",
             )
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
@@ -300,7 +300,7 @@ class _FinishRun:
 
     def _build_no_switch_end(self) -> CommandEnded:
         where = " or ".join(node.name for node in self.request.nodes)
-        return self._build_end(None, f"no switch was left on {where}")
+        return self._build_end(None, f"there is no unfinished switch on {where}")
 
     def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
         clock = self.ctx.clock

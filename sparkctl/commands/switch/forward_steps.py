@@ -134,7 +134,7 @@ async def remove_old_containers(crew: SwitchTransaction) -> str | None:
     stayed = [
         f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
     ]
-    return f"{' and '.join(stayed)} stayed, as said above" if stayed else None
+    return f"{' and '.join(stayed)} stayed, as reported above" if stayed else None
 
 
 async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:

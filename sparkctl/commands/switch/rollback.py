@@ -67,8 +67,8 @@ async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | No
         if one.missing:
             where = f" on {' and '.join(map(sanitize_line, one.elsewhere))}" if one.elsewhere else ""
             return RollbackFailed(
-                f"{one.name} cannot be started again: its rank{where} was not seen to run when it stopped, and half a "
-                "model answers nobody"
+                f"{one.name} cannot be started again: its rank{where} was not running when it stopped, and half a "
+                "model answers no requests"
             )
     return None
 
@@ -150,8 +150,8 @@ async def _inspect_old_container(crew: SwitchTransaction, node: NodeName, contai
     except ContainerNotFound as gone:
         names_ = " and ".join(crew.journal.stops)
         raise RollbackFailed(
-            f"the container {container[:12]} of {names_} is not on {node} any more",
-            f"once this is over, start it anew: sparkctl up {crew.journal.stops[0]}",
+            f"the container {container[:12]} of {names_} is no longer on {node}",
+            f"afterwards, start it again: sparkctl up {crew.journal.stops[0]}",
         ) from gone
 
 

@@ -175,7 +175,7 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
             raise OperationRefused(
                 what,
                 f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
-                f"or go on all the same: {request.retry_command} --keep-going",
+                f"or continue anyway: {request.retry_command} --keep-going",
             )
         crew.warn(launch.node, what)
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
@@ -196,7 +196,7 @@ async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) 
     ]
     if len(lanes) < len(sessions):
         return crew.warn(
-            request.nodes[0].name, "not every node said what links it has: the way between them is not checked"
+            request.nodes[0].name, "not every node said what links it has: the link between them is not checked"
         )
     way = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
     cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))

@@ -109,9 +109,7 @@ def plan_switch(
     instance = targets[0].coming.plan.instance if targets and targets[0].coming else profile
     for site in ordered:
         if site.node in nodes and site.silent is not None:
-            draft.obstacles.append(
-                f"{site.node} is where it is to start, and could not be asked: {sanitize_line(site.silent)}"
-            )
+            draft.obstacles.append(f"{site.node} must start it, and could not be asked: {sanitize_line(site.silent)}")
     if _is_already_running(draft, targets, nodes):
         return SwitchPlan(
             profile=profile, instance=instance, nodes=tuple(nodes), changes=(), seconds=seconds, is_there=True
@@ -285,7 +283,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
         for part in whole.parts:
             if part.container.state in _TRANSIENT_STATES:
                 draft.obstacles.append(
-                    f"{sanitize_line(part.container.name)} on {part.node} is in between two states "
+                    f"{sanitize_line(part.container.name)} on {part.node} is between two states "
                     f"({sanitize_line(part.container.status)}): try again in a moment"
                 )
             draft.why.setdefault((part.node, part.container.id), [SwitchConflict.NODES])
@@ -298,7 +296,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
         if keep_going:
             draft.cautions.append(f"{what}: it is left there, and stops when the node is reached again")
         else:
-            draft.obstacles.append(f"{what}: half a model would be left there (--keep-going goes on all the same)")
+            draft.obstacles.append(f"{what}: half a model would be left there (--keep-going continues anyway)")
 
 
 # the result
@@ -307,7 +305,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
-            f"no weights lie in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
+            f"there are no weights in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
         )
         return
     more = fit.cautions

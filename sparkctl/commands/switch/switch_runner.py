@@ -76,7 +76,7 @@ class SwitchStepRunner:
         await crew.begin_step(SwitchStep.CLEARING)
         stayed = await guard(
             forward_steps.remove_old_containers(crew),
-            f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet",
+            f"interrupted: {crew.journal.instance} serves; the old containers are not removed yet",
         )
         await crew.delete_journal()
         crew.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
@@ -134,15 +134,13 @@ class SwitchStepRunner:
         crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
         story = self._describe_failure(why, ended)
         try:
-            lost = await guard(
-                rollback.find_rollback_obstacle(crew), "interrupted before anything of it was taken back"
-            )
+            lost = await guard(rollback.find_rollback_obstacle(crew), "interrupted before the rollback")
             if lost is not None and asked and crew.journal.step in FORWARD_STEPS:
                 where = f"--node {crew.journal.affected_nodes[0]}"
-                hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{format_abandon_command(where)}"
+                hint = f"{crew.journal.instance} can still be finished: sparkctl resume {where}\n{format_abandon_command(where)}"
                 raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await crew.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was taken away")
+            stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was removed")
             if lost is not None:
                 await forward_steps.save_remaining_stops(crew)
                 await crew.delete_journal()  # nothing is left that a later attempt could restore
@@ -176,7 +174,7 @@ class SwitchStepRunner:
         )
         try:
             await crew.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(rollback.remove_both_sides(crew), "interrupted while what is left was put away")
+            stayed = await guard(rollback.remove_both_sides(crew), "interrupted while what is left was removed")
             await crew.delete_journal()
         except (CommandInterrupted, NodeError, DockerUnavailable) as away:
             return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))

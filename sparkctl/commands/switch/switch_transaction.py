@@ -29,7 +29,7 @@ class OwnershipLost(OperationRefused):
 
     def __init__(self, instance: str, why: str) -> None:
         super().__init__(
-            f"the switch to {instance} is not ours any more, and nothing more is done from here: {why}",
+            f"the switch to {instance} no longer belongs to this sparkctl, which does nothing more: {why}",
             "see what runs there: sparkctl status",
         )
 
@@ -166,10 +166,10 @@ class SwitchTransaction:
             if NO_JOURNAL in self._lies[node]:
                 return
             raise OwnershipLost(
-                self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it"
+                self.journal.instance, f"its journal is gone from {node}: another operator finished or undid it"
             )
         if lies is None:
-            raise OwnershipLost(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
+            raise OwnershipLost(self.journal.instance, f"the owner of the journal on {node} is not known: {view.why}")
         if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
             raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(lies, is_held=False)}")
 
@@ -187,7 +187,7 @@ class SwitchTransaction:
             return
         if NO_JOURNAL not in self._lies[node]:
             await self._verify_lock_and_journal(node)  # raises with its owner
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
         view = await journals.read_journal(self.sessions[node])
         raise journals.build_switch_refusal(node, view, is_held=view.is_held)
 
@@ -202,7 +202,7 @@ class SwitchTransaction:
         await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._verify_lock_and_journal(node)
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
         self._lies[node] = (NO_JOURNAL,)
 
     def report_step(self, step: SwitchStep, proof: str | None = None) -> None:

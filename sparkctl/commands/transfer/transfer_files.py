@@ -80,7 +80,7 @@ async def compare_checksums(
     equal contents get the source's time, so that the next comparison needs no checksums.
     """
     total = sum(one.size for one in course.doubtful)
-    progress.begin_item("comparing files of another time", total)
+    progress.begin_item("comparing files with different times", total)
     sizes = [one.size for one in course.doubtful]
 
     def report_summed_bytes(done: int) -> None:
@@ -119,7 +119,7 @@ async def _read_checksums(
         pass
     finally:
         await held.release()
-    raise NodeUnreachable(session.node.name, f"{session.node.name} did not get the sums of its files done")
+    raise NodeUnreachable(session.node.name, f"{session.node.name} did not finish the checksums of its files")
 
 
 async def transfer_files(
@@ -132,7 +132,7 @@ async def transfer_files(
         await _stream_files(near, far, course, road, progress)
     except RouteUnreachable as closed:
         progress.warn(
-            f"{near.node.name} does not reach {far.node.name} between them ({closed.message}): it goes through this machine",
+            f"{near.node.name} does not reach {far.node.name} directly ({closed.message}): it goes through this machine",
             f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
         )
         road = TransferRoute()
@@ -191,6 +191,6 @@ async def _verify_and_place_files(
             await pair.send_to_receiver(end=True)
     if broken:
         raise NodeUnreachable(
-            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was thrown away",
+            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was deleted",
             "the same command sends it again; if it happens again, look at the cable and the memory of both",
         )  # fmt: skip

@@ -46,9 +46,7 @@ async def transfer_image(
     try:
         await _stream_image(near, far, job, road, progress)
     except RouteUnreachable:
-        progress.warn(
-            f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
-        )
+        progress.warn(f"{near.node.name} does not reach {far.node.name} directly: the image goes through this machine")
         await _stream_image(near, far, job, TransferRoute(), progress)
     arrived = await far.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
@@ -84,8 +82,8 @@ async def _stream_image(
     if refused:
         raise DockerError(
             far.node.name,
-            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was put back on "
-            f"{far.node.name} to what it was before",
+            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was restored on "
+            f"{far.node.name}",
             f"docker save of one image never does that: see what Docker on {near.node.name} is, and who can change it",
         )
 
@@ -97,7 +95,7 @@ def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
 
 
 _LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files
-_NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
+_NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): only the image is copied"
 _IMAGE_SPACE_FACTOR = 2  # free space per byte of image: docker load unpacks before it stores
 
 
@@ -157,14 +155,14 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
             node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(said),
         )  # fmt: skip
 
-    again = "interrupted; what has come stays, and the same command goes on where it was"
+    again = "interrupted; what has arrived stays, and the same command continues"
     return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
 
 
 async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
     """Bring one target up to date with the source; return what was done, as a sentence."""
     if target.name == request.source.name:
-        raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
+        raise OperationRefused(f"{target.name} is both the source and the target", "name two nodes")
     began = ctx.clock.monotonic()
     async with ctx.create_session(request.source) as near, ctx.create_session(target) as far:
         await gather_or_cancel(near.link.connect(), far.link.connect())
@@ -206,13 +204,13 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
         if todo.image is not None:
             proof.append(await transfer_image(near, far, request.profile.image, todo.image, road, progress))
         if todo.files.touch:
-            proof.insert(0, f"{len(todo.files.touch)} files of another time are equal")
+            proof.insert(0, f"{len(todo.files.touch)} files with different times are equal")
         seconds = ctx.clock.monotonic() - began
         over = f"over {words}" if road.lanes else "through this machine"
         if todo.files.send:
             proof.insert(
                 0,
-                f"the sums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
+                f"the checksums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
             )
         proved = ", ".join(proof) or "the links are the same"
         return (
@@ -301,7 +299,7 @@ def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
     if source.denied or source.kind == "denied":
         some = ", ".join(source.denied[:3])
         raise OperationRefused(
-            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights"
+            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "check its permissions"
         )
     if source.unsafe:
         raise OperationRefused(
@@ -350,7 +348,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
             node,
             f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
             f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
-            f"on {node}: docker system df; docker image prune; or take an old model away",
+            f"on {node}: docker system df; docker image prune; or remove an old model",
         )
 
 
@@ -359,7 +357,7 @@ def _describe_pending(todo: PendingTransfer) -> str:
     if todo.files.send:
         parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing_bytes))
     if todo.files.doubtful:
-        parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
+        parts.append(f"of {len(todo.files.doubtful)} files with different times, those whose contents differ")
     if todo.files.links and not todo.files.send:
         parts.append(f"{len(todo.files.links)} links")
     if todo.image is not None:

@@ -118,7 +118,7 @@ class TransferStream:
                 side, said = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
             except TimeoutError as error:
                 raise NodeUnreachable(
-                    self.names["take"], "neither end of the transfer has said a word for a minute"
+                    self.names["take"], "neither end of the transfer has answered for a minute"
                 ) from error
             if said is None and side in done:
                 continue
@@ -187,7 +187,7 @@ def parse_message(node: str, line: bytes) -> dict[str, Any]:
 def _build_unreadable_error(node: str) -> UnreadableAnswer:
     return UnreadableAnswer(
         node,
-        f"what {node} says of the transfer cannot be read",
+        f"the transfer messages from {node} cannot be read",
         f"on {node}, see what python3 is, and who can change it",
     )
 
@@ -225,20 +225,20 @@ def _build_transfer_error(node: str, said: dict[str, Any]) -> SparkctlError:
             node,
             f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
             "see what lies between them (another machine with an address of one of them? a proxy?); "
-            "nothing of what was changed is kept, and the same command goes on where it was",
+            "nothing of what was changed is kept, and the same command continues where it stopped",
         )
     if said.get("number") in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
+            node, f"the disk of {node} became full: {words}", "make room there; the same command then continues"
         )
     if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
         return OperationRefused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
     if said.get("number") == errno.ELOOP:
-        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
+        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then continues")
     return NodeUnreachable(
-        node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was"
+        node, f"the transfer broke off, {node} says: {words}", "the same command continues where it stopped"
     )
 
 
