@@ -269,7 +269,7 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
     monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "fifo"))
     monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "_ANSWER_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(NodeStarved, match="here did not say within"):
+    with pytest.raises(NodeStarved, match="here did not report within"):
         await node_lock.acquire_node_lock(session, make_context(place), "testing", lambda words: None)
 
 
