@@ -121,23 +121,23 @@ async def diagnose_ranks(
                 continue
             except (NodeError, DockerError) as error:
                 silent.append((node.name, error))
-        told = await _select_first_failure(ranks)
-    where = told.session.node.name
-    state = "runs" if told.container.is_alive else "has ended"
-    if told.container.state is ContainerState.PAUSED:
-        state = f"is paused; on {where}: docker unpause {told.container.name}"
+        first = await _select_first_failure(ranks)
+    where = first.session.node.name
+    state = "runs" if first.container.is_alive else "has ended"
+    if first.container.state is ContainerState.PAUSED:
+        state = f"is paused; on {where}: docker unpause {first.container.name}"
     if place is None:
         return DiagnosisReport(
-            diagnosis=told.found,
+            diagnosis=first.found,
             source=f"the log of {instance} on {where}, which {state}",
             node=where,
             instance=instance,
         )
-    which = f"rank {_parse_rank(told.container)[0]} of {_parse_rank(told.container)[1]} of {instance} on {where}"
-    beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
-    more = f"; also read: that on {' and '.join(beside)}" if beside else "; no other rank's log was read"
+    which = f"rank {_parse_rank(first.container)[0]} of {_parse_rank(first.container)[1]} of {instance} on {where}"
+    others = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
+    more = f"; also read: that on {' and '.join(others)}" if others else "; no other rank's log was read"
     return DiagnosisReport(
-        diagnosis=told.found,
+        diagnosis=first.found,
         source=f"the log of {which}, which {state}{more}",
         node=where,
         instance=instance,
@@ -206,10 +206,10 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
     )
     offsets = {rank.session.node.name: one for rank, one in zip(failed, clocks, strict=True) if one is not None}
     first = find_first_failure([rank.rank_failure for rank in failed], offsets).node
-    told = next(rank for rank in failed if rank.session.node.name == first)
-    others = [rank.verdict_with_rank for rank in failed if rank is not told and not rank.is_aftermath]
+    root = next(rank for rank in failed if rank.session.node.name == first)
+    others = [rank.verdict_with_rank for rank in failed if rank is not root and not rank.is_aftermath]
     return replace(
-        told, found=replace(told.found, verdict=rank_verdict.merge_rank_verdicts(told.verdict_with_rank, others))
+        root, found=replace(root.found, verdict=rank_verdict.merge_rank_verdicts(root.verdict_with_rank, others))
     )
 
 
@@ -221,9 +221,9 @@ async def _diagnose_container(
         container.get_label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
     )
     plan = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
-    said = container.get_label(ContainerLabel.ENGINE)
-    known = engine or (said if said in engine_names() else None)
-    reading = LogDiagnoser(known, plan.ready if said == known and plan.ready.line else None)
+    label = container.get_label(ContainerLabel.ENGINE)
+    known = engine or (label if label in engine_names() else None)
+    reading = LogDiagnoser(known, plan.ready if label == known and plan.ready.line else None)
     secrets = await session.docker.read_secret_values(container.id)
     masker = LineMasker(secrets)
     stamps: dict[int, str] = {}  # when the lines of failures were written, by their number

@@ -70,11 +70,11 @@ def collect_support_bundle(
         for one in found:
             if one.error is not None:
                 emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
-        away = next((one.error for one in found if one.error is not None), None)
+        failure = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if away else Outcome.DONE,
-            exit_code=int(away.exit_code if away else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
+            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if failure else Outcome.DONE,
+            exit_code=int(failure.exit_code if failure else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
         )  # fmt: skip
 
     return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
@@ -124,11 +124,11 @@ async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector)
 
 
 async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
-    asked = await sampler.read_identity_and_sample(session)
-    if asked is None:
+    answer = await sampler.read_identity_and_sample(session)
+    if answer is None:
         found.missing.append(("sample.json", "the agent does not run there, or did not answer in time"))
         return
-    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
+    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in answer)
 
 
 async def _read_docker(session: NodeSession, found: NodeReadings) -> None:

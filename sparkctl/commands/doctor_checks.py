@@ -117,16 +117,20 @@ async def _check_node(
     )  # it takes two samples
     try:
         has_docker = await _check_docker(session, look, tell)
-        asked = None if asking is None else await asking
+        identified = None if asking is None else await asking
     finally:
         if asking is not None:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-    tell(node_settings.list_setting_findings(node.name, *asked) if asked else _check_settings_without_agent(node, look))
-    if asked is not None and has_docker:
+    tell(
+        node_settings.list_setting_findings(node.name, *identified)
+        if identified
+        else _check_settings_without_agent(node, look)
+    )
+    if identified is not None and has_docker:
         listed = await read_container_list(session, ContainerInspections(session))
-        tell(detect_once(NodeSnapshot(node.name, asked[1], listed.instances if listed.known else None)))
-    return asked
+        tell(detect_once(NodeSnapshot(node.name, identified[1], listed.instances if listed.known else None)))
+    return identified
 
 
 async def _check_docker(session: NodeSession, look: NodeInspection, tell: ReportFindings) -> bool:

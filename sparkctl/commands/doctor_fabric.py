@@ -98,9 +98,9 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
     return Severity.WARNING, f"{words}: far too little", _REMEDY if is_fast else "see what else uses this network now"
 
 
-def parse_ib_write_bw(said: str) -> float | None:
+def parse_ib_write_bw(output: str) -> float | None:
     """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where the output has no result."""
-    found = _RESULT_PATTERN.findall(said)
+    found = _RESULT_PATTERN.findall(output)
     return float(found[-1][1]) if found else None
 
 
@@ -226,12 +226,12 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
             tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)
 
 
-def _node_of_caution(caution: str, way: FabricRoute) -> NodeName:
-    return next((end.node for end in way.ends if caution.startswith(end.node)), way.head_end.node)
+def _node_of_caution(caution: str, route: FabricRoute) -> NodeName:
+    return next((end.node for end in route.ends if caution.startswith(end.node)), route.head_end.node)
 
 
-async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindingReporter) -> None:
-    ends = [way.get_route_end(session.node.name) for session in pair]
+async def _measure_pair(pair: SessionPair, route: FabricRoute, tell: FabricFindingReporter) -> None:
+    ends = [route.get_route_end(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
     has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
@@ -253,7 +253,7 @@ async def _measure_direction(
 ) -> None:
     """Measure one direction over some lanes and report it as a finding of the node ``about``."""
     names = " and ".join(near.interface for near, _ in lanes)
-    way = f"{source.node.name} to {target.node.name} over {names}"
+    direction = f"{source.node.name} to {target.node.name} over {names}"
     try:
         measured = await _measure_tcp(source, target, lanes)
         if with_rdma:
@@ -262,10 +262,10 @@ async def _measure_direction(
     except ConnectionLost:
         raise
     except TimeoutError:
-        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
+        tell(about, Severity.UNKNOWN, f"{direction}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
         return
     except SparkctlError as error:
-        tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
+        tell(about, Severity.UNKNOWN, f"{direction}: could not be measured: {error.message}", error.hint)
         return
     severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
     evidence = (
@@ -277,35 +277,35 @@ async def _measure_direction(
         evidence.append(FindingEvidence("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
     if measured.rdma is not None:
         evidence.append(FindingEvidence("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
-    tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
+    tell(about, severity, f"{direction}: {words}", remedy, evidence=tuple(evidence))
 
 
 async def _measure_tcp(
     source: NodeSession, target: NodeSession, lanes: list[tuple[FabricLane, FabricLane]]
 ) -> LaneMeasurement:
     """Send zero bytes over all the lanes at once; nothing is written to a disk."""
-    road, latency = TransferRoute(tuple(lanes)), None
+    route, latency = TransferRoute(tuple(lanes)), None
     if len(lanes) == 1:
         echo = {"n": 0, "echoes": _ECHO_COUNT}
         async with (
             asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
-            open_transfer_stream(source, target, ([echo], [echo]), road, 1, alone=False) as pair,
+            open_transfer_stream(source, target, ([echo], [echo]), route, 1, alone=False) as pair,
         ):
             await pair.send_to_receiver(end=True)
-            async for side, said in pair.read_messages():
-                if side == "send" and "median" in said:
-                    latency = float(said["median"])
+            async for side, message in pair.read_messages():
+                if side == "send" and "median" in message:
+                    latency = float(message["median"])
     count = _STREAMS_PER_LANE * len(lanes)
     jobs = [{"n": number, "seconds": _MEASURE_SECONDS, "most": _MAX_STREAM_BYTES} for number in range(count)]
     got, took = 0, 0.0
     async with (
         asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
-        open_transfer_stream(source, target, (jobs, jobs), road, count, alone=False) as pair,
+        open_transfer_stream(source, target, (jobs, jobs), route, count, alone=False) as pair,
     ):
         await pair.send_to_receiver(end=True)
-        async for side, said in pair.read_messages():
-            if side == "take" and "bytes" in said and "took" in said:
-                got, took = got + int(said["bytes"]), max(took, float(said["took"]))
+        async for side, message in pair.read_messages():
+            if side == "take" and "bytes" in message and "took" in message:
+                got, took = got + int(message["bytes"]), max(took, float(message["took"]))
     return LaneMeasurement(got / took if got and took else None, latency)
 
 

@@ -64,8 +64,8 @@ async def stream_events(
 async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> CommandEnded:
     """Run a command as a part of another: forward its events, and return its end instead of emitting it."""
     ended: CommandEnded | None = None
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events) as stream:
+        async for event in stream:
             if isinstance(event, CommandEnded):
                 ended = event
             else:
@@ -74,20 +74,20 @@ async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> Com
     return ended
 
 
-def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
+def deduplicate_warnings(emit: Emit, reported: Iterable[str] = ()) -> Emit:
     """Return an emit function that forwards each warning once.
 
     ``said``: sentences that were reported before, those of one Spark with its name in front.
     """
-    before = frozenset(said)
-    told: set[tuple[NodeName | None, str]] = set()
+    before = frozenset(reported)
+    seen: set[tuple[NodeName | None, str]] = set()
 
     def emit_once(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             words, key = sanitize_line(event.message), (event.node, event.message)
-            if key in told or before & {words, f"{event.node}: {words}"}:
+            if key in seen or before & {words, f"{event.node}: {words}"}:
                 return
-            told.add(key)
+            seen.add(key)
         emit(event)
 
     return emit_once

@@ -156,9 +156,9 @@ def _parse_served_models(answer: http_client.HttpResponse) -> tuple[ServedModel,
 def _parse_context_length(model: dict[str, object]) -> int | None:
     """Return the context length by the key of vLLM and SGLang, or that of llama-server."""
     meta = model.get("meta")
-    for said in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
-        if isinstance(said, int) and not isinstance(said, bool) and said > 0:
-            return said
+    for length in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
+        if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+            return length
     return None
 
 

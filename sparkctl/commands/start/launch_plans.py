@@ -56,23 +56,23 @@ async def build_rank_launches(
     Raises `NodeError`, and `OperationRefused` where no link joins the nodes.
     """
     found = await gather_or_cancel(*(_read_lanes(session, len(sessions) > 1) for session in sessions))
-    way = None if len(sessions) == 1 else _find_route(request.nodes, found)
+    route = None if len(sessions) == 1 else _find_route(request.nodes, found)
     alone = [_build_plan(ctx, request, session) for session in sessions]
-    if way is None:
+    if route is None:
         return tuple(RankLaunch(one, one) for one in alone), None
-    addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
+    addresses, run = tuple(end.address for end in route.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
     places = [
         RankPlacement(
             rank=EngineRank(index, addresses),
             nodes=tuple(one.name for one in request.nodes),
             run=run,
-            env=build_nccl_environment(way, node.name),
+            env=build_nccl_environment(route, node.name),
             has_devices=lanes is not None and lanes.has_devices,
         )
         for index, (node, lanes) in enumerate(zip(request.nodes, found, strict=True))
     ]
     placed = [_build_plan(ctx, request, session, at) for session, at in zip(sessions, places, strict=True)]
-    return tuple(map(RankLaunch, placed, alone)), way
+    return tuple(map(RankLaunch, placed, alone)), route
 
 
 async def _read_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:

@@ -54,7 +54,7 @@ class StartMemory:
         self,
         session: NodeSession,
         plan: LaunchPlan,
-        scene: PreflightInspection,
+        inspection: PreflightInspection,
         stops: Container | None,
         sparks: int = 1,
     ) -> None:
@@ -64,13 +64,13 @@ class StartMemory:
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
-        comes = await node_fit.find_loading_containers(session, scene.look, scene.containers)
+        comes = await node_fit.find_loading_containers(session, inspection.look, inspection.containers)
         fit = node_fit.calculate_fit(
             self._ctx,
             self._profile,
             plan=plan,
-            look=scene.look,
-            containers=scene.containers,
+            look=inspection.look,
+            containers=inspection.containers,
             replaced=replaced,
             comes=comes,
             asked=sparks,

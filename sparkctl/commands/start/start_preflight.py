@@ -67,12 +67,12 @@ class MountCaution:
     is_missing: bool
 
 
-def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
+def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
     """Return what to do, or raise the error of the first obstacle.
 
     ``again``: the command that repeats the start, for hints.
     """
-    existing = _find_containers_of_instance(plan, scene.containers)
+    existing = _find_containers_of_instance(plan, inspection.containers)
     sweep: list[Container] = []
     stop: Container | None = None
     for container in existing:
@@ -101,10 +101,12 @@ def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool,
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
-    _refuse_without_image(plan, scene)
-    _refuse_without_gpu(plan, scene)
-    _refuse_busy_port(plan, scene, stop, again)
-    warnings = _warn_low_disk(plan, scene) + tuple((one.message, one.hint) for one in check_mounts(plan, scene))
+    _refuse_without_image(plan, inspection)
+    _refuse_without_gpu(plan, inspection)
+    _refuse_busy_port(plan, inspection, stop, again)
+    warnings = _warn_low_disk(plan, inspection) + tuple(
+        (one.message, one.hint) for one in check_mounts(plan, inspection)
+    )
     return StartDecision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
 
@@ -125,28 +127,32 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     return found
 
 
-def _refuse_without_image(plan: LaunchPlan, scene: PreflightInspection) -> None:
-    if scene.image is None:
+def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection) -> None:
+    if inspection.image is None:
         raise ImageNotFound(
             plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
         )
-    machine = _ARCHITECTURES.get(scene.engine.architecture or "")
-    if machine and scene.image.architecture in _ARCHITECTURES.values() and scene.image.architecture != machine:
+    machine = _ARCHITECTURES.get(inspection.engine.architecture or "")
+    if (
+        machine
+        and inspection.image.architecture in _ARCHITECTURES.values()
+        and inspection.image.architecture != machine
+    ):
         raise ImageNotFound(
             plan.node,
-            f"the image {plan.image} on {plan.node} is for {scene.image.architecture}, the node is {machine}",
+            f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
             f"on {plan.node}: docker pull --platform linux/{machine} {plan.image}",
         )
 
 
-def _refuse_without_gpu(plan: LaunchPlan, scene: PreflightInspection) -> None:
+def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:
     """Refuse only on evidence: no trace of the toolkit anywhere. Otherwise the start itself shows whether Docker has a
     GPU.
     """
-    access = scene.look.docker
+    access = inspection.look.docker
     if not plan.gpus or access is None:
         return
-    if not access.can_give_gpu and "nvidia" not in scene.engine.runtimes:
+    if not access.can_give_gpu and "nvidia" not in inspection.engine.runtimes:
         raise GpuRuntimeMissing(
             plan.node,
             f"Docker on {plan.node} cannot give a container the GPU: no NVIDIA container toolkit",
@@ -155,14 +161,16 @@ def _refuse_without_gpu(plan: LaunchPlan, scene: PreflightInspection) -> None:
         )
 
 
-def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Container | None, again: str) -> None:
+def _refuse_busy_port(plan: LaunchPlan, inspection: PreflightInspection, stop: Container | None, again: str) -> None:
     port = plan.node_port
-    if port is None or scene.look.listening is None or port not in scene.look.listening:
+    if port is None or inspection.look.listening is None or port not in inspection.look.listening:
         return
     if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
         return  # held by the container that is about to be stopped
     holders = [
-        c for c in scene.containers if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
+        c
+        for c in inspection.containers
+        if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
     who = f"the container {holders[0].name}" if holders else "another process"
     other = f"start on another port: {again} --set port={port + 1}"
@@ -174,8 +182,8 @@ def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Contai
     )
 
 
-def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[str, str | None], ...]:
-    room = next((disk for disk in scene.look.disks if disk.path == scene.engine.root_dir), None)
+def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[tuple[str, str | None], ...]:
+    room = next((disk for disk in inspection.look.disks if disk.path == inspection.engine.root_dir), None)
     if room is None or room.free is None:
         return ()
     hint = f"on {plan.node}: docker system df; docker image prune"
@@ -188,14 +196,14 @@ def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[
     return ()
 
 
-def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCaution, ...]:
+def check_mounts(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[MountCaution, ...]:
     """Return warnings about mount sources that were not found, for `up` and `switch` alike.
 
     Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
     and the SSH user usually does not: a path that this user may not see is not missing.
     """
-    seen = dict(scene.look.paths)
-    user = scene.look.identity.user if scene.look.identity else "the SSH user"
+    seen = dict(inspection.look.paths)
+    user = inspection.look.identity.user if inspection.look.identity else "the SSH user"
     found = []
     for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in seen):
         if seen[source] is False:
@@ -277,19 +285,23 @@ def refuse_different_images(
     """Raise where the image is missing on some nodes or differs between them; `decide_start` reports one that is
     missing on all. ``words`` as in `format_transfer_command`.
     """
-    if all(_find_running_container(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
+    if all(
+        _find_running_container(plan, inspection) is not None for plan, inspection in zip(plans, scenes, strict=True)
+    ):
         return
-    having = [(plan, scene.image) for plan, scene in zip(plans, scenes, strict=True) if scene.image is not None]
+    having = [
+        (plan, inspection.image) for plan, inspection in zip(plans, scenes, strict=True) if inspection.image is not None
+    ]
     if not having:
         return
     source, image = having[0]
-    for plan, scene in zip(plans, scenes, strict=True):
+    for plan, inspection in zip(plans, scenes, strict=True):
         hint = format_transfer_command(words, source.node, plan.node)
-        if scene.image is None:
+        if inspection.image is None:
             raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
-        if not scene.image.is_same_image(image):
+        if not inspection.image.is_same_image(image):
             raise OperationRefused(
-                f"{plan.image} is another image on {plan.node} ({_short_image_id(scene.image.id)}) than on {source.node} "
+                f"{plan.image} is another image on {plan.node} ({_short_image_id(inspection.image.id)}) than on {source.node} "
                 f"({_short_image_id(image.id)}): the ranks of one model need the same",
                 hint,
             )
@@ -299,7 +311,7 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
     """Raise `OperationRefused` where this version of the model runs on some of its nodes only, with ranks of
     different starts, or in another order.
     """
-    found = [(plan, _find_running_container(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
+    found = [(plan, _find_running_container(plan, inspection)) for plan, inspection in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
     if not there:
         return
@@ -338,12 +350,12 @@ def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container |
             )
 
 
-def _find_running_container(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
+def _find_running_container(plan: LaunchPlan, inspection: PreflightInspection) -> Container | None:
     """Return the running container of this very version on the node, None where there is none."""
     return next(
         (
             one
-            for one in scene.containers
+            for one in inspection.containers
             if one.is_alive
             and one.get_label(ContainerLabel.INSTANCE) == plan.instance
             and one.get_label(ContainerLabel.HASH) == plan.profile_hash

@@ -74,24 +74,24 @@ class PendingStopFiles:
         """Return the pending stops of a node."""
         return tuple(one for one in self.list_all(now) if one.node == node)
 
-    def save_stop(self, owed: PendingStop) -> None:
+    def save_stop(self, stop: PendingStop) -> None:
         """Save a stop, merged with an earlier one of the same instance there. Raises OSError."""
-        for one in self.list_for_node(owed.node, owed.since):
-            if one.instance == owed.instance:
-                ids = dict.fromkeys((*one.containers, *owed.containers))
-                owed = replace(owed, containers=tuple(ids), run=owed.run or one.run, since=max(owed.since, one.since))
+        for one in self.list_for_node(stop.node, stop.since):
+            if one.instance == stop.instance:
+                ids = dict.fromkeys((*one.containers, *stop.containers))
+                stop = replace(stop, containers=tuple(ids), run=stop.run or one.run, since=max(stop.since, one.since))
         make_private_directory(self._folder)
-        path = self._get_stop_file(owed)
+        path = self._get_stop_file(stop)
         handle, name = tempfile.mkstemp(".new", path.name, self._folder)  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(to_json_data(owed), ensure_ascii=False) + "\n")
+            file.write(json.dumps(to_json_data(stop), ensure_ascii=False) + "\n")
         Path(name).replace(path)
 
-    def delete_stop(self, owed: PendingStop) -> None:
+    def delete_stop(self, stop: PendingStop) -> None:
         """Delete a stop that is done or no longer wanted."""
         with suppress(OSError):
-            self._get_stop_file(owed).unlink(missing_ok=True)
+            self._get_stop_file(stop).unlink(missing_ok=True)
 
-    def _get_stop_file(self, owed: PendingStop) -> Path:
-        digest = hashlib.sha256(f"{owed.node}\n{owed.instance}".encode()).hexdigest()[:24]
+    def _get_stop_file(self, stop: PendingStop) -> Path:
+        digest = hashlib.sha256(f"{stop.node}\n{stop.instance}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}.json"

@@ -324,7 +324,7 @@ def build_leftover_warning(
         what, remedy = _explain_missing_memory(session, proof.after)
         parts.append(what)
         remedies.append(remedy)
-    lacks = (
+    problem = (
         f"{format_gib(proof.missing)} did not come back on {node}"
         if is_missing
         else f"something of it is left on {node}"
@@ -332,7 +332,7 @@ def build_leftover_warning(
     return WarningEmitted(
         ctx.clock.unix_time(),
         node,
-        f"{instance}: {lacks}: {'; '.join(parts)}",
+        f"{instance}: {problem}: {'; '.join(parts)}",
         f"on {node}: {'   and: '.join(remedies)}",
     )
 

@@ -30,10 +30,10 @@ def withdraw_pending_stops(
     """Delete the pending stops of these instances on a node and report it, because a later request counts. ``why``:
     that request.
     """
-    kept = PendingStopFiles(ctx.history.directory)
-    for one in kept.list_for_node(node, ctx.clock.unix_time()):
+    files = PendingStopFiles(ctx.history.directory)
+    for one in files.list_for_node(node, ctx.clock.unix_time()):
         if one.instance in instances:
-            kept.delete_stop(one)
+            files.delete_stop(one)
             warn(f"the stop of {one.instance} on {node}, asked for {_format_request_time(one)}, is dropped: {why}")
 
 
@@ -43,17 +43,17 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
 
     A container that is gone needs nothing, and one that was started again since then is left running.
     """
-    kept = PendingStopFiles(ctx.history.directory)
+    files = PendingStopFiles(ctx.history.directory)
 
     def forward_warning(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             warn(event.message if event.hint is None else f"{event.message} ({event.hint})")
 
-    owed = kept.list_for_node(session.node.name, ctx.clock.unix_time())
-    if not owed:
+    pending = files.list_for_node(session.node.name, ctx.clock.unix_time())
+    if not pending:
         return
     containers = await session.docker.list_containers()
-    for one in owed:
+    for one in pending:
         for container in [found for found in containers if one.matches_container(found)]:
             if await _was_started_since(session, container, one):
                 warn(
@@ -66,7 +66,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
             await stop_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
             )
-        kept.delete_stop(one)
+        files.delete_stop(one)
 
 
 def _format_request_time(one: PendingStop) -> str:

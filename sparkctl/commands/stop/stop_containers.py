@@ -225,10 +225,10 @@ async def stop_containers(
     return StopResult(tuple(stopped), tuple(failures))
 
 
-def resolve_stop_grace(container: Container, asked: float | None) -> float:
+def resolve_stop_grace(container: Container, requested: float | None) -> float:
     """Return the grace period in seconds: as requested now, else as the profile said at the start."""
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     own = parse_stop_grace_label(container)
     return DEFAULT_GRACE_SECONDS if own is None else own
 

@@ -34,8 +34,10 @@ def is_rank_serving(one: InstanceView) -> bool | None:
 
 def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
     """Tell whether a model has running requests; on several Sparks, any rank that knows decides."""
-    told = [is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))]
-    return True if True in told else False if False in told else None
+    answers = [
+        is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))
+    ]
+    return True if True in answers else False if False in answers else None
 
 
 def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:

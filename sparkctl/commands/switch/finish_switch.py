@@ -94,25 +94,29 @@ class _FinishRun:
             if journal is None:
                 return self._build_no_switch_end()
             self._describe_operation(journal, is_way_back=journal.step in _ROLLBACK_STEPS)
-            crew = self._create_transaction(journal, emit)
+            transaction = self._create_transaction(journal, emit)
             request = self._rebuild_request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.run_interruptible(
-                crew.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._verify_unchanged(crew, journal)
+                await self._verify_unchanged(transaction, journal)
                 if journal.step is not SwitchStep.CHECKING:
                     return self._close_original_operation(
-                        journal, "resume", await self._run_remaining_steps(crew, request)
+                        journal, "resume", await self._run_remaining_steps(transaction, request)
                     )
-                await crew.delete_journal()  # nothing was changed so far: begin again with a plan of the current state
+                await (
+                    transaction.delete_journal()
+                )  # nothing was changed so far: begin again with a plan of the current state
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
         assert request is not None
         return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
 
-    async def _run_remaining_steps(self, crew: SwitchTransaction, request: SwitchInstance | None) -> CommandEnded:
-        run, step = SwitchStepRunner(crew, request), crew.journal.step
+    async def _run_remaining_steps(
+        self, transaction: SwitchTransaction, request: SwitchInstance | None
+    ) -> CommandEnded:
+        run, step = SwitchStepRunner(transaction, request), transaction.journal.step
         if step in _ROLLBACK_STEPS:
             return await run.run_rollback(asked=True)
         return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
@@ -138,20 +142,20 @@ class _FinishRun:
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
             self._describe_operation(journal, is_way_back=True)
-            crew = self._create_transaction(journal, emit)
+            transaction = self._create_transaction(journal, emit)
             await self.ctx.interrupt.run_interruptible(
-                crew.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._verify_unchanged(crew, journal)
+                await self._verify_unchanged(transaction, journal)
                 if journal.step is SwitchStep.CHECKING:
-                    await crew.delete_journal()
+                    await transaction.delete_journal()
                     return self._close_original_operation(
                         journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
                     )
-                return self._close_original_operation(journal, verb, await way(SwitchStepRunner(crew)))
+                return self._close_original_operation(journal, verb, await way(SwitchStepRunner(transaction)))
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
 
     # history
 
@@ -230,7 +234,7 @@ class _FinishRun:
             )
         return [by_name[name] for name in journal.affected_nodes if name not in self.sessions]
 
-    async def _verify_unchanged(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
+    async def _verify_unchanged(self, transaction: SwitchTransaction, journal: SwitchJournal) -> None:
         """Read the journals again under the locks: another operator may have finished or resumed the switch
         meanwhile.
         """
@@ -246,7 +250,7 @@ class _FinishRun:
                 "see its state: sparkctl status",
             )
         for node, (_, text) in zip(journal.affected_nodes, found, strict=True):
-            crew.adopt_journal(node, text)
+            transaction.adopt_journal(node, text)
 
     def _create_transaction(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
         """Take over the switch: the journal names its new operator from now on."""

@@ -45,7 +45,9 @@ from sparkctl.profiles.profile_lint import list_start_warnings
 from sparkctl.transport.node_session import NodeSession
 
 
-async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
+async def run_switch_checks(
+    transaction: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]
+) -> str:
     """Return what was verified, as sentences; raise the first obstacle; emit the rest as warnings.
 
     What the SSH user may not read is a warning. With ``keep_going`` so are a missing mount and an incomplete file of
@@ -53,27 +55,31 @@ async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, si
     """
     coming = [site.coming for site in sites if site.coming is not None]
     launches = [one.plan for one in coming]
-    goes = frozenset(container for _, container in crew.journal.old)
-    scenes = await gather_or_cancel(*(_inspect_node(crew, request, one) for one in coming))
-    for launch, scene in zip(launches, scenes, strict=True):
-        _check_start_decision(crew, request, launch, scene, goes)
-        _refuse_missing_mounts(crew, request, launch, scene)
-        _check_drop_caches_right(crew, launch, scene)
-    await gather_or_cancel(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
+    goes = frozenset(container for _, container in transaction.journal.old)
+    scenes = await gather_or_cancel(*(_inspect_node(transaction, request, one) for one in coming))
+    for launch, inspection in zip(launches, scenes, strict=True):
+        _check_start_decision(transaction, request, launch, inspection, goes)
+        _refuse_missing_mounts(transaction, request, launch, inspection)
+        _check_drop_caches_right(transaction, launch, inspection)
+    await gather_or_cancel(*(verify_port_access(transaction.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
-    _warn_about_flags(crew, request)
-    files = await gather_or_cancel(*(_check_model_files(crew, request, one.model_plan) for one in coming))
+    _warn_about_flags(transaction, request)
+    files = await gather_or_cancel(*(_check_model_files(transaction, request, one.model_plan) for one in coming))
     if len(launches) > 1:
-        await _check_connectivity(crew, request)
-    weights = max((sum(size for one in scene.look.models for _, size in one.files) for scene in scenes), default=0)
+        await _check_connectivity(transaction, request)
+    weights = max(
+        (sum(size for one in inspection.look.models for _, size in one.files) for inspection in scenes), default=0
+    )
     told = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
     told += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
     return "; ".join((*told, "mounts, port and disk are in order"))
 
 
-async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming: IncomingRank) -> PreflightInspection:
+async def _inspect_node(
+    transaction: SwitchTransaction, request: SwitchInstance, coming: IncomingRank
+) -> PreflightInspection:
     launch = coming.plan
-    session = crew.sessions[launch.node]
+    session = transaction.sessions[launch.node]
     engine, containers, image = await gather_or_cancel(
         session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
     )
@@ -85,41 +91,43 @@ async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming
 
 
 def _check_start_decision(
-    crew: SwitchTransaction,
+    transaction: SwitchTransaction,
     request: SwitchInstance,
     launch: LaunchPlan,
-    scene: PreflightInspection,
+    inspection: PreflightInspection,
     goes: frozenset[str],
 ) -> None:
     """Make the decision of `up`, with the stopped containers counted as gone."""
-    freed = {port for one in scene.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
-    listening = scene.look.listening
-    look = replace(scene.look, listening=None if listening is None else listening - freed, paths=())
-    left = tuple(one for one in scene.containers if one.id not in goes)
+    freed = {port for one in inspection.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
+    listening = inspection.look.listening
+    look = replace(inspection.look, listening=None if listening is None else listening - freed, paths=())
+    left = tuple(one for one in inspection.containers if one.id not in goes)
     decision = decide_start(
-        launch, replace(scene, look=look, containers=left), replace=False, again=request.retry_command
+        launch, replace(inspection, look=look, containers=left), replace=False, again=request.retry_command
     )
     for message, hint in decision.warnings:
-        crew.warn(launch.node, message, hint)
+        transaction.warn(launch.node, message, hint)
 
 
 def _refuse_missing_mounts(
-    crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection
+    transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, inspection: PreflightInspection
 ) -> None:
     """Refuse a missing mount source now; the engine would find no model only after the old one is stopped."""
-    for caution in check_mounts(launch, scene):
+    for caution in check_mounts(launch, inspection):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
                 caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"
             )
-        crew.warn(launch.node, caution.message)
+        transaction.warn(launch.node, caution.message)
 
 
-def _check_drop_caches_right(crew: SwitchTransaction, launch: LaunchPlan, scene: PreflightInspection) -> None:
-    if launch.drop_caches and scene.look.drop_right not in (None, "allowed"):
-        user = scene.look.identity.user if scene.look.identity else None
-        hint = format_sudoers_command(crew.sessions[launch.node].node, user)
-        crew.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
+def _check_drop_caches_right(
+    transaction: SwitchTransaction, launch: LaunchPlan, inspection: PreflightInspection
+) -> None:
+    if launch.drop_caches and inspection.look.drop_right not in (None, "allowed"):
+        user = inspection.look.identity.user if inspection.look.identity else None
+        hint = format_sudoers_command(transaction.sessions[launch.node].node, user)
+        transaction.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
 
 
 def _refuse_other_image(
@@ -127,7 +135,9 @@ def _refuse_other_image(
 ) -> None:
     """Refuse different images under one name: ranks of different versions cannot work together."""
     found = {
-        scene.image.id: launch.node for launch, scene in zip(launches, scenes, strict=True) if scene.image is not None
+        inspection.image.id: launch.node
+        for launch, inspection in zip(launches, scenes, strict=True)
+        if inspection.image is not None
     }
     if len(found) > 1:
         (one, here), (other, there), *_ = found.items()
@@ -141,17 +151,17 @@ def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _warn_about_flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
+def _warn_about_flags(transaction: SwitchTransaction, request: SwitchInstance) -> None:
     for message, hint in check_flags(request):
-        crew.warn(request.nodes[0].name, message, hint)
+        transaction.warn(request.nodes[0].name, message, hint)
 
 
-async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
+async def _check_model_files(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
     """Return how many model files are complete; raises `OperationRefused` for those that are certainly not."""
     where = list_checkpoint_paths(request.profile, launch)
     if not where:
         return 0
-    session = crew.sessions[launch.node]
+    session = transaction.sessions[launch.node]
     try:
         done = await session.run(
             model_files_decoder.build_weights_check_command(where),
@@ -159,11 +169,11 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
         )
         found = model_files_decoder.decode_weights_check(done.stdout)
     except (NodeStarved, ValueError, KeyError, TypeError) as silent:
-        crew.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
+        transaction.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
         return 0
     unread = [one.place if name == "." else f"{one.place}/{name}" for one in found for name in one.unread]
     if unread:
-        crew.warn(
+        transaction.warn(
             launch.node,
             f"cannot tell whether the model's files are complete: this user may not read {_format_first(unread)}; "
             "the container may",
@@ -177,7 +187,7 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
                 f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
                 f"or continue anyway: {request.retry_command} --keep-going",
             )
-        crew.warn(launch.node, what)
+        transaction.warn(launch.node, what)
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
 
 
@@ -185,9 +195,9 @@ def _format_first(several: Sequence[str]) -> str:
     return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
-async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) -> None:
+async def _check_connectivity(transaction: SwitchTransaction, request: SwitchInstance) -> None:
     """Check from every rank's node that it reaches the others."""
-    sessions = [crew.sessions[node.name] for node in request.nodes]
+    sessions = [transaction.sessions[node.name] for node in request.nodes]
     looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     lanes = [
         NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
@@ -195,13 +205,13 @@ async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) 
         if look.lanes is not None
     ]
     if len(lanes) < len(sessions):
-        return crew.warn(
+        return transaction.warn(
             request.nodes[0].name, "not every node said what links it has: the link between them is not checked"
         )
     way = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
     cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))
     for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, way)):
-        crew.warn(None, caution)
+        transaction.warn(None, caution)
     return None
 
 

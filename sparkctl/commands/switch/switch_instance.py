@@ -92,13 +92,17 @@ class _SwitchRun:
             journal = await guard(self._build_journal(plan), _UNCHANGED_MESSAGE)
             if self.ctx.operation is not None:
                 self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.affected_nodes))))
-            crew = SwitchTransaction(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
-            await guard(crew.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
+            transaction = SwitchTransaction(
+                self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded
+            )
+            await guard(transaction.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
             try:
-                await self._run_checks(crew, plan)
-                return await SwitchStepRunner(crew, self.request).run_forward(SwitchStep.STOPPING, is_untouched=True)
+                await self._run_checks(transaction, plan)
+                return await SwitchStepRunner(transaction, self.request).run_forward(
+                    SwitchStep.STOPPING, is_untouched=True
+                )
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
 
     # inspect
 
@@ -140,26 +144,27 @@ class _SwitchRun:
 
     # before the old instance is touched
 
-    async def _run_checks(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
+    async def _run_checks(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
         """Run all checks while the old instance serves; on failure nothing of the switch remains."""
         guard = self.ctx.interrupt.run_interruptible
         try:
-            await crew.begin_step(SwitchStep.CHECKING)
+            await transaction.begin_step(SwitchStep.CHECKING)
             proved, _ = await guard(
                 gather_or_cancel(
-                    run_switch_checks(crew, self.request, self.sites), self._refuse_changed_nodes(crew, plan)
+                    run_switch_checks(transaction, self.request, self.sites),
+                    self._refuse_changed_nodes(transaction, plan),
                 ),
                 _UNCHANGED_MESSAGE,
             )
-            crew.report_step(SwitchStep.CHECKING, proved)
+            transaction.report_step(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
         except SparkctlError:
-            await crew.delete_journal()
+            await transaction.delete_journal()
             raise
 
-    async def _refuse_changed_nodes(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
+    async def _refuse_changed_nodes(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
         """Inspect again under the locks: another operator may have started or stopped something meanwhile."""
-        again = await self._plan_switch(crew.step_context)
+        again = await self._plan_switch(transaction.step_context)
         if _list_stopped_container_ids(again) != _list_stopped_container_ids(plan) or again.obstacles:
             raise OperationRefused(
                 "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.retry_command}"

@@ -37,8 +37,8 @@ class OwnershipLost(OperationRefused):
 class OwnedNodeLock:
     """A node's lock as a step of a switch uses it: held only while the switch is still ours."""
 
-    def __init__(self, crew: SwitchTransaction, node: NodeName) -> None:
-        self._crew, self._node = crew, node
+    def __init__(self, transaction: SwitchTransaction, node: NodeName) -> None:
+        self._crew, self._node = transaction, node
 
     async def reacquire_if_lost(self) -> None:
         """Make sure that lock and switch are still ours; raises `OwnershipLost`."""

@@ -74,24 +74,24 @@ class TransferReporter:
 
 
 async def compare_checksums(
-    near: NodeSession, far: NodeSession, course: TransferPlan, progress: TransferReporter
+    near: NodeSession, far: NodeSession, plan: TransferPlan, progress: TransferReporter
 ) -> TransferPlan:
     """Return the plan with the doubtful files decided by checksums, computed on both nodes in parallel; files with
     equal contents get the source's time, so that the next comparison needs no checksums.
     """
-    total = sum(one.size for one in course.doubtful)
+    total = sum(one.size for one in plan.doubtful)
     progress.begin_item("comparing files with different times", total)
-    sizes = [one.size for one in course.doubtful]
+    sizes = [one.size for one in plan.doubtful]
 
     def report_summed_bytes(done: int) -> None:
         progress.report_progress(done)
 
     here, there = await gather_or_cancel(
-        _read_checksums(near, [{"path": one.source} for one in course.doubtful], sizes, report_summed_bytes),
-        _read_checksums(far, [_describe_target(one) for one in course.doubtful], sizes, lambda _: None),
+        _read_checksums(near, [{"path": one.source} for one in plan.doubtful], sizes, report_summed_bytes),
+        _read_checksums(far, [_describe_target(one) for one in plan.doubtful], sizes, lambda _: None),
     )
-    equal = {one.number: a is not None and a == b for one, a, b in zip(course.doubtful, here, there, strict=True)}
-    return resolve_doubtful_files(course, equal)
+    equal = {one.number: a is not None and a == b for one, a, b in zip(plan.doubtful, here, there, strict=True)}
+    return resolve_doubtful_files(plan, equal)
 
 
 def _describe_target(one: FileTransfer | SymbolicLink) -> dict[str, Any]:
@@ -108,11 +108,11 @@ async def _read_checksums(
     done = 0
     try:
         while line := await asyncio.wait_for(held.readline(), _CHECKSUM_TIMEOUT_SECONDS):
-            said = parse_message(session.node.name, line)
-            if "done" in said:
+            message = parse_message(session.node.name, line)
+            if "done" in message:
                 return found
-            if "summed" in said and 0 <= (number := said["summed"]) < len(found):
-                found[number] = None if said.get("sum") is None else str(said["sum"])
+            if "summed" in message and 0 <= (number := message["summed"]) < len(found):
+                found[number] = None if message.get("sum") is None else str(message["sum"])
                 done += sizes[number]
                 seen(done)
     except TimeoutError:
@@ -123,40 +123,40 @@ async def _read_checksums(
 
 
 async def transfer_files(
-    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+    near: NodeSession, far: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> TransferRoute:
     """Copy the files that differ, then the links; return the route that was used."""
-    if course.is_done:
-        return road
+    if plan.is_done:
+        return route
     try:
-        await _stream_files(near, far, course, road, progress)
+        await _stream_files(near, far, plan, route, progress)
     except RouteUnreachable as closed:
         progress.warn(
             f"{near.node.name} does not reach {far.node.name} directly ({closed.message}): it goes through this machine",
             f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
         )
-        road = TransferRoute()
-        await _stream_files(near, far, course, road, progress)
-    return road
+        route = TransferRoute()
+        await _stream_files(near, far, plan, route, progress)
+    return route
 
 
 async def _stream_files(
-    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+    near: NodeSession, far: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> None:
-    progress.begin_item(f"files of {progress.name}", course.total_bytes, course.present_bytes)
-    sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in course.send]
+    progress.begin_item(f"files of {progress.name}", plan.total_bytes, plan.present_bytes)
+    sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in plan.send]
     taking = [
         {"n": one.number, **_describe_target(one), "size": one.size, "mtime": one.mtime, "mode": one.mode}
-        for one in course.send
+        for one in plan.send
     ]
-    streams = max(1, min(_MAX_STREAMS, len(course.send)))
-    async with open_transfer_stream(near, far, (sending, taking), road, streams) as pair:
-        await _verify_and_place_files(pair, {one.number: one for one in course.send}, course, progress)
-    progress.report_progress(course.total_bytes, is_last=True)
+    streams = max(1, min(_MAX_STREAMS, len(plan.send)))
+    async with open_transfer_stream(near, far, (sending, taking), route, streams) as pair:
+        await _verify_and_place_files(pair, {one.number: one for one in plan.send}, plan, progress)
+    progress.report_progress(plan.total_bytes, is_last=True)
 
 
 async def _verify_and_place_files(
-    pair: TransferStream, files: dict[int, FileTransfer], course: TransferPlan, progress: TransferReporter
+    pair: TransferStream, files: dict[int, FileTransfer], plan: TransferPlan, progress: TransferReporter
 ) -> None:
     """Keep each file with equal checksums on both nodes, delete the others; then make the links and end both sides."""
     sums: dict[int, dict[str, str]] = {number: {} for number in files}
@@ -164,30 +164,30 @@ async def _verify_and_place_files(
     broken: list[str] = []
 
     async def send_times_and_links() -> None:
-        await pair.send_to_receiver(touch=[{**_describe_target(each), "mtime": each.mtime} for each in course.touch])
+        await pair.send_to_receiver(touch=[{**_describe_target(each), "mtime": each.mtime} for each in plan.touch])
         await pair.send_to_receiver(
-            links=[{**_describe_target(link), "target": link.target} for link in course.links if not broken]
+            links=[{**_describe_target(link), "target": link.target} for link in plan.links if not broken]
         )
 
     if not files:
         await send_times_and_links()
-    async for side, said in pair.read_messages():
-        if "at" in said:
-            progress.report_progress(said["at"])
-        number = said.get("sent", said.get("got"))
+    async for side, message in pair.read_messages():
+        if "at" in message:
+            progress.report_progress(message["at"])
+        number = message.get("sent", message.get("got"))
         if isinstance(number, int) and number in sums:
-            sums[number][side] = str(said.get("sum"))
+            sums[number][side] = str(message.get("sum"))
             if len(sums[number]) == 2:
                 is_equal = len(set(sums[number].values())) == 1
                 if not is_equal:
                     broken.append(files[number].name)
                 await pair.send_to_receiver(**({"keep": number} if is_equal else {"drop": number}))
-        number = said.get("kept", said.get("dropped"))
+        number = message.get("kept", message.get("dropped"))
         if isinstance(number, int):
             open_.discard(number)
             if not open_:
                 await send_times_and_links()
-        if "linked" in said:
+        if "linked" in message:
             await pair.send_to_receiver(end=True)
     if broken:
         raise NodeUnreachable(

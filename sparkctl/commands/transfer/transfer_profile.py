@@ -38,22 +38,29 @@ from sparkctl.transport.node_session import NodeSession
 
 
 async def transfer_image(
-    near: NodeSession, far: NodeSession, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
+    source: NodeSession,
+    target: NodeSession,
+    name: str,
+    image: ImageInfo,
+    route: TransferRoute,
+    progress: TransferReporter,
 ) -> str:
     """Copy an image and verify that it is the same on both nodes; return that as a sentence. Raises `DockerError`."""
     progress.begin_item(f"image {name}", image.size)
     job = {"n": 0, "image": name}
     try:
-        await _stream_image(near, far, job, road, progress)
+        await _stream_image(source, target, job, route, progress)
     except RouteUnreachable:
-        progress.warn(f"{near.node.name} does not reach {far.node.name} directly: the image goes through this machine")
-        await _stream_image(near, far, job, TransferRoute(), progress)
-    arrived = await far.docker.inspect_image(name)
+        progress.warn(
+            f"{source.node.name} does not reach {target.node.name} directly: the image goes through this machine"
+        )
+        await _stream_image(source, target, job, TransferRoute(), progress)
+    arrived = await target.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
         seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
         raise DockerError(
-            far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
-            f"on {far.node.name}: docker pull {name}",
+            target.node.name, f"{name} did not arrive on {target.node.name} as it left: {seen}",
+            f"on {target.node.name}: docker pull {name}",
         )  # fmt: skip
     if image.size is not None:
         progress.report_progress(image.size, is_last=True)  # the stream itself is a little longer or shorter
@@ -61,30 +68,30 @@ async def transfer_image(
 
 
 async def _stream_image(
-    near: NodeSession, far: NodeSession, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, job: dict[str, Any], route: TransferRoute, progress: TransferReporter
 ) -> None:
     ended: dict[str, tuple[int, str]] = {}
     refused: list[str] = []
-    async with open_transfer_stream(near, far, ([job], [job]), road, 1) as pair:
-        async for side, said in pair.read_messages():
-            if "at" in said:
-                progress.report_progress(said["at"])
-            if "status" in said:
-                ended[side] = int(said["status"]), sanitize_line(str(said.get("said", "")))
-                refused += [sanitize_line(str(name)) for name in said.get("refused") or ()]
-            if "got" in said:
+    async with open_transfer_stream(source, target, ([job], [job]), route, 1) as pair:
+        async for side, message in pair.read_messages():
+            if "at" in message:
+                progress.report_progress(message["at"])
+            if "status" in message:
+                ended[side] = int(message["status"]), sanitize_line(str(message.get("said", "")))
+                refused += [sanitize_line(str(name)) for name in message.get("refused") or ()]
+            if "got" in message:
                 await pair.send_to_receiver(end=True)
-    for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
+    for side, session, what in (("send", source, "docker save"), ("take", target, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
             node = session.node.name
             raise _build_docker_error(node, what, words or f"exit {status}")
     if refused:
         raise DockerError(
-            far.node.name,
-            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was restored on "
-            f"{far.node.name}",
-            f"docker save of one image never does that: see what Docker on {near.node.name} is, and who can change it",
+            target.node.name,
+            f"{source.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was restored on "
+            f"{target.node.name}",
+            f"docker save of one image never does that: see what Docker on {source.node.name} is, and who can change it",
         )
 
 
@@ -146,13 +153,13 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
 
     async def transfer_to_targets(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        said = []
+        results = []
         for target in request.targets:
-            said.append(await _transfer_to_target(ctx, request, target, emit))
+            results.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
         return CommandEnded(
             ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(said),
+            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(results),
         )  # fmt: skip
 
     again = "interrupted; what has arrived stays, and the same command continues"
@@ -164,13 +171,13 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
     if target.name == request.source.name:
         raise OperationRefused(f"{target.name} is both the source and the target", "name two nodes")
     began = ctx.clock.monotonic()
-    async with ctx.create_session(request.source) as near, ctx.create_session(target) as far:
-        await gather_or_cancel(near.link.connect(), far.link.connect())
+    async with ctx.create_session(request.source) as source, ctx.create_session(target) as destination:
+        await gather_or_cancel(source.link.connect(), destination.link.connect())
         here, there = await gather_or_cancel(
-            _read_node_contents(ctx, request, near), _read_node_contents(ctx, request, far)
+            _read_node_contents(ctx, request, source), _read_node_contents(ctx, request, destination)
         )
         todo = _plan_transfer(request, here, there)
-        road, words = _choose_route(
+        route, words = _choose_route(
             here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric}
         )
         name = request.profile.name
@@ -187,7 +194,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
         _refuse_full_disk(target.name, todo, there)
         if request.dry_run:
             return f"would send {_describe_pending(todo)} to {target.name} over {words}"
-        if not road.lanes:
+        if not route.lanes:
             emit(
                 WarningEmitted(
                     ctx.clock.unix_time(),
@@ -197,16 +204,16 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
             )
         progress = TransferReporter(ctx.clock, emit, request.source.name, target.name, name)
         if todo.files.doubtful:
-            todo = replace(todo, files=await compare_checksums(near, far, todo.files, progress))
+            todo = replace(todo, files=await compare_checksums(source, destination, todo.files, progress))
             _refuse_full_disk(target.name, todo, there)
-        road = await transfer_files(near, far, todo.files, road, progress)
+        route = await transfer_files(source, destination, todo.files, route, progress)
         proof = []
         if todo.image is not None:
-            proof.append(await transfer_image(near, far, request.profile.image, todo.image, road, progress))
+            proof.append(await transfer_image(source, destination, request.profile.image, todo.image, route, progress))
         if todo.files.touch:
             proof.insert(0, f"{len(todo.files.touch)} files with different times are equal")
         seconds = ctx.clock.monotonic() - began
-        over = f"over {words}" if road.lanes else "through this machine"
+        over = f"over {words}" if route.lanes else "through this machine"
         if todo.files.send:
             proof.insert(
                 0,
@@ -239,8 +246,8 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
             session.docker.inspect_image(request.profile.image), session.docker.read_info()
         )
         rooms = [info.root_dir] if info.root_dir else []
-    asked = model_files_decoder.build_listing_program(wanted, rooms)
-    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_LISTING_TIMEOUT_SECONDS)
+    program = model_files_decoder.build_listing_program(wanted, rooms)
+    done = await session.run(program.argv, stdin=program.stdin, timeout=_LISTING_TIMEOUT_SECONDS)
     try:
         found, room = model_files_decoder.decode_file_listing(done.stdout)
     except ValueError as error:
@@ -321,12 +328,12 @@ def _refuse_unwritable(node: NodeName, target: FileListing) -> None:
 def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeName, str]) -> tuple[TransferRoute, str]:
     """Return the route between the two nodes, and its name."""
     try:
-        way = find_fabric_route([here.lanes, there.lanes], chosen)
+        route = find_fabric_route([here.lanes, there.lanes], chosen)
     except OperationRefused as none:
         return TransferRoute(), f"through this machine ({none.message})"
-    names = " and ".join(lane.interface for lane in way.head_end.lanes)
-    lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
-    is_meant = way.is_fast or bool(chosen)
+    names = " and ".join(lane.interface for lane in route.head_end.lanes)
+    lanes = tuple(zip(route.ends[0].lanes, route.ends[1].lanes, strict=True))
+    is_meant = route.is_fast or bool(chosen)
     return TransferRoute(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
 
 

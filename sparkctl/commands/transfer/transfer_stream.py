@@ -115,32 +115,32 @@ class TransferStream:
         done: set[str] = set()
         while len(done) < 2:
             try:
-                side, said = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
+                side, message = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
             except TimeoutError as error:
                 raise NodeUnreachable(
                     self.names["take"], "neither end of the transfer has answered for a minute"
                 ) from error
-            if said is None and side in done:
+            if message is None and side in done:
                 continue
-            if said is None:
+            if message is None:
                 raise await self._find_root_error(side, {"error": "its end of the transfer has gone", "kind": "lost"})
-            if "error" in said or "unreachable" in said or "taken" in said:
-                raise await self._find_root_error(side, said)
-            if "done" in said:
+            if "error" in message or "unreachable" in message or "taken" in message:
+                raise await self._find_root_error(side, message)
+            if "done" in message:
                 done.add(side)
             else:
-                yield side, said
+                yield side, message
 
-    async def _find_root_error(self, side: str, said: dict[str, Any]) -> SparkctlError:
+    async def _find_root_error(self, side: str, message: dict[str, Any]) -> SparkctlError:
         """Return the error that explains the failure best: the other end may know more than that its peer is gone."""
-        if "unreachable" in said:
-            return RouteUnreachable(sanitize_line(str(said["unreachable"])))
-        if "taken" in said:
+        if "unreachable" in message:
+            return RouteUnreachable(sanitize_line(str(message["unreachable"])))
+        if "taken" in message:
             return OperationRefused(
                 f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C"
             )
-        best = (side, said)
-        if _is_lost(said):
+        best = (side, message)
+        if _is_lost(message):
             try:
                 async with asyncio.timeout(_LAST_ERROR_SECONDS):
                     while _is_lost(best[1]):
@@ -173,15 +173,15 @@ def parse_message(node: str, line: bytes) -> dict[str, Any]:
     Raises `UnreadableAnswer` where a field does not have its type.
     """
     try:
-        said = load_json(line)
+        message = load_json(line)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return {}
     for name, is_right in _FIELD_CHECKS.items():
-        if name in said and not is_right(said[name]):
+        if name in message and not is_right(message[name]):
             raise _build_unreadable_error(node)
-    return said
+    return message
 
 
 def _build_unreadable_error(node: str) -> UnreadableAnswer:
@@ -213,29 +213,29 @@ _FIELD_CHECKS: dict[str, Callable[[object], bool]] = {
 }
 
 
-def _is_lost(said: dict[str, Any]) -> bool:
+def _is_lost(message: dict[str, Any]) -> bool:
     """Tell whether an error only says that the other end is gone."""
-    return said.get("kind") == "lost"
+    return message.get("kind") == "lost"
 
 
-def _build_transfer_error(node: str, said: dict[str, Any]) -> SparkctlError:
-    words = sanitize_line(str(said["error"]))
-    if said.get("kind") == "tampered":
+def _build_transfer_error(node: str, message: dict[str, Any]) -> SparkctlError:
+    words = sanitize_line(str(message["error"]))
+    if message.get("kind") == "tampered":
         return TransferTampered(
             node,
             f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
             "see what lies between them (another machine with an address of one of them? a proxy?); "
             "nothing of what was changed is kept, and the same command continues where it stopped",
         )
-    if said.get("number") in (errno.ENOSPC, errno.EDQUOT):
+    if message.get("number") in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             node, f"the disk of {node} became full: {words}", "make room there; the same command then continues"
         )
-    if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if message.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
         return OperationRefused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
-    if said.get("number") == errno.ELOOP:
+    if message.get("number") == errno.ELOOP:
         return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then continues")
     return NodeUnreachable(
         node, f"the transfer broke off, {node} says: {words}", "the same command continues where it stopped"
@@ -247,7 +247,7 @@ async def open_transfer_stream(
     source: NodeSession,
     target: NodeSession,
     jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
-    road: TransferRoute,
+    route: TransferRoute,
     streams: int,
     *,
     alone: bool = True,
@@ -258,9 +258,9 @@ async def open_transfer_stream(
     connect.
     """
     tls = make_certificate_pair()
-    ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
+    ways = [route.lanes[number % len(route.lanes)] for number in range(streams)] if route.lanes else []
     own = [far.address for _, far in ways] or [_LOOPBACK] * streams
-    peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
+    peers = [near.address for near, _ in route.lanes] or [_LOOPBACK]  # the sender binds to one of these
     send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
             "lock": _LOCK_NAME if alone else None}  # fmt: skip
@@ -305,14 +305,14 @@ async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -
     try:
         async with asyncio.timeout(_START_TIMEOUT_SECONDS):
             while line := await held.readline():
-                said = parse_message(node, line)
-                if "ports" in said and len(said["ports"]) == streams:
-                    return list(said["ports"])
-                if "taken" in said:
+                message = parse_message(node, line)
+                if "ports" in message and len(message["ports"]) == streams:
+                    return list(message["ports"])
+                if "taken" in message:
                     raise OperationRefused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
-                if "error" in said:
-                    raise _build_transfer_error(node, said)
-                if "ports" in said:
+                if "error" in message:
+                    raise _build_transfer_error(node, message)
+                if "ports" in message:
                     raise _build_unreadable_error(node)
     except TimeoutError:
         pass
