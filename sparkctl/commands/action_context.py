@@ -67,36 +67,40 @@ class ActionContext:
         return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
 
 
-def reason_no_node(now: ActionContext) -> str | None:
-    if now.replaying:
+def reason_no_node(context: ActionContext) -> str | None:
+    if context.replaying:
         return "this is a recording"
-    if now.node is None:
+    if context.node is None:
         return "no Spark is configured"
-    return f"no data from {now.node} yet" if now.node_view is None else None
+    return f"no data from {context.node} yet" if context.node_view is None else None
 
 
-def reason_recording(now: ActionContext) -> str | None:
+def reason_recording(context: ActionContext) -> str | None:
     """A recording cannot be changed and has a fixed sampling rate."""
-    return "this is a recording" if now.replaying else None
+    return "this is a recording" if context.replaying else None
 
 
-def reason_no_recording(now: ActionContext) -> str | None:
+def reason_no_recording(context: ActionContext) -> str | None:
     """Only a recording can be wound forward or back."""
-    return None if now.replaying else "this is not a recording: the data is live"
+    return None if context.replaying else "this is not a recording: the data is live"
 
 
-def reason_node_silent(now: ActionContext) -> str | None:
-    if why := reason_no_node(now):
+def reason_node_silent(context: ActionContext) -> str | None:
+    if why := reason_no_node(context):
         return why
-    assert now.node_view is not None
-    return None if now.node_view.state is NodeState.OK else f"{now.node} does not answer: {now.node_view.state}"
+    assert context.node_view is not None
+    return (
+        None
+        if context.node_view.state is NodeState.OK
+        else f"{context.node} does not answer: {context.node_view.state}"
+    )
 
 
-def reason_cannot_start(now: ActionContext) -> str | None:
+def reason_cannot_start(context: ActionContext) -> str | None:
     """A node without an answer yet may be chosen: choosing a profile takes longer than the answer."""
-    if now.replaying or now.node is None:
-        return reason_no_node(now)
-    return None if now.node_view is None or is_state_unknown(now.node_view) else reason_node_silent(now)
+    if context.replaying or context.node is None:
+        return reason_no_node(context)
+    return None if context.node_view is None or is_state_unknown(context.node_view) else reason_node_silent(context)
 
 
 def is_state_unknown(view: NodeTelemetryView) -> bool:
@@ -104,194 +108,214 @@ def is_state_unknown(view: NodeTelemetryView) -> bool:
     return view.state is NodeState.UNKNOWN and not view.detail
 
 
-def reason_no_instance(now: ActionContext) -> str | None:
-    if now.node_view is None:
-        return "no Spark is configured" if now.node is None else f"no data from {now.node} yet"
-    if now.selected_instance is not None:
+def reason_no_instance(context: ActionContext) -> str | None:
+    if context.node_view is None:
+        return "no Spark is configured" if context.node is None else f"no data from {context.node} yet"
+    if context.selected_instance is not None:
         return None
-    return f"nothing runs on {now.node}" if now.instance is None else f"{now.instance} does not run on {now.node}"
+    return (
+        f"nothing runs on {context.node}"
+        if context.instance is None
+        else f"{context.instance} does not run on {context.node}"
+    )
 
 
-def reason_no_log(now: ActionContext) -> str | None:
+def reason_no_log(context: ActionContext) -> str | None:
     """An instance that is gone still has its saved log."""
-    return None if now.instance is not None else reason_no_instance(now)
+    return None if context.instance is not None else reason_no_instance(context)
 
 
-def reason_no_diagnosis(now: ActionContext) -> str | None:
+def reason_no_diagnosis(context: ActionContext) -> str | None:
     """A recording holds the diagnosis of its time, but no log to read again."""
-    return reason_recording(now) or reason_no_log(now)
+    return reason_recording(context) or reason_no_log(context)
 
 
-def reason_no_address(now: ActionContext) -> str | None:
+def reason_no_address(context: ActionContext) -> str | None:
     """The address is known once the port is known."""
-    if why := reason_no_instance(now):
+    if why := reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    return None if now.selected_instance.endpoint else f"it is not known where {now.selected_instance.name} answers"
+    assert context.selected_instance is not None
+    return (
+        None
+        if context.selected_instance.endpoint
+        else f"it is not known where {context.selected_instance.name} answers"
+    )
 
 
-def reason_no_verdict_or_address(now: ActionContext) -> str | None:
+def reason_no_verdict_or_address(context: ActionContext) -> str | None:
     """A verdict exists only for a failed start that this panel watched."""
-    return None if now.has_verdict else reason_no_address(now)
+    return None if context.has_verdict else reason_no_address(context)
 
 
-def reason_no_proof(now: ActionContext) -> str | None:
+def reason_no_proof(context: ActionContext) -> str | None:
     """A verdict from another source than the log has no line there."""
-    return _reason_not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
+    return _reason_not_failed(context) or (
+        None if context.proof is not None else "no line of its log proves why it failed"
+    )
 
 
-def reason_no_change(now: ActionContext) -> str | None:
+def reason_no_change(context: ActionContext) -> str | None:
     """The change starts the instance at once; a recording has nothing to start."""
-    if now.replaying:
+    if context.replaying:
         return "this is a recording"
-    return _reason_not_failed(now) or (None if now.has_change else "no change is known that would fix it")
+    return _reason_not_failed(context) or (None if context.has_change else "no change is known that would fix it")
 
 
-def _reason_not_failed(now: ActionContext) -> str | None:
-    one = now.selected_instance
-    has_failed = now.has_verdict or one is None or one.phase is Phase.FAILED
+def _reason_not_failed(context: ActionContext) -> str | None:
+    one = context.selected_instance
+    has_failed = context.has_verdict or one is None or one.phase is Phase.FAILED
     return None if has_failed or one is None else f"{one.name} has not failed"
 
 
-def reason_no_plan(now: ActionContext) -> str | None:
+def reason_no_plan(context: ActionContext) -> str | None:
     """The launch plan is read back from the container."""
-    return "this recording does not hold it" if now.replaying else reason_no_instance(now)
+    return "this recording does not hold it" if context.replaying else reason_no_instance(context)
 
 
-def reason_no_instance_profile(now: ActionContext) -> str | None:
+def reason_no_instance_profile(context: ActionContext) -> str | None:
     """A foreign container has no profile."""
-    if now.replaying:
+    if context.replaying:
         return "this is a recording"
-    if why := reason_no_instance(now):
+    if why := reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    return None if now.selected_instance.profile else f"{now.selected_instance.name} was not started from a profile"
+    assert context.selected_instance is not None
+    return (
+        None
+        if context.selected_instance.profile
+        else f"{context.selected_instance.name} was not started from a profile"
+    )
 
 
-def reason_no_shell(now: ActionContext) -> str | None:
+def reason_no_shell(context: ActionContext) -> str | None:
     """A node that does not answer is allowed: ssh itself reports the reason best."""
-    if now.replaying:
+    if context.replaying:
         return "this is a recording"
-    return "no Spark is configured" if now.node is None else None
+    return "no Spark is configured" if context.node is None else None
 
 
-def reason_no_container_shell(now: ActionContext) -> str | None:
+def reason_no_container_shell(context: ActionContext) -> str | None:
     """A foreign container is allowed: a shell looks into it and does not stop it."""
-    if why := reason_no_shell(now) or reason_no_instance(now):
+    if why := reason_no_shell(context) or reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
+    assert context.selected_instance is not None
     return (
         None
-        if now.selected_instance.is_alive and now.selected_instance.container
-        else f"{now.selected_instance.name} does not run now"
+        if context.selected_instance.is_alive and context.selected_instance.container
+        else f"{context.selected_instance.name} does not run now"
     )
 
 
-def reason_cannot_stop(now: ActionContext) -> str | None:
-    if why := reason_node_silent(now) or reason_no_instance(now):
+def reason_cannot_stop(context: ActionContext) -> str | None:
+    if why := reason_node_silent(context) or reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    if now.own is not None and now.own.affects_instance(now.selected_instance.name):
-        return f"this panel's switch to {now.own.instance} is still changing it; interrupt it on the switch screen"
+    assert context.selected_instance is not None
+    if context.own is not None and context.own.affects_instance(context.selected_instance.name):
+        return f"this panel's switch to {context.own.instance} is still changing it; interrupt it on the switch screen"
     return (
         None
-        if now.selected_instance.ours
-        else f"{now.selected_instance.name} was not started by sparkctl and is left alone"
+        if context.selected_instance.ours
+        else f"{context.selected_instance.name} was not started by sparkctl and is left alone"
     )
 
 
-def reason_cannot_free(now: ActionContext) -> str | None:
+def reason_cannot_free(context: ActionContext) -> str | None:
     """Containers that others started are left alone."""
-    if why := reason_node_silent(now):
+    if why := reason_node_silent(context):
         return why
-    assert now.node_view is not None
-    return None if any(one.ours for one in now.node_view.instances) else f"sparkctl started nothing on {now.node}"
-
-
-def reason_cannot_check_fit(now: ActionContext) -> str | None:
-    return reason_no_node(now) or reason_recording(now) or (None if now.profile else "no profile is selected")
-
-
-def reason_cannot_restart(now: ActionContext) -> str | None:
-    if why := reason_cannot_stop(now):
-        return why
-    assert now.selected_instance is not None
-    if now.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
-        return f"{now.selected_instance.name} has not ended"
+    assert context.node_view is not None
     return (
-        None if now.selected_instance.profile else f"the labels of {now.selected_instance.name} do not name its profile"
+        None if any(one.ours for one in context.node_view.instances) else f"sparkctl started nothing on {context.node}"
     )
 
 
-def reason_cannot_drop_caches(now: ActionContext) -> str | None:
-    if why := reason_node_silent(now):
+def reason_cannot_check_fit(context: ActionContext) -> str | None:
+    return (
+        reason_no_node(context) or reason_recording(context) or (None if context.profile else "no profile is selected")
+    )
+
+
+def reason_cannot_restart(context: ActionContext) -> str | None:
+    if why := reason_cannot_stop(context):
         return why
-    assert now.node_view is not None
-    loading = [one.name for one in now.node_view.instances if one.phase in _LOADING_PHASES]
-    return f"{loading[0]} is loading from the page cache on {now.node}" if loading else None
+    assert context.selected_instance is not None
+    if context.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
+        return f"{context.selected_instance.name} has not ended"
+    return (
+        None
+        if context.selected_instance.profile
+        else f"the labels of {context.selected_instance.name} do not name its profile"
+    )
 
 
-def reason_no_problems(now: ActionContext) -> str | None:
-    if now.is_troubled:
+def reason_cannot_drop_caches(context: ActionContext) -> str | None:
+    if why := reason_node_silent(context):
+        return why
+    assert context.node_view is not None
+    loading = [one.name for one in context.node_view.instances if one.phase in _LOADING_PHASES]
+    return f"{loading[0]} is loading from the page cache on {context.node}" if loading else None
+
+
+def reason_no_problems(context: ActionContext) -> str | None:
+    if context.is_troubled:
         return None
-    if now.node_view is None:
+    if context.node_view is None:
         return "no data from any Spark yet"
-    return None if now.node_view.findings else f"no problems found on {now.node}"
+    return None if context.node_view.findings else f"no problems found on {context.node}"
 
 
-def reason_already_connected(now: ActionContext) -> str | None:
-    if why := reason_no_node(now):
+def reason_already_connected(context: ActionContext) -> str | None:
+    if why := reason_no_node(context):
         return why
-    assert now.node_view is not None
-    return f"{now.node} answers" if now.node_view.state is NodeState.OK else None
+    assert context.node_view is not None
+    return f"{context.node} answers" if context.node_view.state is NodeState.OK else None
 
 
-def reason_single_node(now: ActionContext) -> str | None:
-    return None if len(now.names) > 1 else "there is only one Spark" if now.names else "no Spark is configured"
+def reason_single_node(context: ActionContext) -> str | None:
+    return None if len(context.names) > 1 else "there is only one Spark" if context.names else "no Spark is configured"
 
 
-def reason_no_profile(now: ActionContext) -> str | None:
+def reason_no_profile(context: ActionContext) -> str | None:
     """The operator's profiles are not written from a recording."""
-    if now.replaying:
+    if context.replaying:
         return "this is a recording"
-    return None if now.profile is not None else "no profile is selected"
+    return None if context.profile is not None else "no profile is selected"
 
 
-def reason_nothing_to_copy(now: ActionContext) -> str | None:
-    return None if now.remedy or now.profile else "there is nothing to copy"
+def reason_nothing_to_copy(context: ActionContext) -> str | None:
+    return None if context.remedy or context.profile else "there is nothing to copy"
 
 
-def reason_cannot_apply_remedy(now: ActionContext) -> str | None:
-    if now.remedy is None:
+def reason_cannot_apply_remedy(context: ActionContext) -> str | None:
+    if context.remedy is None:
         return "no finding with a remedy is selected"
-    return None if now.deed is not None else "sparkctl cannot do this; y copies it"
+    return None if context.deed is not None else "sparkctl cannot do this; y copies it"
 
 
-def reason_no_switch_to_show(now: ActionContext) -> str | None:
+def reason_no_switch_to_show(context: ActionContext) -> str | None:
     """Show the running switch, also that of a recording; otherwise plan a new one."""
-    return None if now.replaying and now.switch_left is False else reason_cannot_start(now)
+    return None if context.replaying and context.switch_left is False else reason_cannot_start(context)
 
 
-def reason_cannot_switch(now: ActionContext) -> str | None:
-    return "this is a recording" if now.replaying else now.switch_trouble
+def reason_cannot_switch(context: ActionContext) -> str | None:
+    return "this is a recording" if context.replaying else context.switch_trouble
 
 
-def reason_cannot_sync(now: ActionContext) -> str | None:
+def reason_cannot_sync(context: ActionContext) -> str | None:
     """A transfer brings the files of the selected profile."""
-    return reason_no_profile(now) or reason_single_node(now)
+    return reason_no_profile(context) or reason_single_node(context)
 
 
-def reason_no_switch_left(now: ActionContext) -> str | None:
+def reason_no_switch_left(context: ActionContext) -> str | None:
     """A switch that is still running belongs to its operator."""
-    if now.replaying:
+    if context.replaying:
         return "this is a recording"
-    if now.own is not None:
+    if context.own is not None:
         return "this panel's own switch is still running; interrupt it on its screen"
-    if now.switch_left is None:
+    if context.switch_left is None:
         return "there is no unfinished switch on these Sparks"
-    return None if now.switch_left else "the switch is still running; only its operator can end it"
+    return None if context.switch_left else "the switch is still running; only its operator can end it"
 
 
-def reason_cannot_interrupt(now: ActionContext) -> str | None:
+def reason_cannot_interrupt(context: ActionContext) -> str | None:
     """Another operator's switch can only be interrupted where it was started."""
-    return reason_recording(now) or (None if now.own is not None else "this panel runs no switch")
+    return reason_recording(context) or (None if context.own is not None else "this panel runs no switch")

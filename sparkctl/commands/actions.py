@@ -195,27 +195,32 @@ class Action:
 
 
 def _command_on_node(verb: str) -> CommandBuilder:
-    return lambda now: (verb, "--node", str(now.node))
+    return lambda context: (verb, "--node", str(context.node))
 
 
 def _command_on_instance(verb: str) -> CommandBuilder:
-    return lambda now: (verb, str(now.instance), "--node", str(now.node))
+    return lambda context: (verb, str(context.instance), "--node", str(context.node))
 
 
 def _command_on_all_ranks(*words: str) -> CommandBuilder:
     """Build a command line for an instance that names every node with one of its ranks."""
 
-    def build_command(now: ActionContext) -> tuple[str, ...]:
-        one = now.selected_instance
-        nodes = (str(now.node),) if one is None else list_nodes_of_instance(one, now.views)
-        return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
+    def build_command(context: ActionContext) -> tuple[str, ...]:
+        one = context.selected_instance
+        nodes = (str(context.node),) if one is None else list_nodes_of_instance(one, context.views)
+        return (
+            words[0],
+            str(context.instance),
+            *(word for node in nodes for word in ("--node", str(node))),
+            *words[1:],
+        )
 
     return build_command
 
 
-def _build_restart_command(now: ActionContext) -> tuple[str, ...]:
-    assert now.selected_instance is not None
-    return ("up", str(now.selected_instance.profile), "--node", str(now.node))
+def _build_restart_command(context: ActionContext) -> tuple[str, ...]:
+    assert context.selected_instance is not None
+    return ("up", str(context.selected_instance.profile), "--node", str(context.node))
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
@@ -721,7 +726,7 @@ ACTIONS: tuple[Action, ...] = (
         changes=True,
         confirm=True,
         verb="free",
-        words=lambda now: ("free", str(now.node)),
+        words=lambda context: ("free", str(context.node)),
         on=_OVERVIEW_SCREEN,
     ),
     Action(
@@ -731,7 +736,7 @@ ACTIONS: tuple[Action, ...] = (
         title="check whether the profile fits, with the full calculation",
         why_not=why.reason_cannot_check_fit,
         verb="plan",
-        words=lambda now: ("plan", str(now.profile)),
+        words=lambda context: ("plan", str(context.profile)),
         on=frozenset((PROFILES,)),
     ),
     Action(
@@ -925,12 +930,12 @@ def find_action(name: str) -> Action:
     return _BY_ID[ActionId(name)]
 
 
-def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
+def retarget_context(context: ActionContext, words: Sequence[str]) -> ActionContext:
     """Return the context with the instance and node that a screen's command line names in place of the selected ones.
 
     Where the line names no node, use the node where that instance is, the selected node before others.
     """
-    node, instance, rest = None, now.instance, list(words[1:])
+    node, instance, rest = None, context.instance, list(words[1:])
     while rest:
         word, *rest = rest
         name, given, value = word.partition("=")
@@ -939,12 +944,14 @@ def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
         elif not word.startswith("-"):
             instance = word
     if node is None:
-        there = [view.name for view in now.views if any(one.name == instance for one in view.instances)]
-        node = now.node if now.node in there or not there else there[0]
-    return replace(now, node=node, instance=instance)
+        there = [view.name for view in context.views if any(one.name == instance for one in view.instances)]
+        node = context.node if context.node in there or not there else there[0]
+    return replace(context, node=node, instance=instance)
 
 
-def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
+def list_enabled_actions(
+    context: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()
+) -> tuple[Action, ...]:
     """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
     ``readonly``, without those that change anything.
     """
@@ -952,7 +959,7 @@ def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str
     return tuple(
         _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if has_screens(one, now.screens) and not (one.changes and now.readonly)
+        if has_screens(one, context.screens) and not (one.changes and context.readonly)
     )
 
 
@@ -978,9 +985,9 @@ def _with_keys(one: Action, keys: tuple[str, ...] | None) -> Action:
     return replace(one, keys=keys)
 
 
-def list_available_actions(actions: Sequence[Action], now: ActionContext) -> tuple[Action, ...]:
+def list_available_actions(actions: Sequence[Action], context: ActionContext) -> tuple[Action, ...]:
     """Return the actions that can be done now."""
-    return tuple(one for one in actions if one.why_not(now) is None)
+    return tuple(one for one in actions if one.why_not(context) is None)
 
 
 def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:

@@ -112,9 +112,8 @@ async def _check_node(
         ]
     )
     runs_probe = look.habits is None or look.habits.python
-    asking = (
-        asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
-    )  # it takes two samples
+    # two samples take time: read them during the other checks
+    asking = asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     try:
         has_docker = await _check_docker(session, look, tell)
         identified = None if asking is None else await asking

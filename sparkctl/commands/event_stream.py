@@ -77,7 +77,7 @@ async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> Com
 def deduplicate_warnings(emit: Emit, reported: Iterable[str] = ()) -> Emit:
     """Return an emit function that forwards each warning once.
 
-    ``said``: sentences that were reported before, those of one Spark with its name in front.
+    ``reported``: sentences that were reported before, those of one Spark with its name in front.
     """
     before = frozenset(reported)
     seen: set[tuple[NodeName | None, str]] = set()

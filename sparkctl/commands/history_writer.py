@@ -114,9 +114,8 @@ class HistoryWriter:
                 self.entry.record_facts(image=event.plan.image, instance=event.plan.instance)
             case MemoryFitEvaluated() if event.fit.estimated:
                 self._record_node_result(event.node, None, estimated=event.fit.estimated)
-            case EngineFactsReported() if (
-                self.entry.operation.kind is OperationKind.START
-            ):  # a part of a switch has a row of its own
+            # a start within a switch has a row of its own
+            case EngineFactsReported() if self.entry.operation.kind is OperationKind.START:
                 version = next((one.value for one in event.facts if one.name is EngineFactName.ENGINE_VERSION), None)
                 self._record_node_result(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():

@@ -237,18 +237,18 @@ class _ShowLogRun:
         if not self._looks_back:
             return None, self._create_log_stream(session, container, since, self.request.tail)
         wanted = self.request.tail or 0
-        asked = max(_FIRST_TAIL_LINES, 2 * wanted)
+        queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            follower = self._create_log_stream(session, container, since, asked)
+            follower = self._create_log_stream(session, container, since, queried)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(follower.read_available()) as batches:
                 async for batch in batches:
                     read += len(batch)
                     found.extend(drop_own_requests(batch))
-            if len(found) == wanted or read < asked or asked >= _MAX_TAIL_LINES:
+            if len(found) == wanted or read < queried or queried >= _MAX_TAIL_LINES:
                 return tuple(found), follower
-            asked *= _TAIL_GROWTH_FACTOR
+            queried *= _TAIL_GROWTH_FACTOR
 
     def _create_log_stream(
         self, session: NodeSession, container: Container, since: float | None, tail: int | None
@@ -359,10 +359,10 @@ class _ShowLogRun:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
         if error is None:
             return f"{self.request.instance} is gone from {saved.node}; this is its saved log ({when})"
-        asked = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
+        queried = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
         silent = isinstance(error, DockerUnavailable | NodeUnreachable | NodeStarved | ConnectionLost)
         what = "does not answer" if silent else "could not be asked"
-        return f"{asked} {what}; this is the newest saved log from it ({when})"
+        return f"{queried} {what}; this is the newest saved log from it ({when})"
 
     def _build_not_found_error(self, nodes: Sequence[NodeName]) -> InvalidInput:
         """Return the error for an instance that these nodes do not know; it says where one exists."""

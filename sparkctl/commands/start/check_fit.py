@@ -81,8 +81,8 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
 async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
     """Check each node alone; a silent node gives a warning, and an error only where no node fits."""
     answers = await gather_or_cancel(*(_check_node_alone(ctx, request, node) for node in request.nodes))
-    for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
-        _report_fit(ctx, request, asked, one, emit)
+    for node_count, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
+        _report_fit(ctx, request, node_count, one, emit)
     fits = [one for one in answers if isinstance(one, MemoryFit)]
     silent = [one for one in answers if isinstance(one, NodeError)]
     if silent and all(one.is_refused for one in fits):
@@ -105,14 +105,14 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
     refuse_wrong_node_count(request.profile, start.nodes)
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
-        launches, way = await build_rank_launches(ctx, start, sessions)
+        launches, route = await build_rank_launches(ctx, start, sessions)
         fits = await gather_or_cancel(
             *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     for node, one in zip(start.nodes, fits, strict=True):
         worse = any(_is_harder_to_fix(other, one) for other in fits)
         _report_fit(ctx, request, node, one, emit, is_waited_for=worse)
-    for caution in () if way is None else way.cautions:
+    for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
     return list(fits)
 
@@ -143,29 +143,29 @@ def _report_fit(
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, made: LaunchPlan) -> MemoryFit:
+async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> MemoryFit:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
         containers, look = await gather_or_cancel(
             session.docker.list_containers(),
-            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, made)),
+            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, plan)),
         )
-        comes = await node_fit.find_loading_containers(session, look, containers)
+        loading_ids = await node_fit.find_loading_containers(session, look, containers)
     sparks = len(request.nodes) if request.profile.nodes > 1 else 1
     return node_fit.calculate_fit(
         ctx,
         request.profile,
-        plan=made,
+        plan=plan,
         look=look,
         containers=containers,
-        replaced=_find_replaced_instance(made, containers),
-        comes=comes,
-        asked=sparks,
+        replaced=_find_replaced_instance(plan, containers),
+        loading_ids=loading_ids,
+        node_count=sparks,
     )
 
 
-def _find_replaced_instance(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
+def _find_replaced_instance(plan: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
     """Return the containers of the running instance of the same name, which a new start replaces."""
     return frozenset(
-        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == made.instance
+        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance
     )

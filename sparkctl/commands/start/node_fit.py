@@ -52,24 +52,24 @@ async def find_loading_containers(
     Only an instance that holds much less than expected is asked for its health; without an answer it counts as
     loading.
     """
-    asked = []
+    candidates = []
     for one in containers:
         expected, held, rule = (
             parse_expected_memory_label(one),
             look.get_container_memory(one.id),
             parse_ready_rule_label(one),
         )
-        lacks = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
-        if lacks and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
-            asked.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
+        holds_too_little = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
+        if holds_too_little and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
+            candidates.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
     answers = await gather_or_cancel(
-        *(engine_probe.check_health(session.link, service, _HEALTH_TIMEOUT_SECONDS) for _, service in asked)
+        *(engine_probe.check_health(session.link, service, _HEALTH_TIMEOUT_SECONDS) for _, service in candidates)
     )
-    return frozenset(one for (one, _), answer in zip(asked, answers, strict=True) if not answer.good)
+    return frozenset(one for (one, _), answer in zip(candidates, answers, strict=True) if not answer.good)
 
 
 def read_memory_budget(
-    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], comes: frozenset[str]
+    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], loading_ids: frozenset[str]
 ) -> MemoryBudget | None:
     """Return the memory budget of the node, None where it did not report its memory."""
     if look.memory is None:
@@ -79,7 +79,9 @@ def read_memory_budget(
         if not one.is_alive:
             continue
         held = look.get_container_memory(one.id)
-        coming = max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in comes and held is not None else 0
+        coming = (
+            max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in loading_ids and held is not None else 0
+        )
         name = one.get_label(ContainerLabel.INSTANCE) or one.name
         holders.append(
             MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
@@ -116,13 +118,13 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
 
 def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
-    replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(), asked: int = 1,
+    replaced: frozenset[str] = frozenset(), loading_ids: frozenset[str] = frozenset(), node_count: int = 1,
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
     return calculate_fit_from_budget(
-        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, comes), asked
+        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, loading_ids), node_count
     )
 
 
@@ -132,11 +134,11 @@ def calculate_fit_from_budget(
     plan: LaunchPlan,
     models: Sequence[CheckpointFiles],
     there: MemoryBudget | None,
-    asked: int = 1,
+    node_count: int = 1,
 ) -> MemoryFit:
     """Return whether the launch fits into a memory budget; reads the history.
 
-    ``models``: the model files found there. ``asked``: how many Sparks share the model.
+    ``models``: the model files found there. ``node_count``: how many Sparks share the model.
     """
     if (why := _explain_unreadable_flags(profile, plan)) is not None:
         return MemoryFit(
@@ -158,22 +160,22 @@ def calculate_fit_from_budget(
     )
     seen = history.get_measured_peak(plan.profile_hash, plan.node)
     missing = find_missing_checkpoint(profile, plan, models)
-    made = evaluate_memory_fit(
+    fit = evaluate_memory_fit(
         plan.node, plan.profile, claim=claim, standing=there, floor=floor, expected=plan.expected_memory, seen=seen
     )
     secrets = plan.secret_values
     cautions = (
-        made.cautions
+        fit.cautions
         if missing is None
-        else (*made.cautions, f"there are no weights in {missing}: put the model there first")
+        else (*fit.cautions, f"there are no weights in {missing}: put the model there first")
     )
-    parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
+    parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
     wanted = count_nodes(profile, plan)
-    made = replace(made, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
-    if wanted <= asked:
-        return made
-    return replace(made, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
+    fit = replace(fit, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
+    if wanted <= node_count:
+        return fit
+    return replace(fit, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
 
 
 def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:

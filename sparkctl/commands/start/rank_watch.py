@@ -234,9 +234,7 @@ async def cancel_or_raise(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-_FAILURE_GATHER_SECONDS = (
-    3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
-)
+_FAILURE_GATHER_SECONDS = 3.0  # for other ranks to report: the first failure may arrive last
 _LOG_END_SECONDS = 10.0  # seconds for the end of a log, once its container has ended
 
 ClockOffsets = dict[NodeName, ClockOffset]
@@ -312,7 +310,7 @@ async def _build_failure_result(
     await _wait_for_tasks(ctx, tasks, _FAILURE_GATHER_SECONDS)
     now = await measure_clock_offsets([rank for rank in ranks if rank.session.link.status.state is NodeState.OK])
     # Messages after they were asked to stop are not failures of theirs.
-    told = [
+    verdicts = [
         task.result().verdict if _has_failed(task) else rank.current_verdict
         for rank, task in zip(ranks, tasks, strict=True)
     ]
@@ -322,7 +320,7 @@ async def _build_failure_result(
     )
     failures = [
         (rank, await rank.diagnose_failure(verdict))
-        for rank, verdict in zip(ranks, told, strict=True)
+        for rank, verdict in zip(ranks, verdicts, strict=True)
         if verdict is not None
     ]
     first = _find_first_failure(failures, clocks | now)
@@ -377,14 +375,14 @@ def _merge_verdicts(
     if failed.verdict is None:
         return None
     others = [
-        _add_rank_name(other, told.verdict)
-        for other, told in failures
-        if other is not rank and told.verdict is not None and not told.is_aftermath
+        _add_rank_name(other, failure.verdict)
+        for other, failure in failures
+        if other is not rank and failure.verdict is not None and not failure.is_aftermath
     ]
-    told = rank_verdict.add_peer_log_commands(
+    merged = rank_verdict.add_peer_log_commands(
         _add_rank_name(rank, failed.verdict), rank.plan.instance, rank.plan.node, [one.plan.node for one in ranks]
     )
-    return rank_verdict.merge_rank_verdicts(told, others)
+    return rank_verdict.merge_rank_verdicts(merged, others)
 
 
 def _add_rank_name(rank: RankWatch, verdict: Verdict) -> Verdict:

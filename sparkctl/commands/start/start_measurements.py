@@ -64,7 +64,7 @@ class StartMemory:
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
-        comes = await node_fit.find_loading_containers(session, inspection.look, inspection.containers)
+        loading_ids = await node_fit.find_loading_containers(session, inspection.look, inspection.containers)
         fit = node_fit.calculate_fit(
             self._ctx,
             self._profile,
@@ -72,11 +72,11 @@ class StartMemory:
             look=inspection.look,
             containers=inspection.containers,
             replaced=replaced,
-            comes=comes,
-            asked=sparks,
+            loading_ids=loading_ids,
+            node_count=sparks,
         )
-        is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
-        if is_news:
+        is_new, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
+        if is_new:
             commands = node_fit.suggest_commands(fit, self._again)
             self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
             self._warn_about_fit(plan, fit)
@@ -89,9 +89,7 @@ class StartMemory:
             f"see the calculation: sparkctl plan {self._profile.name} --node {plan.node}",
         )
         if fit.is_refused:
-            if (
-                fit.absent is not None
-            ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
+            if fit.absent is not None:  # nothing to load takes no memory: the engine's own error is clearer
                 self.emit(
                     WarningEmitted(
                         now, plan.node, f"{fit.summary_sentence}; and there are no weights in {fit.absent}", sum_

@@ -66,20 +66,22 @@ def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, 
     """
     seen = tuple(operations)
     good = {one.id for one in seen if one.has_succeeded}
-    gone: set[str] = set()
+    ended_ids: set[str] = set()
     found = []
     for one in seen:
         if one.kind is OperationKind.START:
             parts = tuple(
                 (share.node, _short_container_id(share)) for share in one.shares if _short_container_id(share)
             )
-            if parts and one.outcome != "failed" and not gone.issuperset(id_ for _, id_ in parts):
-                found.append(OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in gone)))
+            if parts and one.outcome != "failed" and not ended_ids.issuperset(id_ for _, id_ in parts):
+                found.append(
+                    OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in ended_ids))
+                )
         elif one.kind is OperationKind.STOP:
             if one.parent is None or one.parent in good:
-                gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+                ended_ids.update(_short_container_id(share) for share in one.shares if _has_ended(share))
         elif one.has_succeeded:
-            gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+            ended_ids.update(_short_container_id(share) for share in one.shares if _has_ended(share))
     return tuple(found)
 
 
@@ -187,12 +189,12 @@ class _StopRun:
         self.ctx, self.request = ctx, request
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
-        self.asked = [node.name for node in request.nodes]
+        self.requested_names = [node.name for node in request.nodes]
         self.sessions: dict[NodeName, NodeSession] = {}
         self.containers: dict[NodeName, tuple[Container, ...]] = {}
         self.failures: dict[NodeName, SparkctlError] = {}
         self.unmatched: list[str] = []
-        self.owed = PendingStopFiles(ctx.history.directory)
+        self.pending_stops = PendingStopFiles(ctx.history.directory)
 
     async def run(self, emit: Emit) -> CommandEnded:
         """Inspect all nodes first, then stop everything in parallel."""
@@ -232,11 +234,11 @@ class _StopRun:
         """Replace the pending stops of these instances: they are done now, or saved again."""
         own = [
             one
-            for one in self.owed.list_all(self.ctx.clock.unix_time())
+            for one in self.pending_stops.list_all(self.ctx.clock.unix_time())
             if any(one.matches_container(part.container) for whole in chosen for part in whole.containers_on(one.node))
         ]
         for one in own:
-            self.owed.delete_stop(one)
+            self.pending_stops.delete_stop(one)
         is_through = False
         try:
             yield
@@ -245,7 +247,7 @@ class _StopRun:
             for one in own:
                 if not is_through or one.node in self.failures:
                     with contextlib.suppress(OSError):
-                        self.owed.save_stop(one)
+                        self.pending_stops.save_stop(one)
 
     # inspect
 
@@ -272,7 +274,7 @@ class _StopRun:
 
     async def _find_other_ranks(self, stack: AsyncExitStack) -> None:
         """Look for the other ranks: on the nodes in the labels of those found, or on all nodes."""
-        if any(node in self.failures for node in self.asked):
+        if any(node in self.failures for node in self.requested_names):
             await self._list_containers(self.request.everywhere, stack)  # for their other ranks
         for whole in self._choose_instances():
             await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
@@ -293,7 +295,7 @@ class _StopRun:
 
         An instance counts, too, where its other ranks name a requested node that does not answer.
         """
-        silent = [node for node in self.asked if node in self.failures]
+        silent = [node for node in self.requested_names if node in self.failures]
         occupants = [
             RankContainer(node, one, None, parse_port_label(one))
             for node, containers in self.containers.items()
@@ -303,13 +305,14 @@ class _StopRun:
         return [
             whole
             for whole in group_by_instance(occupants)
-            if any(node in self.asked for node in whole.nodes) or any(node in silent for node in whole.elsewhere)
+            if any(node in self.requested_names for node in whole.nodes)
+            or any(node in silent for node in whole.elsewhere)
         ]
 
     def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
         """Report what is stopped together with the requested ranks."""
         for whole in chosen:
-            if all(node in self.asked for node in whole.nodes):
+            if all(node in self.requested_names for node in whole.nodes):
                 continue
             silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
             what = "would be stopped" if self.request.dry_run else "is stopped"
@@ -330,7 +333,7 @@ class _StopRun:
         """Warn about a running foreign container of that name: it is not stopped."""
         for node, containers in self.containers.items():
             for one in containers:
-                if one.name == self.request.instance and one.is_alive and node in self.asked:
+                if one.name == self.request.instance and one.is_alive and node in self.requested_names:
                     raise OperationRefused(
                         f"{one.name} on {node} was not started by sparkctl and is left alone",
                         f"on {node}: docker stop {one.name}",
@@ -400,18 +403,18 @@ class _StopRun:
         self._save_pending_stops(halt, chosen)
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
-        asked, done = self.request.instance, halt.stopped
-        if not done and asked is not None and asked not in self.request.known:
+        instance, done = self.request.instance, halt.stopped
+        if not done and instance is not None and instance not in self.request.known:
             raise InvalidInput(
-                f"no instance and no profile is called {asked}{format_did_you_mean(asked, self.request.known)}",
+                f"no instance and no profile is called {instance}{format_did_you_mean(instance, self.request.known)}",
                 "see what runs: sparkctl status",
             )
         kept = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
         lines: list[str] = []
         if not done:
-            what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
-            lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
+            what = f"{instance} does not run" if instance else "nothing that sparkctl started runs"
+            lines.append(f"{what} on {' or '.join(self.requested_names)}; nothing to stop")
         if self.request.frees:
             lines += await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
         if self.unmatched:
@@ -427,22 +430,22 @@ class _StopRun:
             outcome=Outcome.DONE if is_good else Outcome.UNHEALTHY,
             exit_code=int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
             seconds=self._elapsed_seconds,
-            instance=asked,
+            instance=instance,
             message="\n".join(lines) or None,
             hint=_SAVE_LOG_HINT if kept else None,
             log=next((one.log for one in done if one.log), None),
         )
 
     def _list_asked_sessions(self) -> list[NodeSession]:
-        return [self.sessions[node] for node in self.asked if node not in self.failures]
+        return [self.sessions[node] for node in self.requested_names if node not in self.failures]
 
     def _report_failures(self) -> SparkctlError | None:
         """Return the failure that decides the exit code, if any; emit the others as warnings."""
         order = [node for node in self.sessions if node in self.failures]
-        told = {self.failures[order[0]].message} if order else set()
+        emitted = {self.failures[order[0]].message} if order else set()
         for node in order[1:]:
-            if self.failures[node].message not in told:
-                told.add(self.failures[node].message)
+            if self.failures[node].message not in emitted:
+                emitted.add(self.failures[node].message)
                 self._emit_warning(node, self.failures[node].message, self.failures[node].hint)
         return self.failures[order[0]] if order else None
 
@@ -473,15 +476,15 @@ class _StopRun:
                 if whole.missing and node in whole.elsewhere and whole.get_label(ContainerLabel.RUN)
             ]
             if node not in self.containers:
-                told = {one.instance for one in left}
+                saved = {one.instance for one in left}
                 left += [
                     PendingStop(node=node, instance=one.instance, since=now, containers=one.containers_on(node))
                     for one in unseen
-                    if one.containers_on(node) and one.instance not in told
+                    if one.containers_on(node) and one.instance not in saved
                 ]
             with contextlib.suppress(OSError):
                 for one in left:
-                    self.owed.save_stop(one)
+                    self.pending_stops.save_stop(one)
                 if left:
                     names = ", ".join(dict.fromkeys(one.instance for one in left))
                     self._emit_warning(
@@ -494,7 +497,7 @@ class _StopRun:
         """Return the last starts from here on the nodes that could not be read: whole starts, none with a rank that is
         seen running.
         """
-        silent = [node for node in self.asked if node in self.failures and node not in self.containers]
+        silent = [node for node in self.requested_names if node in self.failures and node not in self.containers]
         if not silent:
             return []
         history, named = self.ctx.history, self.request.instance

@@ -118,11 +118,11 @@ class _FinishRun:
     ) -> CommandEnded:
         run, step = SwitchStepRunner(transaction, request), transaction.journal.step
         if step in _ROLLBACK_STEPS:
-            return await run.run_rollback(asked=True)
+            return await run.run_rollback(is_requested=True)
         return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
 
     async def abort(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(asked=True))
+        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(is_requested=True))
 
     async def abandon(self, emit: Emit) -> CommandEnded:
         return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
@@ -297,10 +297,10 @@ class _FinishRun:
                 environ=self.request.environ,
                 engine=load_engine(profile.engine),
             )
-        except SparkctlError as lacks:
+        except SparkctlError as error:
             raise OperationRefused(
-                f"it cannot be resumed from here: {lacks.message}", "\n".join(filter(None, (lacks.hint, way)))
-            ) from lacks
+                f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, way)))
+            ) from error
 
     def _build_no_switch_end(self) -> CommandEnded:
         where = " or ".join(node.name for node in self.request.nodes)

@@ -70,9 +70,9 @@ async def run_switch_checks(
     weights = max(
         (sum(size for one in inspection.look.models for _, size in one.files) for inspection in scenes), default=0
     )
-    told = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    told += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
-    return "; ".join((*told, "mounts, port and disk are in order"))
+    proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
+    proofs += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
+    return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 
 async def _inspect_node(
@@ -234,7 +234,7 @@ class SwitchInspection:
     containers: tuple[Container, ...]
     launch: LaunchPlan | None
     alone: LaunchPlan | None
-    comes: frozenset[str]
+    loading_ids: frozenset[str]
     has_image: bool
 
 
@@ -268,7 +268,7 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             containers=await session.docker.list_containers(),
             launch=None,
             alone=None,
-            comes=frozenset(),
+            loading_ids=frozenset(),
             has_image=True,
         )
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
@@ -278,9 +278,14 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
         _read_model_files(session, request, alone),
     )
     look = replace(look, models=models)
-    comes = await node_fit.find_loading_containers(session, look, containers)
+    loading_ids = await node_fit.find_loading_containers(session, look, containers)
     return SwitchInspection(
-        look=look, containers=containers, launch=launch, alone=alone, comes=comes, has_image=image is not None
+        look=look,
+        containers=containers,
+        launch=launch,
+        alone=alone,
+        loading_ids=loading_ids,
+        has_image=image is not None,
     )
 
 
@@ -343,8 +348,8 @@ def _build_new_launch(
             look=seen.look,
             containers=seen.containers,
             replaced=gone,
-            comes=seen.comes,
-            asked=len(request.nodes),
+            loading_ids=seen.loading_ids,
+            node_count=len(request.nodes),
         )
 
     return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone)

@@ -19,9 +19,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 
-_MAX_EXHAUSTIVE_INSTANCES = (
-    8  # up to so many instances, every combination is tried; above, each one alone and then the largest together
-)
+_MAX_EXHAUSTIVE_INSTANCES = 8  # of more instances only each one alone, and the largest together, are tried
 _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 
@@ -288,10 +286,10 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
                 )
             draft.why.setdefault((part.node, part.container.id), [SwitchConflict.NODES])
         unknown = [name for name in whole.elsewhere if name not in {site.node for site in draft.sites}]
-        away = [name for name in whole.elsewhere if name in silent] or (list(silent) if whole.missing else [])
-        if not whole.missing or not (away or unknown):
+        silent_names = [name for name in whole.elsewhere if name in silent] or (list(silent) if whole.missing else [])
+        if not whole.missing or not (silent_names or unknown):
             continue
-        where = " and ".join(sanitize_line(name) for name in (*away, *unknown))
+        where = " and ".join(sanitize_line(name) for name in (*silent_names, *unknown))
         what = f"{sanitize_line(whole.name)} has a rank on {where}, which could not be asked"
         if keep_going:
             draft.cautions.append(f"{what}: it is left there, and stops when the node is reached again")

@@ -37,8 +37,8 @@ class SwitchStepRunner:
         """
         try:
             return await self._run_forward_steps(first, is_untouched=is_untouched)
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         except OwnershipLost:
             raise
         except SparkctlError as why:
@@ -118,8 +118,8 @@ class SwitchStepRunner:
             await self.transaction.begin_step(SwitchStep.LEFT)
         except OwnershipLost:
             raise
-        except SparkctlError as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except SparkctlError as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         message = f"{self._describe_failure(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         return self._build_end_with_journal(
             Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.transaction.finish_commands
@@ -128,14 +128,14 @@ class SwitchStepRunner:
     # back
 
     async def run_rollback(
-        self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, asked: bool = False
+        self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, is_requested: bool = False
     ) -> CommandEnded:
-        """Roll back to the old instance. ``asked``: `abort` requested it, so it is no failure."""
+        """Roll back to the old instance. ``is_requested``: `abort` requested it, so it is no failure."""
         transaction, guard = self.transaction, self.transaction.ctx.interrupt.run_interruptible
-        story = self._describe_failure(why, ended)
+        failure = self._describe_failure(why, ended)
         try:
             lost = await guard(rollback.find_rollback_obstacle(transaction), "interrupted before the rollback")
-            if lost is not None and asked and transaction.journal.step in FORWARD_STEPS:
+            if lost is not None and is_requested and transaction.journal.step in FORWARD_STEPS:
                 where = f"--node {transaction.journal.affected_nodes[0]}"
                 hint = f"{transaction.journal.instance} can still be finished: sparkctl resume {where}\n{format_abandon_command(where)}"
                 raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
@@ -146,28 +146,28 @@ class SwitchStepRunner:
             if lost is not None:
                 await forward_steps.save_remaining_stops(transaction)
                 await transaction.delete_journal()  # nothing is left that a later attempt could restore
-                said = lost.message if asked else f"{story}; and {lost.message}"
-                start = "\n".join(f"start it anew: sparkctl up {name}" for name in transaction.journal.stops)
-                return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
+                text = lost.message if is_requested else f"{failure}; and {lost.message}"
+                start = "\n".join(f"start it again: sparkctl up {name}" for name in transaction.journal.stops)
+                return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
             serves = await guard(
                 rollback.restart_old_containers(transaction), "interrupted while the old one started again"
             )
             await transaction.delete_journal()
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            said = away.message if asked else f"{story}; {away.message}"
-            return await self._build_unfinished_end(said, away.exit_code, getattr(away, "node", None), ended)
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            text = error.message if is_requested else f"{failure}; {error.message}"
+            return await self._build_unfinished_end(text, error.exit_code, getattr(error, "node", None), ended)
         except OperationRefused as no:
             if isinstance(no, OwnershipLost) or transaction.journal.step in FORWARD_STEPS:
                 raise
-            return await self._build_failed_rollback_end(no, story, ended, asked=asked)
-        except SparkctlError as worse:
-            return await self._build_failed_rollback_end(worse, story, ended, asked=asked)
+            return await self._build_failed_rollback_end(no, failure, ended, is_requested=is_requested)
+        except SparkctlError as error:
+            return await self._build_failed_rollback_end(error, failure, ended, is_requested=is_requested)
         transaction.report_step(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
         serves = "; ".join(filter(None, (serves, stayed)))
-        if asked:
+        if is_requested:
             return self._build_end(Outcome.DONE, message=serves)
-        return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
+        return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{failure}; {serves}")
 
     async def run_abandon(self) -> CommandEnded:
         """Remove both sides and delete the journal, even where a container stayed."""
@@ -180,8 +180,8 @@ class SwitchStepRunner:
             await transaction.begin_step(SwitchStep.UNDOING)
             stayed = await guard(rollback.remove_both_sides(transaction), "interrupted while what is left was removed")
             await transaction.delete_journal()
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         if stayed:
             return self._build_end(
                 Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
@@ -201,23 +201,23 @@ class SwitchStepRunner:
         return distinguish_names(self.transaction.journal.instance, self.transaction.journal.stops)
 
     async def _build_failed_rollback_end(
-        self, worse: SparkctlError, story: str, ended: CommandEnded | None, *, asked: bool
+        self, error: SparkctlError, failure: str, ended: CommandEnded | None, *, is_requested: bool
     ) -> CommandEnded:
         """Return the end of a rollback that failed and can be repeated. Raises `OwnershipLost` as
         `_build_unfinished_end`.
         """
         await self.transaction.verify_ownership()
-        said = worse.message if asked else f"{story}; and {worse.message}"
-        hint = "\n".join(filter(None, (worse.hint, self.transaction.finish_commands)))
-        return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
+        text = error.message if is_requested else f"{failure}; and {error.message}"
+        hint = "\n".join(filter(None, (error.hint, self.transaction.finish_commands)))
+        return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, text, hint)
 
     def _describe_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> str:
         name, _ = self._distinct_names
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"
-        said = why.message if why is not None else ended.message if ended is not None else None
-        return f"{name} was not started" + (f": {said}" if said else "")
+        text = why.message if why is not None else ended.message if ended is not None else None
+        return f"{name} was not started" + (f": {text}" if text else "")
 
     async def _build_unfinished_end(
         self, message: str, code: ExitCode, node: str | None, ended: CommandEnded | None = None
@@ -229,8 +229,8 @@ class SwitchStepRunner:
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
         step = self.transaction.journal.step
         where = f"at {format_step_number(step)}" if step in FORWARD_STEPS else format_step_number(step)
-        said = f"{message}\nthe switch to {self.transaction.journal.instance} is left {where}"
-        return self._build_end_with_journal(outcome, code, ended, said, self.transaction.finish_commands)
+        text = f"{message}\nthe switch to {self.transaction.journal.instance} is left {where}"
+        return self._build_end_with_journal(outcome, code, ended, text, self.transaction.finish_commands)
 
     def _build_end_with_journal(
         self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str

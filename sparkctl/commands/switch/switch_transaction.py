@@ -161,17 +161,17 @@ class SwitchTransaction:
     async def _verify_journal(self, node: NodeName) -> None:
         mine = self.journal
         view = await journals.read_journal(self.sessions[node])
-        lies = view.journal
+        found = view.journal
         if view.found is JournalPresence.NONE:
             if NO_JOURNAL in self._lies[node]:
                 return
             raise OwnershipLost(
                 self.journal.instance, f"its journal is gone from {node}: another operator finished or undid it"
             )
-        if lies is None:
+        if found is None:
             raise OwnershipLost(self.journal.instance, f"the owner of the journal on {node} is not known: {view.why}")
-        if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
-            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(lies, is_held=False)}")
+        if (found.id, found.operator, found.since) != (mine.id, mine.operator, mine.since):
+            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(found, is_held=False)}")
 
     async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over our last version and over nothing else: compare and write are one step on the node."""

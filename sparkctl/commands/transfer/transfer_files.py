@@ -74,7 +74,7 @@ class TransferReporter:
 
 
 async def compare_checksums(
-    near: NodeSession, far: NodeSession, plan: TransferPlan, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, progress: TransferReporter
 ) -> TransferPlan:
     """Return the plan with the doubtful files decided by checksums, computed on both nodes in parallel; files with
     equal contents get the source's time, so that the next comparison needs no checksums.
@@ -87,8 +87,8 @@ async def compare_checksums(
         progress.report_progress(done)
 
     here, there = await gather_or_cancel(
-        _read_checksums(near, [{"path": one.source} for one in plan.doubtful], sizes, report_summed_bytes),
-        _read_checksums(far, [_describe_target(one) for one in plan.doubtful], sizes, lambda _: None),
+        _read_checksums(source, [{"path": one.source} for one in plan.doubtful], sizes, report_summed_bytes),
+        _read_checksums(target, [_describe_target(one) for one in plan.doubtful], sizes, lambda _: None),
     )
     equal = {one.number: a is not None and a == b for one, a, b in zip(plan.doubtful, here, there, strict=True)}
     return resolve_doubtful_files(plan, equal)
@@ -123,25 +123,25 @@ async def _read_checksums(
 
 
 async def transfer_files(
-    near: NodeSession, far: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> TransferRoute:
     """Copy the files that differ, then the links; return the route that was used."""
     if plan.is_done:
         return route
     try:
-        await _stream_files(near, far, plan, route, progress)
+        await _stream_files(source, target, plan, route, progress)
     except RouteUnreachable as closed:
         progress.warn(
-            f"{near.node.name} does not reach {far.node.name} directly ({closed.message}): it goes through this machine",
-            f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
+            f"{source.node.name} does not reach {target.node.name} directly ({closed.message}): it goes through this machine",
+            f"a firewall on {target.node.name}? sudo ufw allow in on INTERFACE",
         )
         route = TransferRoute()
-        await _stream_files(near, far, plan, route, progress)
+        await _stream_files(source, target, plan, route, progress)
     return route
 
 
 async def _stream_files(
-    near: NodeSession, far: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> None:
     progress.begin_item(f"files of {progress.name}", plan.total_bytes, plan.present_bytes)
     sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in plan.send]
@@ -150,7 +150,7 @@ async def _stream_files(
         for one in plan.send
     ]
     streams = max(1, min(_MAX_STREAMS, len(plan.send)))
-    async with open_transfer_stream(near, far, (sending, taking), route, streams) as pair:
+    async with open_transfer_stream(source, target, (sending, taking), route, streams) as pair:
         await _verify_and_place_files(pair, {one.number: one for one in plan.send}, plan, progress)
     progress.report_progress(plan.total_bytes, is_last=True)
 

@@ -194,5 +194,5 @@ class TransferRate:
 
 def format_file_count(count: int, size: int) -> str:
     """Return for example ``14 files, 34.2 GiB``."""
-    much = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-    return f"{count} file{'' if count == 1 else 's'}, {much}"
+    amount = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+    return f"{count} file{'' if count == 1 else 's'}, {amount}"
