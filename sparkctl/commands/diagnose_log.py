@@ -135,7 +135,7 @@ async def diagnose_ranks(
         )
     which = f"rank {_parse_rank(first.container)[0]} of {_parse_rank(first.container)[1]} of {instance} on {where}"
     others = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
-    more = f"; also read: that on {' and '.join(others)}" if others else "; no other rank's log was read"
+    more = f"; also read: the log on {' and '.join(others)}" if others else "; no other rank's log was read"
     return DiagnosisReport(
         diagnosis=first.found,
         source=f"the log of {which}, which {state}{more}",

@@ -163,11 +163,11 @@ def _build_import_options(request: ImportProfile, directory: Path, *, has_file: 
     """Return the importer's options. ``has_file``: the source is a file in ``directory``; a pasted text has only its
     includes.
     """
-    near = IncludeFinder(directory)
+    finder = IncludeFinder(directory)
     stays = has_file and (request.directory is None or _is_same_directory(request.directory, directory))
     return ImportOptions(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
-        defined=_parse_definitions(request.define), lookup=near.read_include, is_beside=near.contains_file if stays else lambda _: False,
+        defined=_parse_definitions(request.define), lookup=finder.read_include, is_beside=finder.contains_file if stays else lambda _: False,
     )  # fmt: skip
 
 

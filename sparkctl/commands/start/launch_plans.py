@@ -83,10 +83,10 @@ async def _read_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings
 
 
 async def _look_for_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:
-    asked = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
-    if not asked:
+    sections = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
+    if not sections:
         return None
-    look = await session.read_node(*asked)
+    look = await session.read_node(*sections)
     refuse_without_docker(session.node.name, look)
     return look.lanes
 

@@ -158,10 +158,16 @@ def calculate_fit_from_budget(
     floor = (
         plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR_BYTES
     )
-    seen = history.get_measured_peak(plan.profile_hash, plan.node)
+    measured_peak = history.get_measured_peak(plan.profile_hash, plan.node)
     missing = find_missing_checkpoint(profile, plan, models)
     fit = evaluate_memory_fit(
-        plan.node, plan.profile, claim=claim, standing=there, floor=floor, expected=plan.expected_memory, seen=seen
+        plan.node,
+        plan.profile,
+        claim=claim,
+        standing=there,
+        floor=floor,
+        expected=plan.expected_memory,
+        seen=measured_peak,
     )
     secrets = plan.secret_values
     cautions = (

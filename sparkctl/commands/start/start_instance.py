@@ -75,7 +75,7 @@ class _StartRun:
         self.request = request
         self.began = ctx.clock.monotonic()
         self.ranks: tuple[RankStart, ...] = ()
-        self.way: FabricRoute | None = None  # between several
+        self.route: FabricRoute | None = None  # between several
         self.locks: dict[NodeName, NodeLock] = {}
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
@@ -146,7 +146,7 @@ class _StartRun:
 
     async def _inspect_nodes(self, sessions: Sequence[NodeSession]) -> None:
         """Inspect all nodes in parallel and build a plan for each."""
-        launches, self.way = await build_rank_launches(self.ctx, self.request, sessions)
+        launches, self.route = await build_rank_launches(self.ctx, self.request, sessions)
         self.ranks = tuple(
             RankStart(self.ctx, self.request, session, launch, self.emit, self.began)
             for session, launch in zip(sessions, launches, strict=True)
@@ -167,12 +167,12 @@ class _StartRun:
         """Emit warnings about the link between the nodes; raises `OperationRefused` where they do not reach each other
         on it.
         """
-        if self.way is None or self.head.decision.attach is not None:
+        if self.route is None or self.head.decision.attach is not None:
             return
-        cautions = (*self.way.cautions, *await connectivity_check.check_fabric(sessions, self.way))
+        cautions = (*self.route.cautions, *await connectivity_check.check_fabric(sessions, self.route))
         for caution in (
             *cautions,
-            *await connectivity_check.check_rank_logins(self.request.engine, sessions, self.way),
+            *await connectivity_check.check_rank_logins(self.request.engine, sessions, self.route),
         ):
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, caution))
 

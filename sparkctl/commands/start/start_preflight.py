@@ -202,14 +202,14 @@ def check_mounts(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[Mou
     Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
     and the SSH user usually does not: a path that this user may not see is not missing.
     """
-    seen = dict(inspection.look.paths)
+    found_paths = dict(inspection.look.paths)
     user = inspection.look.identity.user if inspection.look.identity else "the SSH user"
     found = []
-    for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in seen):
-        if seen[source] is False:
+    for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in found_paths):
+        if found_paths[source] is False:
             message = f"{source} does not exist on {plan.node}: Docker will create it empty"
             found.append(MountCaution(message, "put the model there first", is_missing=True))
-        elif seen[source] is None:
+        elif found_paths[source] is None:
             message = f"cannot tell whether {source} exists on {plan.node}: {user} may not read its directory"
             found.append(MountCaution(message, None, is_missing=False))
     return tuple(found)
@@ -273,10 +273,10 @@ def format_transfer_command(words: Sequence[str], source: str, target: str) -> s
     """
     profile, *rest = words
     pairs = zip(rest[::2], rest[1::2], strict=False)
-    told = [
+    options = [
         word for pair in pairs if pair[1].partition("=")[0].partition(".")[0] in ("image", "model") for word in pair
     ]
-    return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(told)])
+    return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(options)])
 
 
 def refuse_different_images(

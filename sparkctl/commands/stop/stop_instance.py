@@ -409,8 +409,8 @@ class _StopRun:
                 f"no instance and no profile is called {instance}{format_did_you_mean(instance, self.request.known)}",
                 "see what runs: sparkctl status",
             )
-        kept = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
-        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
+        kept_names = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
+        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
         lines: list[str] = []
         if not done:
             what = f"{instance} does not run" if instance else "nothing that sparkctl started runs"
@@ -421,9 +421,9 @@ class _StopRun:
             lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
         elif not all(one.is_proved for one in done):
             lines = ["stopped, but not everything that it held is back"]
-        elif kept:
+        elif kept_names:
             lines = [
-                f"stopped, but {' and '.join(kept)} {'was' if len(kept) == 1 else 'were'} kept: the log could not be saved"
+                f"stopped, but {' and '.join(kept_names)} {'was' if len(kept_names) == 1 else 'were'} kept: the log could not be saved"
             ]
         return CommandEnded(
             ts=self.ctx.clock.unix_time(),
@@ -432,7 +432,7 @@ class _StopRun:
             seconds=self._elapsed_seconds,
             instance=instance,
             message="\n".join(lines) or None,
-            hint=_SAVE_LOG_HINT if kept else None,
+            hint=_SAVE_LOG_HINT if kept_names else None,
             log=next((one.log for one in done if one.log), None),
         )
 

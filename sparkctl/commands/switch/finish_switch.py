@@ -128,7 +128,7 @@ class _FinishRun:
         return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
 
     async def _undo_switch(
-        self, emit: Emit, verb: str, way: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
+        self, emit: Emit, verb: str, finish: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
     ) -> CommandEnded:
         """Undo the unfinished switch, unless the new instance serves; if nothing was stopped, delete the journal."""
         async with AsyncExitStack() as stack:
@@ -153,7 +153,7 @@ class _FinishRun:
                     return self._close_original_operation(
                         journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
                     )
-                return self._close_original_operation(journal, verb, await way(SwitchStepRunner(transaction)))
+                return self._close_original_operation(journal, verb, await finish(SwitchStepRunner(transaction)))
             finally:
                 await transaction.release_locks()
 
@@ -174,8 +174,8 @@ class _FinishRun:
     def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
         """Record the result in the history row of the unfinished switch, where that was run from here too."""
         if ended.outcome in (Outcome.READY, Outcome.DONE):
-            said = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
-            self.ctx.history.close_operation(journal.id, said, self.ctx.clock.unix_time())
+            text = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
+            self.ctx.history.close_operation(journal.id, text, self.ctx.clock.unix_time())
         return ended
 
     # the journal
@@ -263,20 +263,22 @@ class _FinishRun:
         """Rebuild the request from the words in the journal; raises `OperationRefused` where the profile has
         changed.
         """
-        way = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
+        abort_hint = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
         name, *words = journal.words
         try:
             profile = ProfileLibrary().load_profile(name, overrides=tuple(words[1::2]))
         except SparkctlError as gone:
-            raise OperationRefused(f"the profile of the switch cannot be loaded here: {gone.message}", way) from gone
+            raise OperationRefused(
+                f"the profile of the switch cannot be loaded here: {gone.message}", abort_hint
+            ) from gone
         if profile.digest != journal.profile_hash:
             raise OperationRefused(
                 f"{name} is another profile here (hash {profile.digest}) than the one that the switch is to "
                 f"({journal.profile_hash}); secrets that were given with --set are not in a journal, either",
-                f"{way}; then switch again",
+                f"{abort_hint}; then switch again",
             )
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
-        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
+        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], abort_hint)
         return SwitchInstance(
             profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
@@ -284,7 +286,7 @@ class _FinishRun:
             guarded=self.request.guarded and journal.guarded,
         )  # fmt: skip
 
-    def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
+    def _refuse_unless_launchable(self, profile: Profile, head: Node, abort_hint: str) -> None:
         """Refuse before any change where ``${VAR}`` values of the profile are missing in this shell: only the first
         operator had them, and a new instance that serves by now has not failed by it.
         """
@@ -299,7 +301,7 @@ class _FinishRun:
             )
         except SparkctlError as error:
             raise OperationRefused(
-                f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, way)))
+                f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, abort_hint)))
             ) from error
 
     def _build_no_switch_end(self) -> CommandEnded:

@@ -107,9 +107,11 @@ async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
             stopped = await remove_container(transaction, node, one)
             logs += [stopped.log] if stopped.log else []
             kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
-    said = f"; log: {' '.join(logs)}" if logs else ""
+    log_text = f"; log: {' '.join(logs)}" if logs else ""
     left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
-    transaction.report_step(SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + said)
+    transaction.report_step(
+        SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + log_text
+    )
     return left
 
 

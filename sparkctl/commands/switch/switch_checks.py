@@ -208,9 +208,9 @@ async def _check_connectivity(transaction: SwitchTransaction, request: SwitchIns
         return transaction.warn(
             request.nodes[0].name, "not every node said what links it has: the link between them is not checked"
         )
-    way = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
-    cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))
-    for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, way)):
+    route = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
+    cautions = (*route.cautions, *await connectivity_check.check_fabric(sessions, route))
+    for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, route)):
         transaction.warn(None, caution)
     return None
 

@@ -326,15 +326,15 @@ def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
         return []
     most = max(stays, key=lambda whole: sum(one.held or 0 for one in whole.containers_on(site.node)))
     held, name = format_gib(sum(one.held or 0 for one in most.containers_on(site.node))), sanitize_line(most.name)
-    way = f"sparkctl down {shlex.quote(name)}"
-    way = (
-        (way if len(most.parts) > 1 else f"{way} --node {site.node}")
+    command = f"sparkctl down {shlex.quote(name)}"
+    command = (
+        (command if len(most.parts) > 1 else f"{command} --node {site.node}")
         if most.is_managed
         else f"docker stop {shlex.quote(name)}"
     )
     where = "" if most.is_managed else f", on {site.node}"
     return [
-        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {way}"
+        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {command}"
     ]
 
 

@@ -57,9 +57,9 @@ async def transfer_image(
         await _stream_image(source, target, job, TransferRoute(), progress)
     arrived = await target.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
-        seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
+        difference = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
         raise DockerError(
-            target.node.name, f"{name} did not arrive on {target.node.name} as it left: {seen}",
+            target.node.name, f"{name} did not arrive on {target.node.name} as it left: {difference}",
             f"on {target.node.name}: docker pull {name}",
         )  # fmt: skip
     if image.size is not None:

@@ -140,7 +140,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
     assert judged is not None
     assert (whole.node, judged.cause, judged.summary) == (ended.node, ended.verdict.cause, ended.verdict.summary)
     assert f"of 2 of {name} on {ended.node}" in whole.source
-    assert "read beside it" in whole.source
+    assert "also read" in whole.source
     for at, node in enumerate(nodes):
         async with ctx.create_session(node) as session:
             await session.link.connect()
