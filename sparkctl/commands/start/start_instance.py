@@ -328,9 +328,9 @@ class _StartRun:
                 f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
             )
         if self.request.is_of_switch:
-            return f"{plan.instance} is still starting on {self._node_names}, without us.{guarded}"
+            return f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded}"
         return (
-            f"{plan.instance} is still starting on {self._node_names}, without us.{guarded} Watch it again: {self.request.retry_command}\n"
+            f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded} Watch it again: {self.request.retry_command}\n"
             f"Stop it: sparkctl down {plan.instance}{only}"
         )
 

@@ -329,7 +329,7 @@ async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(
     ctx.interrupt.record_press()
     ended = find_command_end([event async for event in stream])
     assert ended.outcome is Outcome.INTERRUPTED
-    assert "still starting on spark1 and spark2, without us" in (ended.message or "")
+    assert "keeps starting on spark1 and spark2 in the background" in (ended.message or "")
     assert list_container_states(slow) == ["running", "running"]
     other = CommandContext(history=ctx.history, operator="milo@desk")
     events = await collect_events(other, make_start_request(slow))
