@@ -1,1 +1,3 @@
-"""The verbs. Each is an async generator of events that ends with `Ended`; the CLI and the panel consume the same one."""
+"""The commands: each is an async generator of events that ends with `CommandEnded`; the CLI and the panel consume the
+same one.
+"""

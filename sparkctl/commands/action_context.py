@@ -1,4 +1,4 @@
-"""What an action's availability depends on, and the reasons why something cannot be done now. Pure."""
+"""The state that decides which actions are available, and the reasons why an action is disabled. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 
-if TYPE_CHECKING:  # the first picture is painted without them
+if TYPE_CHECKING:  # the first frame is painted without them
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.switch_plan import SwitchJournal
     from sparkctl.monitor.node_views import NodeTelemetryView
@@ -19,14 +19,21 @@ _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionContext:
-    """What an action's availability depends on. ``screens`` are those that there are.
+    """The state that decides which actions are available.
 
-    What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
-    where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
-    ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
-    is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
-    ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known;
-    ``journal``: that one, where it can be read; ``own``: the one that this panel does now.
+    Attributes:
+        screens: the screens that this panel has.
+        profile, remedy: what the current screen has selected.
+        deed: the sparkctl command line that carries out ``remedy``; None where it is no sparkctl command.
+        has_verdict: the selected instance's start failed and the reason is known.
+        proof: number of the log line that proves the verdict.
+        has_change: the verdict proposes a change that may fix the start.
+        is_troubled: the selected node or the config has a problem that is not a finding.
+        switch_trouble: why the displayed switch cannot run now.
+        switch_left: True: an unfinished switch was found on these Sparks; False: a switch is running there; None: no
+            switch is known.
+        journal: the journal of that switch, where it can be read.
+        own: the switch that this panel is running now.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -50,7 +57,7 @@ class ActionContext:
 
     @property
     def node_view(self) -> NodeTelemetryView | None:
-        """The selected node's, None without nodes."""
+        """The view of the selected node; None without nodes."""
         return next((view for view in self.views if view.name == self.node), None)
 
     @property
@@ -60,233 +67,255 @@ class ActionContext:
         return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
 
 
-def reason_no_node(now: ActionContext) -> str | None:
-    if now.replaying:
+def reason_no_node(context: ActionContext) -> str | None:
+    if context.replaying:
         return "this is a recording"
-    if now.node is None:
+    if context.node is None:
         return "no Spark is configured"
-    return f"{now.node} was not looked at yet" if now.node_view is None else None
+    return f"no data from {context.node} yet" if context.node_view is None else None
 
 
-def reason_recording(now: ActionContext) -> str | None:
-    """A recording was made at the rate at which it was made."""
-    return "this is a recording" if now.replaying else None
+def reason_recording(context: ActionContext) -> str | None:
+    """A recording cannot be changed and has a fixed sampling rate."""
+    return "this is a recording" if context.replaying else None
 
 
-def reason_no_recording(now: ActionContext) -> str | None:
-    """What happens now goes on by itself."""
-    return None if now.replaying else "this is no recording: what you see happens now"
+def reason_no_recording(context: ActionContext) -> str | None:
+    """Only a recording can be wound forward or back."""
+    return None if context.replaying else "this is not a recording: the data is live"
 
 
-def reason_node_silent(now: ActionContext) -> str | None:
-    if why := reason_no_node(now):
+def reason_node_silent(context: ActionContext) -> str | None:
+    if why := reason_no_node(context):
         return why
-    assert now.node_view is not None
-    return None if now.node_view.state is NodeState.OK else f"{now.node} does not answer: {now.node_view.state}"
+    assert context.node_view is not None
+    return (
+        None
+        if context.node_view.state is NodeState.OK
+        else f"{context.node} does not answer: {context.node_view.state}"
+    )
 
 
-def reason_cannot_start(now: ActionContext) -> str | None:
-    """A Spark that is still being asked may be chosen already: what is to be started takes a moment to choose."""
-    if now.replaying or now.node is None:
-        return reason_no_node(now)
-    return None if now.node_view is None or is_state_unknown(now.node_view) else reason_node_silent(now)
+def reason_cannot_start(context: ActionContext) -> str | None:
+    """A node without an answer yet may be chosen: choosing a profile takes longer than the answer."""
+    if context.replaying or context.node is None:
+        return reason_no_node(context)
+    return None if context.node_view is None or is_state_unknown(context.node_view) else reason_node_silent(context)
 
 
 def is_state_unknown(view: NodeTelemetryView) -> bool:
-    """Tell whether a node was not heard of yet, neither good nor bad."""
+    """Tell whether a node has given neither an answer nor an error yet."""
     return view.state is NodeState.UNKNOWN and not view.detail
 
 
-def reason_no_instance(now: ActionContext) -> str | None:
-    if now.node_view is None:
-        return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
-    if now.selected_instance is not None:
+def reason_no_instance(context: ActionContext) -> str | None:
+    if context.node_view is None:
+        return "no Spark is configured" if context.node is None else f"no data from {context.node} yet"
+    if context.selected_instance is not None:
         return None
-    return f"nothing runs on {now.node}" if now.instance is None else f"{now.instance} does not run on {now.node}"
+    return (
+        f"nothing runs on {context.node}"
+        if context.instance is None
+        else f"{context.instance} does not run on {context.node}"
+    )
 
 
-def reason_no_log(now: ActionContext) -> str | None:
-    """An instance that is gone has a log, too: the one that was saved."""
-    return None if now.instance is not None else reason_no_instance(now)
+def reason_no_log(context: ActionContext) -> str | None:
+    """An instance that is gone still has its saved log."""
+    return None if context.instance is not None else reason_no_instance(context)
 
 
-def reason_no_diagnosis(now: ActionContext) -> str | None:
-    """A recording holds what was told of it, and no log to be read anew."""
-    return reason_recording(now) or reason_no_log(now)
+def reason_no_diagnosis(context: ActionContext) -> str | None:
+    """A recording holds the diagnosis of its time, but no log to read again."""
+    return reason_recording(context) or reason_no_log(context)
 
 
-def reason_no_address(now: ActionContext) -> str | None:
-    """It has one once its port is known."""
-    if why := reason_no_instance(now):
+def reason_no_address(context: ActionContext) -> str | None:
+    """The address is known once the port is known."""
+    if why := reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    return None if now.selected_instance.endpoint else f"it is not known where {now.selected_instance.name} answers"
+    assert context.selected_instance is not None
+    return (
+        None
+        if context.selected_instance.endpoint
+        else f"it is not known where {context.selected_instance.name} answers"
+    )
 
 
-def reason_no_verdict_or_address(now: ActionContext) -> str | None:
-    """The first is of a start that was watched here and has failed."""
-    return None if now.has_verdict else reason_no_address(now)
+def reason_no_verdict_or_address(context: ActionContext) -> str | None:
+    """A verdict exists only for a failed start that this panel watched."""
+    return None if context.has_verdict else reason_no_address(context)
 
 
-def reason_no_proof(now: ActionContext) -> str | None:
-    """A verdict that another source than the log gave has none there."""
-    return _reason_not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
+def reason_no_proof(context: ActionContext) -> str | None:
+    """A verdict from another source than the log has no line there."""
+    return _reason_not_failed(context) or (
+        None if context.proof is not None else "no line of its log proves why it failed"
+    )
 
 
-def reason_no_change(now: ActionContext) -> str | None:
-    """A change is started at once: of a recording there is nothing to start."""
-    if now.replaying:
+def reason_no_change(context: ActionContext) -> str | None:
+    """The change starts the instance at once; a recording has nothing to start."""
+    if context.replaying:
         return "this is a recording"
-    return _reason_not_failed(now) or (None if now.has_change else "no change is known that would mend it")
+    return _reason_not_failed(context) or (None if context.has_change else "no change is known that would fix it")
 
 
-def _reason_not_failed(now: ActionContext) -> str | None:
-    one = now.selected_instance
-    has_failed = now.has_verdict or one is None or one.phase is Phase.FAILED
+def _reason_not_failed(context: ActionContext) -> str | None:
+    one = context.selected_instance
+    has_failed = context.has_verdict or one is None or one.phase is Phase.FAILED
     return None if has_failed or one is None else f"{one.name} has not failed"
 
 
-def reason_no_plan(now: ActionContext) -> str | None:
-    """It is read back from the container."""
-    return "this recording does not hold it" if now.replaying else reason_no_instance(now)
+def reason_no_plan(context: ActionContext) -> str | None:
+    """The launch plan is read back from the container."""
+    return "this recording does not hold it" if context.replaying else reason_no_instance(context)
 
 
-def reason_no_instance_profile(now: ActionContext) -> str | None:
-    """A container of somebody else's has none."""
-    if now.replaying:
+def reason_no_instance_profile(context: ActionContext) -> str | None:
+    """A foreign container has no profile."""
+    if context.replaying:
         return "this is a recording"
-    if why := reason_no_instance(now):
+    if why := reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    return None if now.selected_instance.profile else f"{now.selected_instance.name} was not started from a profile"
+    assert context.selected_instance is not None
+    return (
+        None
+        if context.selected_instance.profile
+        else f"{context.selected_instance.name} was not started from a profile"
+    )
 
 
-def reason_no_shell(now: ActionContext) -> str | None:
-    """Of a node that does not answer, ssh says best why."""
-    if now.replaying:
+def reason_no_shell(context: ActionContext) -> str | None:
+    """A node that does not answer is allowed: ssh itself reports the reason best."""
+    if context.replaying:
         return "this is a recording"
-    return "no Spark is configured" if now.node is None else None
+    return "no Spark is configured" if context.node is None else None
 
 
-def reason_no_container_shell(now: ActionContext) -> str | None:
-    """A foreign container lets one in as well: it is looked at, and not ended."""
-    if why := reason_no_shell(now) or reason_no_instance(now):
+def reason_no_container_shell(context: ActionContext) -> str | None:
+    """A foreign container is allowed: a shell looks into it and does not stop it."""
+    if why := reason_no_shell(context) or reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
+    assert context.selected_instance is not None
     return (
         None
-        if now.selected_instance.is_alive and now.selected_instance.container
-        else f"{now.selected_instance.name} does not run now"
+        if context.selected_instance.is_alive and context.selected_instance.container
+        else f"{context.selected_instance.name} does not run now"
     )
 
 
-def reason_cannot_stop(now: ActionContext) -> str | None:
-    if why := reason_node_silent(now) or reason_no_instance(now):
+def reason_cannot_stop(context: ActionContext) -> str | None:
+    if why := reason_node_silent(context) or reason_no_instance(context):
         return why
-    assert now.selected_instance is not None
-    if now.own is not None and now.own.affects_instance(now.selected_instance.name):
-        return f"this panel's switch to {now.own.instance} goes on with it: its own screen interrupts it"
+    assert context.selected_instance is not None
+    if context.own is not None and context.own.affects_instance(context.selected_instance.name):
+        return f"this panel's switch to {context.own.instance} is still changing it; interrupt it on the switch screen"
     return (
         None
-        if now.selected_instance.ours
-        else f"{now.selected_instance.name} was not started by sparkctl and is left alone"
+        if context.selected_instance.ours
+        else f"{context.selected_instance.name} was not started by sparkctl and is left alone"
     )
 
 
-def reason_cannot_free(now: ActionContext) -> str | None:
-    """What others started is left alone."""
-    if why := reason_node_silent(now):
+def reason_cannot_free(context: ActionContext) -> str | None:
+    """Containers that others started are left alone."""
+    if why := reason_node_silent(context):
         return why
-    assert now.node_view is not None
-    return None if any(one.ours for one in now.node_view.instances) else f"nothing of sparkctl's is on {now.node}"
-
-
-def reason_cannot_check_fit(now: ActionContext) -> str | None:
-    return reason_no_node(now) or reason_recording(now) or (None if now.profile else "no profile is selected")
-
-
-def reason_cannot_restart(now: ActionContext) -> str | None:
-    if why := reason_cannot_stop(now):
-        return why
-    assert now.selected_instance is not None
-    if now.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
-        return f"{now.selected_instance.name} has not ended"
+    assert context.node_view is not None
     return (
-        None
-        if now.selected_instance.profile
-        else f"of which profile {now.selected_instance.name} is, its labels do not say"
+        None if any(one.ours for one in context.node_view.instances) else f"sparkctl started nothing on {context.node}"
     )
 
 
-def reason_cannot_drop_caches(now: ActionContext) -> str | None:
-    if why := reason_node_silent(now):
+def reason_cannot_check_fit(context: ActionContext) -> str | None:
+    return (
+        reason_no_node(context) or reason_recording(context) or (None if context.profile else "no profile is selected")
+    )
+
+
+def reason_cannot_restart(context: ActionContext) -> str | None:
+    if why := reason_cannot_stop(context):
         return why
-    assert now.node_view is not None
-    loading = [one.name for one in now.node_view.instances if one.phase in _LOADING_PHASES]
-    return f"{loading[0]} is loading on {now.node}, out of the page cache" if loading else None
+    assert context.selected_instance is not None
+    if context.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
+        return f"{context.selected_instance.name} has not ended"
+    return (
+        None
+        if context.selected_instance.profile
+        else f"the labels of {context.selected_instance.name} do not name its profile"
+    )
 
 
-def reason_no_problems(now: ActionContext) -> str | None:
-    if now.is_troubled:
+def reason_cannot_drop_caches(context: ActionContext) -> str | None:
+    if why := reason_node_silent(context):
+        return why
+    assert context.node_view is not None
+    loading = [one.name for one in context.node_view.instances if one.phase in _LOADING_PHASES]
+    return f"{loading[0]} is loading from the page cache on {context.node}" if loading else None
+
+
+def reason_no_problems(context: ActionContext) -> str | None:
+    if context.is_troubled:
         return None
-    if now.node_view is None:
-        return "no Spark was looked at yet"
-    return None if now.node_view.findings else f"nothing is found wrong with {now.node}"
+    if context.node_view is None:
+        return "no data from any Spark yet"
+    return None if context.node_view.findings else f"no problems found on {context.node}"
 
 
-def reason_already_connected(now: ActionContext) -> str | None:
-    if why := reason_no_node(now):
+def reason_already_connected(context: ActionContext) -> str | None:
+    if why := reason_no_node(context):
         return why
-    assert now.node_view is not None
-    return f"{now.node} answers" if now.node_view.state is NodeState.OK else None
+    assert context.node_view is not None
+    return f"{context.node} answers" if context.node_view.state is NodeState.OK else None
 
 
-def reason_single_node(now: ActionContext) -> str | None:
-    return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
+def reason_single_node(context: ActionContext) -> str | None:
+    return None if len(context.names) > 1 else "there is only one Spark" if context.names else "no Spark is configured"
 
 
-def reason_no_profile(now: ActionContext) -> str | None:
-    """A recording is no place to write the operator's profiles from."""
-    if now.replaying:
+def reason_no_profile(context: ActionContext) -> str | None:
+    """The operator's profiles are not written from a recording."""
+    if context.replaying:
         return "this is a recording"
-    return None if now.profile is not None else "no profile is selected"
+    return None if context.profile is not None else "no profile is selected"
 
 
-def reason_nothing_to_copy(now: ActionContext) -> str | None:
-    return None if now.remedy or now.profile else "there is nothing to copy"
+def reason_nothing_to_copy(context: ActionContext) -> str | None:
+    return None if context.remedy or context.profile else "there is nothing to copy"
 
 
-def reason_cannot_apply_remedy(now: ActionContext) -> str | None:
-    if now.remedy is None:
+def reason_cannot_apply_remedy(context: ActionContext) -> str | None:
+    if context.remedy is None:
         return "no finding with a remedy is selected"
-    return None if now.deed is not None else "this is for your own hands: y copies it"
+    return None if context.deed is not None else "sparkctl cannot do this; y copies it"
 
 
-def reason_no_switch_to_show(now: ActionContext) -> str | None:
-    """The one that goes on is shown, that of a recording too; else one is planned."""
-    return None if now.replaying and now.switch_left is False else reason_cannot_start(now)
+def reason_no_switch_to_show(context: ActionContext) -> str | None:
+    """Show the running switch, also that of a recording; otherwise plan a new one."""
+    return None if context.replaying and context.switch_left is False else reason_cannot_start(context)
 
 
-def reason_cannot_switch(now: ActionContext) -> str | None:
-    return "this is a recording" if now.replaying else now.switch_trouble
+def reason_cannot_switch(context: ActionContext) -> str | None:
+    return "this is a recording" if context.replaying else context.switch_trouble
 
 
-def reason_cannot_sync(now: ActionContext) -> str | None:
-    """What is carried is the selected profile's."""
-    return reason_no_profile(now) or reason_single_node(now)
+def reason_cannot_sync(context: ActionContext) -> str | None:
+    """A transfer brings the files of the selected profile."""
+    return reason_no_profile(context) or reason_single_node(context)
 
 
-def reason_no_switch_left(now: ActionContext) -> str | None:
-    """One that goes on is its operator's."""
-    if now.replaying:
+def reason_no_switch_left(context: ActionContext) -> str | None:
+    """A switch that is still running belongs to its operator."""
+    if context.replaying:
         return "this is a recording"
-    if now.own is not None:
-        return "this panel's own switch goes on: its screen interrupts it"
-    if now.switch_left is None:
-        return "no switch was left on these Sparks"
-    return None if now.switch_left else "the switch goes on: who does it ends it"
+    if context.own is not None:
+        return "this panel's own switch is still running; interrupt it on its screen"
+    if context.switch_left is None:
+        return "there is no unfinished switch on these Sparks"
+    return None if context.switch_left else "the switch is still running; only its operator can end it"
 
 
-def reason_cannot_interrupt(now: ActionContext) -> str | None:
-    """Somebody else's is interrupted where it was begun."""
-    return reason_recording(now) or (None if now.own is not None else "no switch of this panel's goes on")
+def reason_cannot_interrupt(context: ActionContext) -> str | None:
+    """Another operator's switch can only be interrupted where it was started."""
+    return reason_recording(context) or (None if context.own is not None else "this panel runs no switch")

@@ -1,7 +1,7 @@
-"""Everything a key does, as one table: footer, help, palette, `:` line and keymap are made of it. Pure.
+"""The table of all actions: footer, help, palette, `:` line and key map are built from it. Pure.
 
-An action of a verb is written as the command line has it (`words`), so that a key, a palette entry and a typed line are
-the same thing.
+An action with a command has its command line in `words`, so that a key, a palette entry and a typed line do the same
+thing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ _KEY_ALIASES = {
     "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
     "plus_sign": "plus", "low_line": "underscore",
 }  # fmt: skip
-RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; the terminal's own way out stays what it is
+RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; terminals use it themselves
 
 
 def parse_key(text: str) -> str:
-    """Return a key as terminals are told of it: ``?`` is ``question_mark``. Raises ValueError for what is no key."""
+    """Return a key by the name that Textual gives it: ``?`` is ``question_mark``. Raises ValueError for an invalid
+    key.
+    """
     if len(text) == 1 and text.isprintable() and not text.isspace():
         if text.isalnum():
             return text
@@ -38,9 +40,9 @@ def parse_key(text: str) -> str:
         return _KEY_ALIASES.get(name, name)
     *_, last = text.split("+")
     if not _KEY_PATTERN.fullmatch(text) or (len(last) > 1 and last not in _NAMED_KEYS and not _is_key_name(last)):
-        raise ValueError(f"{text!r} is no key; write for example x, ?, f5, ctrl+d or shift+tab")
+        raise ValueError(f"{text!r} is not a key; write for example x, ?, f5, ctrl+d or shift+tab")
     if text in RESERVED_KEYS:
-        raise ValueError(f"{text} stays what it is in every terminal")
+        raise ValueError(f"{text} is reserved by terminals")
     return text
 
 
@@ -54,11 +56,11 @@ def _is_key_name(name: str) -> bool:
     return True
 
 
-PANEL_VERBS = ("quit", "help")  # of the `:` line alone: no program has to be told to end, and its help is `--help`
+PANEL_VERBS = ("quit", "help")  # of the `:` line only: the CLI has nothing to quit, and its help is `--help`
 
 
 class ActionId(StrEnum):
-    """Closed. The names that ``keys:`` in the config knows."""
+    """The ids of all actions: the names that ``keys:`` in the config accepts. Do not rename them."""
 
     UP = "up"
     DOWN = "down"
@@ -146,7 +148,7 @@ class ActionId(StrEnum):
 
 
 class ActionRole(StrEnum):
-    """What a key that several actions share means on every screen; none of these has another key there."""
+    """What a key shared by several actions means on every screen; such an action has no other key there."""
 
     TAKE = "take what is selected"
     STOP = "stop it"
@@ -157,18 +159,25 @@ class ActionRole(StrEnum):
     DESCRIBE = "what it runs with"
 
 
-ReasonFunction = Callable[[ActionContext], str | None]  # None: it can be done; else why not
+ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
 CommandBuilder = Callable[[ActionContext], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """``short`` stands in the footer, ``title`` in palette and help. Without ``keys`` it is for palette and `:` line, and for an
-    operator's own key. ``changes``: something on a node, or an
-    operator's profile, so that ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default.
-    ``verb`` and ``words`` are its command line. ``screen`` names the screen that it opens: without that there is no
-    such action. ``on`` are the screens on which it means something; none: all of them. ``sense`` where its key
-    belongs to other actions, too, on other screens."""
+    """One action of the panel.
+
+    Attributes:
+        keys: without any, the action is in the palette and on the `:` line, and an operator may bind a key to it.
+        short: the label in the footer.
+        title: the sentence in palette and help.
+        changes: it changes something on a node or a profile of the operator; ``--readonly`` removes it.
+        confirm: it asks first, with Cancel as the default.
+        verb, words: its command and its full command line.
+        screen: the screen that it opens; without that screen the action does not exist.
+        on: the screens where it applies; empty: all of them.
+        sense: its role, where actions of other screens share its key.
+    """
 
     id: ActionId
     keys: tuple[str, ...]
@@ -181,32 +190,37 @@ class Action:
     words: CommandBuilder | None = None
     screen: str | None = None
     on: frozenset[str] = frozenset()
-    footer: int | None = None  # its place among those of the footer, the smallest first
+    footer: int | None = None  # its place in the footer, the smallest first
     sense: ActionRole | None = None
 
 
 def _command_on_node(verb: str) -> CommandBuilder:
-    return lambda now: (verb, "--node", str(now.node))
+    return lambda context: (verb, "--node", str(context.node))
 
 
 def _command_on_instance(verb: str) -> CommandBuilder:
-    return lambda now: (verb, str(now.instance), "--node", str(now.node))
+    return lambda context: (verb, str(context.instance), "--node", str(context.node))
 
 
 def _command_on_all_ranks(*words: str) -> CommandBuilder:
-    """Of an instance whose model stands on several Sparks: on all of them."""
+    """Build a command line for an instance that names every node with one of its ranks."""
 
-    def build_command(now: ActionContext) -> tuple[str, ...]:
-        one = now.selected_instance
-        nodes = (str(now.node),) if one is None else list_nodes_of_instance(one, now.views)
-        return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
+    def build_command(context: ActionContext) -> tuple[str, ...]:
+        one = context.selected_instance
+        nodes = (str(context.node),) if one is None else list_nodes_of_instance(one, context.views)
+        return (
+            words[0],
+            str(context.instance),
+            *(word for node in nodes for word in ("--node", str(node))),
+            *words[1:],
+        )
 
     return build_command
 
 
-def _build_restart_command(now: ActionContext) -> tuple[str, ...]:
-    assert now.selected_instance is not None
-    return ("up", str(now.selected_instance.profile), "--node", str(now.node))
+def _build_restart_command(context: ActionContext) -> tuple[str, ...]:
+    assert context.selected_instance is not None
+    return ("up", str(context.selected_instance.profile), "--node", str(context.node))
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
@@ -215,9 +229,9 @@ _OVERVIEW_SCREEN = frozenset((OVERVIEW,))
 _RUNNING_SCREENS = frozenset((OVERVIEW, INSTANCE))
 _LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
 _READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY))
-_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
+_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # screens where a profile or a node is selected
 _SWITCH_SCREEN = frozenset((SWITCH,))
-_SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
+_SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where they are longer than the terminal
 _INSTANCE_SCREEN = frozenset((INSTANCE,))
 _LOG_SCREEN = frozenset((LOGS,))
 
@@ -287,7 +301,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.SWITCH_AGAIN,
         keys=("r",),
         short="again",
-        title="look at the Sparks again, and plan anew",
+        title="inspect the Sparks again and make a new plan",
         why_not=why.reason_recording,
         on=_SWITCH_SCREEN,
         sense=ActionRole.AGAIN,
@@ -309,7 +323,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.RESUME,
         keys=("o",),
         short="resume",
-        title="go on with a switch that was left",
+        title="resume an unfinished switch",
         why_not=why.reason_no_switch_left,
         changes=True,
         confirm=True,
@@ -321,7 +335,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.ABORT,
         keys=("A",),
         short="abort",
-        title="undo a switch that was left: what was stopped serves again",
+        title="undo an unfinished switch: start what was stopped again",
         why_not=why.reason_no_switch_left,
         changes=True,
         confirm=True,
@@ -356,7 +370,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.DROP_CACHES,
         keys=("c",),
         short="drop caches",
-        title="drop the page cache, memory before and after",
+        title="drop the page cache; shows memory before and after",
         why_not=why.reason_cannot_drop_caches,
         changes=True,
         verb="drop-caches",
@@ -377,7 +391,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.DOCTOR,
         keys=("!", "5"),
         short="doctor",
-        title="say what is missing on the Sparks",
+        title="show what is missing on the Sparks",
         verb="doctor",
         screen=DOCTOR,
         footer=6,
@@ -386,7 +400,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.HISTORY,
         keys=("h", "6"),
         short="history",
-        title="what was done from here, how it went, and what had changed since",
+        title="show what was done from here, the results, and what changed",
         verb="history",
         screen=HISTORY,
         footer=8,
@@ -395,7 +409,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.WRONG,
         keys=("i",),
         short="findings",
-        title="say what is wrong, why, and what to do",
+        title="show what is wrong, why, and what to do",
         why_not=why.reason_no_problems,
         on=_RUNNING_SCREENS,
         footer=7,
@@ -434,7 +448,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.MEND_PROFILE,
         keys=("F",),
         short="mend",
-        title="mend in the profile what its check can mend safely",
+        title="fix in the profile what its check can fix safely",
         why_not=why.reason_no_profile,
         changes=True,
         on=frozenset((PROFILES,)),
@@ -443,7 +457,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.IMPORT,
         keys=("I",),
         short="import",
-        title="make a profile of a pasted docker run line, compose file or recipe",
+        title="make a profile from a pasted docker run line, compose file or recipe",
         why_not=why.reason_recording,
         changes=True,
         on=frozenset((PROFILES,)),
@@ -453,7 +467,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.SYNC,
         keys=("Y",),
         short="sync",
-        title="bring the profile's image and model from one Spark to another; asks which way",
+        title="copy the profile's image and model from one Spark to another; asks for the direction",
         why_not=why.reason_cannot_sync,
         changes=True,
         verb="sync",
@@ -475,7 +489,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.RESTART,
         keys=("R",),
         short="restart",
-        title="start what has failed or ended once more, as it was",
+        title="start a failed or ended instance again, unchanged",
         why_not=why.reason_cannot_restart,
         changes=True,
         confirm=True,
@@ -488,7 +502,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.SHELL,
         keys=("$",),
         short="shell",
-        title="a shell on the Spark, by your own ssh",
+        title="open a shell on the Spark with your own ssh",
         why_not=why.reason_no_shell,
         changes=True,
         footer=14,
@@ -497,7 +511,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.SHELL_INSIDE,
         keys=("b",),
         short="inside",
-        title="a shell inside of the container, by your own ssh",
+        title="open a shell in the container with your own ssh",
         why_not=why.reason_no_container_shell,
         changes=True,
         on=_RUNNING_SCREENS,
@@ -523,7 +537,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.MEND,
         keys=("enter",),
         short="do it",
-        title="do what the remedy says, where it is a command of ours",
+        title="run the remedy, where it is a sparkctl command",
         why_not=why.reason_cannot_apply_remedy,
         changes=True,
         confirm=True,
@@ -555,7 +569,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.EXAMINE,
         keys=("r",),
         short="again",
-        title="examine the Sparks again",
+        title="check the Sparks again",
         why_not=why.reason_no_node,
         on=frozenset((DOCTOR,)),
         footer=0,
@@ -574,7 +588,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.PREVIOUS,
         keys=("shift+tab", "left"),
         short="previous",
-        title="the Spark before",
+        title="the previous Spark",
         why_not=why.reason_single_node,
         on=_NODE_SCREENS,
     ),
@@ -582,14 +596,14 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOWER,
         keys=("down", "j"),
         short="lower",
-        title="the next instance, profile, finding or row; or read on",
+        title="the next instance, profile, finding or row; or scroll down",
         on=_LIST_SCREENS | _SCROLLING_SCREENS,
     ),
     Action(
         id=ActionId.UPPER,
         keys=("up", "k"),
         short="upper",
-        title="the one before; or back",
+        title="the previous one; or scroll up",
         on=_LIST_SCREENS | _SCROLLING_SCREENS,
     ),
     Action(
@@ -610,21 +624,21 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.FURTHER,
         keys=("pagedown",),
         short="further",
-        title="read on below",
+        title="scroll down",
         on=_READING_SCREENS | _SCROLLING_SCREENS,
     ),
     Action(
         id=ActionId.NEARER,
         keys=("pageup",),
         short="nearer",
-        title="back in what is below",
+        title="scroll up",
         on=_READING_SCREENS | _SCROLLING_SCREENS,
     ),
     Action(
         id=ActionId.PAUSE,
         keys=("space",),
         short="pause",
-        title="hold the picture; what happens is still taken in",
+        title="pause the display; data is still recorded",
         footer=16,
     ),
     Action(
@@ -659,28 +673,28 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.PLAY_ON,
         keys=(".",),
         short="10 s on",
-        title="10 seconds on in a recording",
+        title="go 10 seconds forward in a recording",
         why_not=why.reason_no_recording,
     ),
     Action(
         id=ActionId.PLAY_BACK,
         keys=(",",),
         short="10 s back",
-        title="10 seconds back in a recording",
+        title="go 10 seconds back in a recording",
         why_not=why.reason_no_recording,
     ),
     Action(
         id=ActionId.PLAY_FAR_ON,
         keys=("shift+right",),
         short="1 min on",
-        title="a minute on in a recording",
+        title="go a minute forward in a recording",
         why_not=why.reason_no_recording,
     ),
     Action(
         id=ActionId.PLAY_FAR_BACK,
         keys=("shift+left",),
         short="1 min back",
-        title="a minute back in a recording",
+        title="go a minute back in a recording",
         why_not=why.reason_no_recording,
     ),
     Action(id=ActionId.COMMAND, keys=(":",), short="command", title="type a command, as on the command line", footer=9),
@@ -691,7 +705,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.BACKGROUND,
         keys=("ctrl+z",),
         short="background",
-        title="put the panel aside; fg in your shell brings it back",
+        title="suspend the panel; fg in your shell brings it back",
     ),
     Action(id=ActionId.BACK, keys=("escape",), short="back", title="go back"),
     Action(id=ActionId.QUIT, keys=("q",), short="quit", title="go back; from the overview, end the panel"),
@@ -707,29 +721,29 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.FREE,
         keys=(),
         short="free",
-        title="stop all that sparkctl started on the Spark; says what stays",
+        title="stop everything that sparkctl started on the Spark; shows what stays",
         why_not=why.reason_cannot_free,
         changes=True,
         confirm=True,
         verb="free",
-        words=lambda now: ("free", str(now.node)),
+        words=lambda context: ("free", str(context.node)),
         on=_OVERVIEW_SCREEN,
     ),
     Action(
         id=ActionId.FIT,
         keys=(),
         short="fit",
-        title="say whether the profile fits, with the sum written out",
+        title="check whether the profile fits, with the full calculation",
         why_not=why.reason_cannot_check_fit,
         verb="plan",
-        words=lambda now: ("plan", str(now.profile)),
+        words=lambda context: ("plan", str(context.profile)),
         on=frozenset((PROFILES,)),
     ),
     Action(
         id=ActionId.DIAGNOSE,
         keys=(),
         short="diagnose",
-        title="read the instance's log: how far it came, and why it went no further",
+        title="diagnose the instance's log: how far it got, and why it went no further",
         why_not=why.reason_no_diagnosis,
         verb="diagnose",
         words=_command_on_instance("diagnose"),
@@ -797,7 +811,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_FIND,
         keys=("/",),
         short="find",
-        title="find text, !text or /regex/ while it is typed",
+        title="find text, !text or /regex/ as you type",
         on=_LOG_SCREEN,
         footer=1,
         sense=ActionRole.SEARCH,
@@ -822,7 +836,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_PREVIOUS,
         keys=("N",),
         short="match before",
-        title="the match before, or the proof",
+        title="the previous match, or proof of a verdict",
         on=_LOG_SCREEN,
     ),
     Action(
@@ -839,7 +853,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_PREVIOUS_MARK,
         keys=("[",),
         short="mark before",
-        title="the ready line or failure before",
+        title="the previous ready line or failure",
         on=_LOG_SCREEN,
     ),
     Action(id=ActionId.LOG_WRAP, keys=("w",), short="wrap", title="wrap long lines, or not", on=_LOG_SCREEN, footer=4),
@@ -847,7 +861,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_TIMES,
         keys=("t",),
         short="times",
-        title="show when each line came, or not",
+        title="show or hide the time of each line",
         on=_LOG_SCREEN,
         footer=5,
     ),
@@ -855,7 +869,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_NUMBERS,
         keys=("#",),
         short="numbers",
-        title="show the numbers of lines, as a verdict names them, or not",
+        title="show or hide line numbers, as a verdict names them",
         on=_LOG_SCREEN,
     ),
     Action(
@@ -878,14 +892,14 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_SCOPE,
         keys=("M",),
         short="more logs",
-        title="with those of all its Spark's instances, then of all Sparks",
+        title="add the logs of all instances on its Spark, then of all Sparks",
         on=_LOG_SCREEN,
     ),
     Action(
         id=ActionId.LOG_EARLIER,
         keys=("P",),
         short="earlier",
-        title="the saved log of the start before, then back to this one",
+        title="the saved log of the previous start, then back to this one",
         on=_LOG_SCREEN,
         footer=11,
     ),
@@ -893,7 +907,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.LOG_COPY,
         keys=("y",),
         short="copy lines",
-        title="copy what is selected, else the line, else the screen",
+        title="copy the selection, else the line, else the screen",
         on=_LOG_SCREEN,
         sense=ActionRole.COPY,
         footer=6,
@@ -916,12 +930,12 @@ def find_action(name: str) -> Action:
     return _BY_ID[ActionId(name)]
 
 
-def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
-    """Return the situation that a command line of a screen means: its instance and its node in place of the selected.
+def retarget_context(context: ActionContext, words: Sequence[str]) -> ActionContext:
+    """Return the context with the instance and node that a screen's command line names in place of the selected ones.
 
-    Where no node is named it is the one on which that instance is, the selected one before others.
+    Where the line names no node, use the node where that instance is, the selected node before others.
     """
-    node, instance, rest = None, now.instance, list(words[1:])
+    node, instance, rest = None, context.instance, list(words[1:])
     while rest:
         word, *rest = rest
         name, given, value = word.partition("=")
@@ -930,31 +944,34 @@ def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
         elif not word.startswith("-"):
             instance = word
     if node is None:
-        there = [view.name for view in now.views if any(one.name == instance for one in view.instances)]
-        node = now.node if now.node in there or not there else there[0]
-    return replace(now, node=node, instance=instance)
+        there = [view.name for view in context.views if any(one.name == instance for one in view.instances)]
+        node = context.node if context.node in there or not there else there[0]
+    return replace(context, node=node, instance=instance)
 
 
-def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
-    """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
-    ``readonly`` none that changes anything."""
+def list_enabled_actions(
+    context: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()
+) -> tuple[Action, ...]:
+    """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
+    ``readonly``, without those that change anything.
+    """
     own = dict(keys)
     return tuple(
         _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if has_screens(one, now.screens) and not (one.changes and now.readonly)
+        if has_screens(one, context.screens) and not (one.changes and context.readonly)
     )
 
 
 def has_screens(one: Action, screens: frozenset[str]) -> bool:
-    """Tell whether the screens that it opens and is on are there."""
+    """Tell whether the screens that the action opens or needs exist."""
     return (one.screen is None or one.screen in screens | {OVERVIEW}) and (
         not one.on or bool(one.on & (screens | {OVERVIEW}))
     )
 
 
 def list_screen_actions(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
-    """Return those that mean something on a screen; what opens the screen itself does not."""
+    """Return the actions that apply on a screen; without the one that opens this very screen."""
     return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
 
 
@@ -968,14 +985,13 @@ def _with_keys(one: Action, keys: tuple[str, ...] | None) -> Action:
     return replace(one, keys=keys)
 
 
-def list_available_actions(actions: Sequence[Action], now: ActionContext) -> tuple[Action, ...]:
-    """Return those that can be done now."""
-    return tuple(one for one in actions if one.why_not(now) is None)
+def list_available_actions(actions: Sequence[Action], context: ActionContext) -> tuple[Action, ...]:
+    """Return the actions that can be done now."""
+    return tuple(one for one in actions if one.why_not(context) is None)
 
 
 def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
-    the last of them."""
+    """Return the actions of the footer, most important first: the screen's own before the general ones, help last."""
 
     def footer_order(one: Action) -> tuple[int, int]:
         return one.footer or 0, len(one.on) or len(ActionId)
@@ -988,7 +1004,7 @@ def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
 
 
 def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
-    """Return (key, action, other action) for each key that would do two things on one screen."""
+    """Return (key, action, other action) for each key with two actions on one screen."""
     changed = dict(own)
     taken: dict[str, list[Action]] = {}
     found = []

@@ -1,4 +1,4 @@
-"""``guard``: what watches a node's memory now, and watching of instances that already run."""
+"""``guard``: show what protects a node's memory now, and arm or disarm the guard for running instances."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardStatus:
-    """The guard of a node at ``when``: ``answer`` tells whether one runs, None where the node did not say; ``guard`` what it
-    says of itself. ``receipts``: what it ended."""
+    """The guard of a node at ``when`` (unix seconds).
+
+    ``answer``: whether a guard runs, None where the node did not say. ``guard``: its own state. ``receipts``: the
+    containers that it stopped.
+    """
 
     name: NodeName
     state: NodeState
@@ -48,7 +51,9 @@ class GuardStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArmGuard:
-    """``instance`` None: every one of ours that runs, unless ``foreign`` names containers of others. ``rule.limit`` is set."""
+    """``instance`` None: every instance of sparkctl that runs, unless ``foreign`` names other containers.
+    ``rule.limit`` must be set.
+    """
 
     nodes: Sequence[Node]
     instance: str | None
@@ -57,7 +62,7 @@ class ArmGuard:
 
 
 async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[GuardStatus, ...]:
-    """Return the guard of each node, starting none; what it left is collected on the way."""
+    """Return the guard of each node without starting one; receipts found on the nodes are saved."""
 
     async def read_node_guard(node: Node) -> GuardStatus:
         async with ctx.create_session(node) as session:
@@ -103,7 +108,9 @@ async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> Guar
 
 
 async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDirectory) -> GuardState | None:
-    """Return what a node's guard says of itself, None where none runs. Raises `GuardTrouble` where one does not say."""
+    """Return the state that a node's guard reports, None where no guard runs. Raises `GuardUnavailable` where it does
+    not answer.
+    """
     node = session.node.name
     if left.is_stopped:
         raise GuardNotResponding(
@@ -113,8 +120,8 @@ async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDire
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None and left.states:
         raise GuardNotResponding(
-            f"its process is there, and its socket on {node} cannot be opened",
-            f"is `AllowStreamLocalForwarding yes` set in /etc/ssh/sshd_config on {node}? else: kill $(pgrep -x sparkctl-guard)",
+            f"its process runs on {node}, but its socket cannot be opened",
+            f"set AllowStreamLocalForwarding yes in /etc/ssh/sshd_config on {node}; otherwise: kill $(pgrep -x sparkctl-guard)",
         )
     if link is None:
         return None
@@ -125,7 +132,7 @@ async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDire
 
 
 def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, None]:
-    """Watch instances that run: when memory runs out, the one that grows is stopped. Refused where none runs."""
+    """Watch running instances: when memory runs out, the guard stops the one that grows. Refused where nothing runs."""
 
     async def arm_on_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
@@ -170,7 +177,7 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
 
 
 def _select_containers(request: ArmGuard, containers: Sequence[Container]) -> list[Container]:
-    """Return what is to be watched: ours by instance, those of others by name alone and only where that was asked for."""
+    """Return the containers to watch: those of sparkctl by instance, foreign ones only by their exact name."""
     everything = request.instance is None and not request.foreign
     return [
         container
@@ -205,7 +212,7 @@ async def _arm_on_node(
         for container in chosen:
             instance = container.get_label(ContainerLabel.INSTANCE) or container.name
             if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
-                armed.append(f"{instance} on {name} (by its start, and left at that)")
+                armed.append(f"{instance} on {name} (its start guards it already)")
                 continue
             profile = container.get_label(ContainerLabel.PROFILE)
             await link.watch_container(
@@ -218,7 +225,9 @@ async def _arm_on_node(
 
 
 def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | None) -> AsyncGenerator[Event, None]:
-    """End the watches of an instance, or all. Nothing watched is success; a node that cannot be asked is not."""
+    """End the watches of one instance, or all. Nothing watched counts as success; a node that does not answer does
+    not.
+    """
 
     async def disarm_on_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
@@ -252,7 +261,9 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
 def _build_partial_end(
     failure: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None, done: str | None
 ) -> CommandEnded:
-    """Return the end of what was done on some nodes and could not be on another, which was warned of."""
+    """Return the end of a command that succeeded on some nodes and failed on another; the failure was emitted as a
+    warning.
+    """
     ended = build_end_from_error(failure, ctx, seconds, instance)
     where = f" on {ended.node}" if ended.node else ""
     return ended if done is None else replace(ended, message=f"{done}; this could not be done{where}", hint=None)

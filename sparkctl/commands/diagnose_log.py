@@ -1,4 +1,4 @@
-"""``diagnose``: what a log tells, of a file, of a container that is there, or the saved one of a container that is gone."""
+"""``diagnose``: explain a failed start from a log file, a container's log, or the saved log of a removed container."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisReport:
-    """``source``: which log that was, in words. ``silent``: the nodes that could not be asked, each with why."""
+    """``source``: a sentence that says which log was read. ``silent``: each node that could not be asked, with the
+    reason.
+    """
 
     diagnosis: LogDiagnosis
     source: str
@@ -51,7 +53,7 @@ class DiagnosisReport:
 
 
 def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
-    """Read a log from its bytes. Raises `InvalidInput` for what is no text."""
+    """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
     reading = LogDiagnoser(engine)
     for block in read_line_blocks(source, name):
         reading.feed_block(block)
@@ -61,9 +63,9 @@ def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> Diagnos
 async def diagnose_instance(
     ctx: CommandContext, instance: str, nodes: Sequence[Node], engine: str | None
 ) -> DiagnosisReport:
-    """Read the log of an instance: from its container where there is one, else the newest saved one.
+    """Diagnose the log of an instance: of its container where that exists, else the newest saved log.
 
-    Raises `InvalidInput` where nothing of that name is known, `NodeError` and `DockerError` where a node could not be asked.
+    Raises `InvalidInput` for an unknown name, `NodeError` and `DockerError` where a node could not be asked.
     """
     silent: list[tuple[NodeName, NodeError | DockerError]] = []
     for node in nodes:
@@ -80,7 +82,7 @@ async def diagnose_instance(
             continue
         except (NodeError, DockerError) as error:
             silent.append((node.name, error))
-    wanted = [node.name for node in nodes] or None  # where no node is configured, of whatever node
+    wanted = [node.name for node in nodes] or None  # without a configured node: saved logs of any node
     logs = ctx.history.list_saved_logs(instance, wanted)
     saved = _choose_saved_log(ctx, logs)
     if saved is None:
@@ -93,10 +95,10 @@ async def diagnose_instance(
 async def diagnose_ranks(
     ctx: CommandContext, session: NodeSession, container: Container, nodes: Sequence[Node], engine: str | None = None
 ) -> DiagnosisReport:
-    """Read a container's whole log; of a model over several Sparks those of its other ranks on these nodes too.
+    """Diagnose a container's whole log, and the logs of its other ranks on these nodes.
 
-    What is told is of the rank that failed first, as `up` would; where none failed, of the container itself. Raises
-    `NodeError` and `DockerError` where its own node could not be asked.
+    The report is about the rank that failed first, as in `up`; where none failed, about the container itself. Raises
+    `NodeError` and `DockerError` where the container's own node could not be asked.
     """
     instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     place = None if parse_rank_label(container) is None else parse_start_id_label(container)
@@ -119,23 +121,23 @@ async def diagnose_ranks(
                 continue
             except (NodeError, DockerError) as error:
                 silent.append((node.name, error))
-        told = await _select_first_failure(ranks)
-    where = told.session.node.name
-    state = "runs" if told.container.is_alive else "has ended"
-    if told.container.state is ContainerState.PAUSED:
-        state = f"is paused; on {where}: docker unpause {told.container.name}"
+        first = await _select_first_failure(ranks)
+    where = first.session.node.name
+    state = "runs" if first.container.is_alive else "has ended"
+    if first.container.state is ContainerState.PAUSED:
+        state = f"is paused; on {where}: docker unpause {first.container.name}"
     if place is None:
         return DiagnosisReport(
-            diagnosis=told.found,
+            diagnosis=first.found,
             source=f"the log of {instance} on {where}, which {state}",
             node=where,
             instance=instance,
         )
-    which = f"rank {_parse_rank(told.container)[0]} of {_parse_rank(told.container)[1]} of {instance} on {where}"
-    beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
-    more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
+    which = f"rank {_parse_rank(first.container)[0]} of {_parse_rank(first.container)[1]} of {instance} on {where}"
+    others = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
+    more = f"; also read: the log on {' and '.join(others)}" if others else "; no other rank's log was read"
     return DiagnosisReport(
-        diagnosis=told.found,
+        diagnosis=first.found,
         source=f"the log of {which}, which {state}{more}",
         node=where,
         instance=instance,
@@ -144,7 +146,9 @@ async def diagnose_ranks(
 
 
 def _list_other_nodes(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Return where its other ranks may be: the nodes that its label names; all, where its starter calls them otherwise."""
+    """Return the nodes where the other ranks may be: those in the container's label, or all where those names are not
+    known here.
+    """
     names = parse_rank_nodes_label(container)
     others = [node for node in nodes if node.name != own.name]
     named = [node for node in others if node.name in names]
@@ -158,8 +162,11 @@ def _parse_rank(container: Container) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankDiagnosis:
-    """One container, and what its log and its end tell. ``at``: when it failed, by its node's clock, unix seconds;
-    ``is_aftermath``: it says no more than that something else went wrong before."""
+    """One container with what its log and its end tell.
+
+    ``at``: when it failed, by its node's clock, unix seconds. ``is_aftermath``: the failure only follows from another
+    one elsewhere.
+    """
 
     session: NodeSession
     container: Container
@@ -169,18 +176,18 @@ class RankDiagnosis:
 
     @property
     def rank_failure(self) -> RankFailure:
-        """Its failure, to be compared by time."""
+        """Its failure with its time, for `find_first_failure`."""
         return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath)
 
     @property
     def verdict(self) -> Verdict:
-        """Why it failed, where it did."""
+        """Why it failed; None where it did not."""
         assert self.found.verdict is not None
         return self.found.verdict
 
     @property
     def verdict_with_rank(self) -> Verdict:
-        """Its verdict with its place in it."""
+        """Its verdict, with the rank that it is about."""
         here, instance = (
             self.session.node.name,
             self.container.get_label(ContainerLabel.INSTANCE) or self.container.name,
@@ -190,7 +197,7 @@ class RankDiagnosis:
 
 
 async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis:
-    """Return the rank that failed first, its verdict that of them all; of one alone, and where none failed, the first."""
+    """Return the rank that failed first, with the verdict for the whole model; the first rank where none failed."""
     failed = [rank for rank in ranks if rank.found.verdict is not None]
     if parse_rank_label(ranks[0].container) is None or not failed:
         return ranks[0]
@@ -199,27 +206,27 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
     )
     offsets = {rank.session.node.name: one for rank, one in zip(failed, clocks, strict=True) if one is not None}
     first = find_first_failure([rank.rank_failure for rank in failed], offsets).node
-    told = next(rank for rank in failed if rank.session.node.name == first)
-    others = [rank.verdict_with_rank for rank in failed if rank is not told and not rank.is_aftermath]
+    root = next(rank for rank in failed if rank.session.node.name == first)
+    others = [rank.verdict_with_rank for rank in failed if rank is not root and not rank.is_aftermath]
     return replace(
-        told, found=replace(told.found, verdict=rank_verdict.merge_rank_verdicts(told.verdict_with_rank, others))
+        root, found=replace(root.found, verdict=rank_verdict.merge_rank_verdicts(root.verdict_with_rank, others))
     )
 
 
 async def _diagnose_container(
     ctx: CommandContext, session: NodeSession, container: Container, engine: str | None
 ) -> RankDiagnosis:
-    """Read a container's whole log; how it ended, and what the guard left, are proofs as well."""
+    """Read a container's whole log; its exit state and the guard's receipt count as evidence too."""
     start = ctx.history.load_start_command(
         container.get_label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
     )
     plan = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
-    said = container.get_label(ContainerLabel.ENGINE)
-    known = engine or (said if said in engine_names() else None)
-    reading = LogDiagnoser(known, plan.ready if said == known and plan.ready.line else None)
+    label = container.get_label(ContainerLabel.ENGINE)
+    known = engine or (label if label in engine_names() else None)
+    reading = LogDiagnoser(known, plan.ready if label == known and plan.ready.line else None)
     secrets = await session.docker.read_secret_values(container.id)
     masker = LineMasker(secrets)
-    stamps: dict[int, str] = {}  # when lines of failures were written, by their number
+    stamps: dict[int, str] = {}  # when the lines of failures were written, by their number
     try:
         async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
             async for batch in batches:
@@ -227,10 +234,10 @@ async def _diagnose_container(
                     reading.feed_line(line)
                 new = {seen.number for seen in reading.analyzer.failures} - stamps.keys()
                 stamps |= {line.number: line.when for line in batch if line.number in new}
-                await asyncio.sleep(0)  # a long log holds up nobody else
+                await asyncio.sleep(0)  # so that a long log does not block the event loop
     except LogUnreadable:
         if container.is_alive:
-            raise  # nothing else tells of it; how one ended is known without a log
+            raise  # only the log can tell; how an ended container ended is known without it
     found = reading.build_diagnosis(plan)
     receipt = None
     if not container.is_alive:
@@ -244,7 +251,7 @@ async def _diagnose_container(
             ),
         )
     elif reading.analyzer.fatal_line is None:
-        found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
+        found = replace(found, verdict=None)  # it runs: an error in its log was not fatal
     if found.verdict is not None:
         found = replace(found, verdict=add_retry_command(found.verdict, plan, start))
     numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]
@@ -264,7 +271,7 @@ def _build_exit_verdict(
     requests: tuple[int, ...] | None,
 ) -> Verdict | None:
     if reading.analyzer.stopped is not None and reading.analyzer.end_cause is None and reading.analyzer.was_ready:
-        return None  # it was asked to end, and did
+        return None  # it was stopped on request
     if receipt is not None:
         claim = load_engine(plan.engine).memory_setting if plan.engine in engine_names() else None
         return start_verdict.build_guard_kill_verdict(
@@ -278,11 +285,13 @@ def _build_exit_verdict(
 
 
 def add_retry_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:
-    """Return a verdict with the command that tries its change: that of the ``start``, its other settings kept."""
+    """Return a verdict with the command that tries its change: the command in ``start`` with its other settings
+    unchanged.
+    """
     if verdict.edit is None or not plan.profile:
         return verdict
     words = shlex.split(start or _build_start_command(plan))
-    own = len(words)  # flags of the start itself, no settings, stand last
+    own = len(words)  # flags of the start itself, which are no settings, come last
     while words[own - 1] in _START_FLAGS or words[own - 1].startswith("--timeout="):
         own -= 1
     head, pairs = words[:_COMMAND_HEAD_WORDS], words[_COMMAND_HEAD_WORDS:own]
@@ -304,7 +313,7 @@ def _get_memory_setting(plan: LaunchPlan, claim: str) -> str | None:
 
 
 def _choose_saved_log(ctx: CommandContext, logs: Sequence[SavedLog]) -> SavedLog | None:
-    """Return the newest saved log; of a start over several Sparks that of the rank whose failure was the start's."""
+    """Return the newest saved log; for several Sparks, that of the rank whose failure caused the others."""
     if not logs:
         return None
     ranks = [log for log, _, _ in find_saved_logs_of_start(ctx, logs[0], logs)]
@@ -317,7 +326,7 @@ def _diagnose_saved_log(ctx: CommandContext, saved: SavedLog, engine: str | None
         found = diagnose_bytes(source, str(saved.path), engine).diagnosis
     stored = ctx.history.load_verdict(saved)
     if stored is not None and engine is None:
-        # What Docker and the guard knew then is no longer to be had; the log is the same.
+        # What Docker and the guard knew then is gone; the log is the same.
         found = replace(found, verdict=stored)
     return DiagnosisReport(
         diagnosis=found,
@@ -328,7 +337,7 @@ def _diagnose_saved_log(ctx: CommandContext, saved: SavedLog, engine: str | None
 
 
 def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequence[Node]) -> InvalidInput:
-    """Return the error for a word that is neither a file nor an instance, with what there is."""
+    """Return the error for a word that is neither a file nor an instance; it lists what exists."""
     where = ", ".join(node.name for node in nodes) or "any Spark (none is configured)"
     known = ctx.history.list_instances_with_logs()
     hint = f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
@@ -338,9 +347,12 @@ def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequ
 async def diagnose_exit(
     ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node] = ()
 ) -> CommandEnded | None:
-    """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
-    lives on without a fatal line, or it is of an engine that is not known. ``known``: where its other ranks are looked for,
-    whose failure may be the first. Raises `NodeError` and `DockerError`."""
+    """Return the verdict on an ended container, as its start would have given it.
+
+    None where nothing can be judged: the container still runs without a fatal line, or its engine is not known.
+    ``known``: the nodes to search for other ranks, one of which may have failed first. Raises `NodeError` and
+    `DockerError`.
+    """
     async with ctx.create_session(node) as session:
         await session.link.connect()
         try:
@@ -372,7 +384,7 @@ async def diagnose_exit(
 
 
 def _label_foreign_evidence(verdict: Verdict, node: NodeName) -> Verdict:
-    """Return a verdict whose proofs are lines of another node's log: they are not to be looked for in the one here."""
+    """Return a verdict whose evidence names the node of its log, because the log on screen is another one."""
     return replace(
         verdict,
         evidence=tuple(

@@ -1,4 +1,6 @@
-"""``doctor --collect``: every raw reading of the nodes in one file, secrets masked, and what could not be read and why."""
+"""``doctor --collect``: write every raw reading of the nodes to one file, secrets masked, with a list of what could
+not be read.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,19 @@ from sparkctl.transport.node_connection import RemoteProcess
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
-_MAX_CONTAINERS = 20  # of ours
+_MAX_CONTAINERS = 20  # sparkctl's own
 BUNDLE_FOLDER = "sparkctl-collect"
-_PRIVACY_NOTE = "Look into it before you post it: it names your hosts, users and models"
+_PRIVACY_NOTE = "Check it before you post it: it names your hosts, users and models"
 _README_TEXT = """\
 What sparkctl read on these nodes. Values of variables, flags and fields named like tokens, keys or passwords are masked,
 and so is what has the shape of a token. Names of hosts, users, models and containers, addresses and the kernel's log are
-in it: look into it before you post it. missing.txt in each folder says what could not be read, and why.
+in it: check it before you post it. missing.txt in each folder says what could not be read, and why.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeReadings:
-    """What was read of one node, unmasked until it is written: ``texts`` and decoded JSON ``data`` by file name."""
+    """The readings of one node, unmasked until they are written: ``texts`` and decoded JSON ``data`` by file name."""
 
     node: NodeName
     texts: dict[str, str] = field(default_factory=dict)
@@ -53,9 +55,9 @@ class NodeReadings:
 def collect_support_bundle(
     ctx: CommandContext, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
 ) -> AsyncGenerator[Event, None]:
-    """Read everything and write it to ``path``; exit 3 if a node could not be asked, which the bundle then says.
+    """Read everything and write it to ``path``. Exit 3 if a node could not be asked; the bundle says so.
 
-    ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.
+    ``config``: the text of the config file. ``environ``: the values of its secrets are masked wherever they appear.
     """
 
     async def read_and_write(emit: Emit) -> CommandEnded:
@@ -68,18 +70,18 @@ def collect_support_bundle(
         for one in found:
             if one.error is not None:
                 emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
-        away = next((one.error for one in found if one.error is not None), None)
+        failure = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if away else Outcome.DONE,
-            exit_code=int(away.exit_code if away else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
+            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if failure else Outcome.DONE,
+            exit_code=int(failure.exit_code if failure else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
         )  # fmt: skip
 
     return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
 
 
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
-    """Return what can be read of a node; what cannot is missing, and why."""
+    """Return the readings of a node; each missing one has a reason."""
     found = NodeReadings(node=node.name)
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
@@ -102,9 +104,7 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
             await held.write(start.stdin)
             await _read_collector_lines(held, gathered)
     except TimeoutError:
-        found.missing.append(
-            ("further readings", f"the node did not get further within {_COLLECT_TIMEOUT_SECONDS:.0f} s")
-        )
+        found.missing.append(("further readings", f"the node did not finish within {_COLLECT_TIMEOUT_SECONDS:.0f} s"))
     finally:
         await held.release()
         for reading in gathered.list_readings():
@@ -113,7 +113,7 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
             if reading.why is not None:
                 found.missing.append((reading.name, reading.why))
             elif reading.cut:
-                found.missing.append((reading.name, "it is longer than what was read of it"))
+                found.missing.append((reading.name, "it is longer than the part that was read"))
     if not gathered.whole:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
 
@@ -124,15 +124,15 @@ async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector)
 
 
 async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
-    asked = await sampler.read_identity_and_sample(session)
-    if asked is None:
-        found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
+    answer = await sampler.read_identity_and_sample(session)
+    if answer is None:
+        found.missing.append(("sample.json", "the agent does not run there, or did not answer in time"))
         return
-    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
+    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in answer)
 
 
 async def _read_docker(session: NodeSession, found: NodeReadings) -> None:
-    """Ask Docker for what it is, what there is, and all about what is ours."""
+    """Ask Docker for its version, its containers and images, and the details of sparkctl's containers."""
     try:
         for name in ("info", "version"):
             found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")

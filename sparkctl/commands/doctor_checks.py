@@ -1,4 +1,4 @@
-"""``doctor``: what is missing on a node, what it leads to, and the exact command that mends it."""
+"""``doctor``: check each node for what is missing, what that causes, and the exact command that fixes it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ ReportFindings = Callable[[Iterable[Finding]], None]
 
 
 def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
-    """Examine the nodes together, each finding told as soon as it is made; none waits for another node.
+    """Check all nodes at the same time; emit each finding as soon as it is known.
 
-    Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.
+    Exit 5 if anything is a problem, 3 if a node could not be asked. Differences between nodes come last, when all have
+    answered.
     """
 
     async def check_all_nodes(emit: Emit) -> CommandEnded:
@@ -98,7 +99,7 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
 async def _check_node(
     session: NodeSession, ctx: CommandContext, tell: ReportFindings
 ) -> tuple[AgentHello, Sample] | None:
-    """Tell what is found, the quick checks before the slow ones; return who the node is, and a sample, where the probe runs."""
+    """Check one node, quick checks first; return its identity and, where the agent runs, a sample."""
     await session.link.connect()
     node = session.node
     look = await session.read_node(*_NODE_SECTIONS)
@@ -111,25 +112,28 @@ async def _check_node(
         ]
     )
     runs_probe = look.habits is None or look.habits.python
-    asking = (
-        asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
-    )  # it takes two samples
+    # two samples take time: read them during the other checks
+    asking = asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     try:
         has_docker = await _check_docker(session, look, tell)
-        asked = None if asking is None else await asking
+        identified = None if asking is None else await asking
     finally:
         if asking is not None:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-    tell(node_settings.list_setting_findings(node.name, *asked) if asked else _check_settings_without_agent(node, look))
-    if asked is not None and has_docker:
+    tell(
+        node_settings.list_setting_findings(node.name, *identified)
+        if identified
+        else _check_settings_without_agent(node, look)
+    )
+    if identified is not None and has_docker:
         listed = await read_container_list(session, ContainerInspections(session))
-        tell(detect_once(NodeSnapshot(node.name, asked[1], listed.instances if listed.known else None)))
-    return asked
+        tell(detect_once(NodeSnapshot(node.name, identified[1], listed.instances if listed.known else None)))
+    return identified
 
 
 async def _check_docker(session: NodeSession, look: NodeInspection, tell: ReportFindings) -> bool:
-    """Tell about Docker, the GPU in its containers and the disks; return whether Docker answers."""
+    """Check Docker, the GPU in its containers and the disks; return whether Docker answers."""
     node = session.node
     try:
         info = await session.docker.read_info()
@@ -166,7 +170,9 @@ def _list_disk_sections(info: DockerInfo) -> list[str]:
 
 
 def _list_models_dir_sections(node: Node) -> list[str]:
-    """The models directory's own disk and presence; a ~ is the home of the login shell's user, which sh expands not."""
+    """Return the sections that check the models directory and its disk; ``~`` is replaced by the home of the SSH user,
+    because sh does not expand it.
+    """
     return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
 
 
@@ -174,7 +180,7 @@ def _describe_connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
         return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
-    parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
+    parts = [who.product or "does not report to be a DGX Spark", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
     severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE
@@ -217,7 +223,7 @@ def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
             kind=FindingKind.SWAP,
             severity=Severity.WARNING,
             node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides the approach of a freeze",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
@@ -249,7 +255,7 @@ def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Findi
 
 
 def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[Finding]:
-    """What the look alone tells of the settings, where the probe does not run."""
+    """Check the settings from the node inspection alone, where the agent does not run."""
     habits = look.habits
     if habits is None:
         return
@@ -281,7 +287,7 @@ def _check_gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[F
             kind=FindingKind.GPU,
             severity=Severity.GOOD,
             node=node.name,
-            summary="the NVIDIA container toolkit is there",
+            summary="the NVIDIA container toolkit is installed",
         )
     else:
         yield Finding(
@@ -335,7 +341,7 @@ def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCheck:
-    """What a first visit showed. ``problem`` is None where everything a start needs is there."""
+    """The result of a first connection. ``problem`` is None where a start has all that it needs."""
 
     node: Node
     words: str
@@ -344,7 +350,7 @@ class ConnectionCheck:
 
 
 async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
-    """Connect (asking about an unknown host key), look who is there, ask Docker."""
+    """Connect (ask about an unknown host key), identify the node, ask Docker."""
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
             await session.link.connect()

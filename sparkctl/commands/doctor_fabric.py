@@ -1,4 +1,4 @@
-"""``doctor --fabric``: how much the lanes between the Sparks carry, measured with a bounded transfer, when asked only."""
+"""``doctor --fabric``: measure the bandwidth and latency of each lane between the Sparks with a bounded transfer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sparkctl.transport.node_session import NodeSession
 
 LANE_MBIT_S = 100_000  # Mb/s that one function of a ConnectX port can carry
 _FAST_MBIT_S = 40_000
-_FAST_TCP_FLOOR = 0.2  # of what a fast lane can: less is a fault, not Python
-_SLOW_TCP_FLOOR = 0.6  # of a lane up to 10 Gb/s, which TCP fills
+_FAST_TCP_FLOOR = 0.2  # share of a fast lane's capacity; less is a fault, not the cost of Python
+_SLOW_TCP_FLOOR = 0.6  # share of the capacity of a lane up to 10 Gb/s, which TCP fills
 _RDMA_FLOOR = 0.8
 _REMEDY = (
     "reseat the cable, then power both Sparks off and on; on each: sudo dmesg | grep mlx5 shows what the port says; "
@@ -41,9 +41,11 @@ _RESULT_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LaneMeasurement:
-    """Of one lane, or several at once: bytes a second by TCP, seconds for a byte there and back; None: not measured.
+    """The result for one lane, or for several at once: TCP in bytes per second, round trip in seconds; None: not
+    measured.
 
-    ``rdma``: Gb/s by ``ib_write_bw``."""
+    ``rdma``: Gb/s by ``ib_write_bw``.
+    """
 
     rate: float | None
     latency: float | None = None
@@ -51,12 +53,12 @@ class LaneMeasurement:
 
     @property
     def tcp_gigabits_per_second(self) -> float | None:
-        """The rate by TCP in Gb/s, as links are sold."""
+        """The TCP rate in Gb/s, as links are sold."""
         return None if self.rate is None else self.rate * 8 / 1e9
 
 
 def get_lane_capacity(lanes: tuple[FabricLane, ...]) -> float | None:
-    """Return what lanes can carry together in Gb/s, None where the speed of one is not known."""
+    """Return the capacity of lanes together in Gb/s, None where one speed is not known."""
     total = 0.0
     for lane in lanes:
         if lane.speed is None or lane.speed <= 0:
@@ -66,7 +68,7 @@ def get_lane_capacity(lanes: tuple[FabricLane, ...]) -> float | None:
 
 
 def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) -> tuple[Severity, str, str | None]:
-    """Return how a rate is, in words, and what to do where it is too low."""
+    """Return a sentence that rates the measured speed, and what to do where it is too low."""
     limit, reached = (
         get_lane_capacity(lanes),
         measured.rdma if measured.rdma is not None else measured.tcp_gigabits_per_second,
@@ -78,9 +80,9 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
     if measured.rdma is not None and measured.tcp_gigabits_per_second is not None:
         words += f", {measured.tcp_gigabits_per_second:.1f} by TCP"
     if measured.latency is not None:
-        words += f", a byte there and back {measured.latency * 1e3:.2f} ms"
+        words += f", round trip {measured.latency * 1e3:.2f} ms"
     if limit is None:
-        return Severity.NOTE, f"{words} (the link does not say how fast it is)", None
+        return Severity.NOTE, f"{words} (the link does not report its speed)", None
     words += f", of {limit:.0f} that {'it' if len(lanes) == 1 else 'they'} can carry"
     is_fast = max(lane.speed or 0 for lane in lanes) >= _FAST_MBIT_S
     floor = _RDMA_FLOOR if measured.rdma is not None else _FAST_TCP_FLOOR if is_fast else _SLOW_TCP_FLOOR
@@ -96,35 +98,35 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
     return Severity.WARNING, f"{words}: far too little", _REMEDY if is_fast else "see what else uses this network now"
 
 
-def parse_ib_write_bw(said: str) -> float | None:
-    """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where it did not get to its result."""
-    found = _RESULT_PATTERN.findall(said)
+def parse_ib_write_bw(output: str) -> float | None:
+    """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where the output has no result."""
+    found = _RESULT_PATTERN.findall(output)
     return float(found[-1][1]) if found else None
 
 
-_STREAMS_PER_LANE = 4  # each lane
+_STREAMS_PER_LANE = 4
 _MEASURE_SECONDS = 2.0
 _MAX_STREAM_BYTES = GIB // 2  # bytes of one stream
 _ECHO_COUNT = 200
 _RDMA_ITERATIONS = 2000  # times 1 MiB
-_RDMA_TIMEOUT_SECONDS = 15  # seconds, on the node
+_RDMA_TIMEOUT_SECONDS = 15  # on the node
 _MEASURE_TIMEOUT_SECONDS = 40.0
-_RDMA_PORT = 18515  # its usual one
+_RDMA_PORT = 18515  # the default port of ib_write_bw
 
 SessionPair = tuple[NodeSession, NodeSession]
 
 
 def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
-    """Say what will be sent, measure each lane each way and all together, and judge. Exit 5 where a way does not carry, 3
-    where a node could not be asked; what is slower than it could be is a warning."""
+    """Announce the traffic, measure each lane in each direction and all together, and rate the results.
+
+    Exit 5 where a direction fails, 3 where a node could not be asked; a slow lane is a warning.
+    """
 
     async def measure_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         teller = FabricFindingReporter(ctx, emit)
         if len(nodes) < 2:
-            raise OperationRefused(
-                "the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2"
-            )
+            raise OperationRefused("a fabric needs two Sparks, but only one was named", "name two: -n spark1 -n spark2")
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in nodes]
             await gather_or_cancel(*(session.link.connect() for session in sessions))
@@ -137,11 +139,11 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
             ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=ctx.clock.monotonic() - began
         )
 
-    return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing goes on on the nodes")
+    return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing is left running on the nodes")
 
 
 class FabricFindingReporter:
-    """Tells findings, and counts the problems."""
+    """Emits findings and counts the problems."""
 
     def __init__(self, ctx: CommandContext, emit: Emit) -> None:
         self._ctx, self._emit = ctx, emit
@@ -180,7 +182,7 @@ async def _measure_all_lanes(
         tell(_node_of_caution(caution, way), Severity.WARNING, caution)
     by_name = {session.node.name: session for session in sessions}
     pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
-    if len(way.ends) > 3:  # all pairs would take long, and a ring shows every port
+    if len(way.ends) > 3:  # all pairs would take long, and a ring tests every port
         pairs = [(by_name[one.node], by_name[other.node]) for one, other in pairwise((*way.ends, way.ends[0]))]
     count = len(way.head_end.lanes)
     measures = len(pairs) * (2 * count + (count > 1))
@@ -190,14 +192,14 @@ async def _measure_all_lanes(
         Severity.NOTE,
         f"{measures} measurements of {_MEASURE_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
         "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
-        "a model that talks over these links is slower meanwhile",
+        "a model that uses these links is slower meanwhile",
     )
     for pair in pairs:
         await _measure_pair(pair, way, tell)
 
 
 def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
-    """Say what each lane is, and what of RDMA is known of it."""
+    """Report each lane with its address, speed and RDMA device."""
     for lane in end.lanes:
         speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
         if lane.device is not None and lane.speed and lane.speed > LANE_MBIT_S:
@@ -214,7 +216,7 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
         elif lane.gid_index is None:
             tell(
                 end.node, Severity.WARNING,
-                f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL finds no way over it",
+                f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL cannot use it",
                 f"set {lane.interface} down and up again: sudo ip link set {lane.interface} down; "
                 f"sudo ip link set {lane.interface} up",
                 kind=FindingKind.RDMA,
@@ -224,12 +226,12 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
             tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)
 
 
-def _node_of_caution(caution: str, way: FabricRoute) -> NodeName:
-    return next((end.node for end in way.ends if caution.startswith(end.node)), way.head_end.node)
+def _node_of_caution(caution: str, route: FabricRoute) -> NodeName:
+    return next((end.node for end in route.ends if caution.startswith(end.node)), route.head_end.node)
 
 
-async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindingReporter) -> None:
-    ends = [way.get_route_end(session.node.name) for session in pair]
+async def _measure_pair(pair: SessionPair, route: FabricRoute, tell: FabricFindingReporter) -> None:
+    ends = [route.get_route_end(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
     has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
@@ -249,9 +251,9 @@ async def _measure_direction(
     *,
     with_rdma: bool,
 ) -> None:
-    """Measure one way over some lanes, and say how it is, of the node ``about``."""
+    """Measure one direction over some lanes and report it as a finding of the node ``about``."""
     names = " and ".join(near.interface for near, _ in lanes)
-    way = f"{source.node.name} to {target.node.name} over {names}"
+    direction = f"{source.node.name} to {target.node.name} over {names}"
     try:
         measured = await _measure_tcp(source, target, lanes)
         if with_rdma:
@@ -260,10 +262,10 @@ async def _measure_direction(
     except ConnectionLost:
         raise
     except TimeoutError:
-        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
+        tell(about, Severity.UNKNOWN, f"{direction}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
         return
     except SparkctlError as error:
-        tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
+        tell(about, Severity.UNKNOWN, f"{direction}: could not be measured: {error.message}", error.hint)
         return
     severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
     evidence = (
@@ -275,35 +277,35 @@ async def _measure_direction(
         evidence.append(FindingEvidence("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
     if measured.rdma is not None:
         evidence.append(FindingEvidence("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
-    tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
+    tell(about, severity, f"{direction}: {words}", remedy, evidence=tuple(evidence))
 
 
 async def _measure_tcp(
     source: NodeSession, target: NodeSession, lanes: list[tuple[FabricLane, FabricLane]]
 ) -> LaneMeasurement:
-    """Send bytes of no meaning over all the lanes at once; nothing of it touches a disk."""
-    road, latency = TransferRoute(tuple(lanes)), None
+    """Send zero bytes over all the lanes at once; nothing is written to a disk."""
+    route, latency = TransferRoute(tuple(lanes)), None
     if len(lanes) == 1:
         echo = {"n": 0, "echoes": _ECHO_COUNT}
         async with (
             asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
-            open_transfer_stream(source, target, ([echo], [echo]), road, 1, alone=False) as pair,
+            open_transfer_stream(source, target, ([echo], [echo]), route, 1, alone=False) as pair,
         ):
             await pair.send_to_receiver(end=True)
-            async for side, said in pair.read_messages():
-                if side == "send" and "median" in said:
-                    latency = float(said["median"])
+            async for side, message in pair.read_messages():
+                if side == "send" and "median" in message:
+                    latency = float(message["median"])
     count = _STREAMS_PER_LANE * len(lanes)
     jobs = [{"n": number, "seconds": _MEASURE_SECONDS, "most": _MAX_STREAM_BYTES} for number in range(count)]
     got, took = 0, 0.0
     async with (
         asyncio.timeout(_MEASURE_TIMEOUT_SECONDS),
-        open_transfer_stream(source, target, (jobs, jobs), road, count, alone=False) as pair,
+        open_transfer_stream(source, target, (jobs, jobs), route, count, alone=False) as pair,
     ):
         await pair.send_to_receiver(end=True)
-        async for side, said in pair.read_messages():
-            if side == "take" and "bytes" in said and "took" in said:
-                got, took = got + int(said["bytes"]), max(took, float(said["took"]))
+        async for side, message in pair.read_messages():
+            if side == "take" and "bytes" in message and "took" in message:
+                got, took = got + int(message["bytes"]), max(took, float(message["took"]))
     return LaneMeasurement(got / took if got and took else None, latency)
 
 
@@ -313,7 +315,7 @@ async def _has_ib_write_bw(pair: SessionPair) -> bool:
 
 
 async def _measure_rdma(source: NodeSession, target: NodeSession, near: FabricLane, far: FabricLane) -> float | None:
-    """Let ``ib_write_bw`` measure one lane; each end is ended by ``timeout`` on its node, whatever becomes of us."""
+    """Measure one lane with ``ib_write_bw``; ``timeout`` on each node ends it even if the connection is lost."""
 
     def build_ib_write_bw_command(lane: FabricLane, *more: str) -> list[str]:
         words = ["timeout", str(_RDMA_TIMEOUT_SECONDS), "ib_write_bw", "-d", lane.device or "", "-F", "--report_gbits"]

@@ -1,4 +1,4 @@
-"""Dropping the page cache of a node: before and after, with the right it needs and nothing more."""
+"""``drop-caches``: drop the page cache of a node and report memory before and after; needs one narrow sudo right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkctl.transport.node_session import NodeSession
 
 TEE_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 _DROP_ALL_CACHES = b"3"  # page cache and reclaimable slab
-_SYNC_TIMEOUT_SECONDS = 120.0  # writing back to a slow disk or NFS takes its time
+_SYNC_TIMEOUT_SECONDS = 120.0  # seconds: writing back to a slow disk or NFS takes long
 
 
 class MissingSudoRight(OperationRefused):
@@ -24,17 +24,17 @@ class MissingSudoRight(OperationRefused):
 
 
 def format_sudoers_command(node: Node, user: str | None) -> str:
-    """Return the command that allows dropping caches and nothing else."""
+    """Return the command that adds the sudo right to drop caches and nothing else."""
     line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}"
     where = "" if node.is_local else f" on {node.name}"
     return f"once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
 
 
 async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit) -> CachesDropped:
-    """Drop page cache and slab on one node and emit before and after.
+    """Drop page cache and slab on one node; emit memory before and after.
 
-    Tries the scoped sudo right first, then the operator's password if somebody can give it (used once, never kept).
-    Raises `NoRight` when neither is to be had; nothing has happened then.
+    Tries the narrow sudo right first, then the operator's password where a prompt is possible (used once, never
+    stored). Raises `MissingSudoRight` where both fail; nothing has changed then.
     """
     before = await session.read_node("identity", "memory")
     await session.run(["sync"], timeout=_SYNC_TIMEOUT_SECONDS)
@@ -62,7 +62,9 @@ async def _drop_with_sudo_rule(session: NodeSession) -> bool:
 
 
 async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool:
-    """-k forgets cached credentials, so that sudo always reads the first line itself and tee never sees it."""
+    """Drop the page cache with a sudo password. ``-k`` forgets cached credentials, so that sudo always reads the first
+    line itself and tee never sees it.
+    """
     password = await ctx.asker.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
     if not password:
         return False
@@ -87,7 +89,7 @@ def _is_drop_confirmed(before: NodeInspection, after: NodeInspection) -> bool | 
 
 
 def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
-    """Drop caches on each node in turn. The end is refused if a node lacks the right, unreachable if one is not there."""
+    """Drop caches on each node in turn. Refused if a node lacks the right, unreachable if a node does not answer."""
 
     async def drop_on_all_nodes(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()

@@ -1,4 +1,4 @@
-"""How a verb becomes a stream of events: a job that emits, and one honest end."""
+"""Turns a command's job into a stream of events with exactly one `CommandEnded`, and connects to each node in turn."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def stream_events(
     *,
     on_interrupt: str | None,
 ) -> AsyncGenerator[Event, None]:
-    """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
+    """Run ``job`` and yield what it emits, then its `CommandEnded`; a `SparkctlError` becomes such an end.
 
-    ``on_interrupt``: what to say when Ctrl-C ends the job where it is; None for a job that minds Ctrl-C itself.
-    Anything else that is raised is a defect and comes through as it is. Closing the generator cancels the job.
+    ``on_interrupt``: the message when Ctrl-C ends the job; None for a job that handles Ctrl-C itself. Any other
+    exception is a defect and is raised unchanged. Closing the generator cancels the job.
     """
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     began = ctx.clock.monotonic()
@@ -62,10 +62,10 @@ async def stream_events(
 
 
 async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> CommandEnded:
-    """Run a verb as a part of another: emit what it tells, and return its end, which is not the other's."""
+    """Run a command as a part of another: forward its events, and return its end instead of emitting it."""
     ended: CommandEnded | None = None
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events) as stream:
+        async for event in stream:
             if isinstance(event, CommandEnded):
                 ended = event
             else:
@@ -74,25 +74,27 @@ async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> Com
     return ended
 
 
-def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
-    """Return an emit that passes each warning on once. ``said``: sentences that were told already, those of one Spark with its
-    name in front."""
-    before = frozenset(said)
-    told: set[tuple[NodeName | None, str]] = set()
+def deduplicate_warnings(emit: Emit, reported: Iterable[str] = ()) -> Emit:
+    """Return an emit function that forwards each warning once.
+
+    ``reported``: sentences that were reported before, those of one Spark with its name in front.
+    """
+    before = frozenset(reported)
+    seen: set[tuple[NodeName | None, str]] = set()
 
     def emit_once(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             words, key = sanitize_line(event.message), (event.node, event.message)
-            if key in told or before & {words, f"{event.node}: {words}"}:
+            if key in seen or before & {words, f"{event.node}: {words}"}:
                 return
-            told.add(key)
+            seen.add(key)
         emit(event)
 
     return emit_once
 
 
 def build_missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
-    """Return the warning that lines of a log are missing, for the place where they are."""
+    """Return the warning that lines of a log are missing at this place."""
     return WarningEmitted(
         ctx.clock.unix_time(), node,
         f"lines of {instance} are missing here: Docker on {node} had rotated them away before they could be read",
@@ -101,7 +103,7 @@ def build_missing_lines_warning(ctx: CommandContext, node: NodeName, instance: s
 
 
 async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> NodeSession:
-    """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
+    """Return a session that ``stack`` closes, with every change of its connection emitted."""
     session = await stack.enter_async_context(ctx.create_session(node))
     session.report_state_changes(emit)
     return session
@@ -127,7 +129,9 @@ def build_end_from_error(
 async def run_on_each_node(
     ctx: CommandContext, nodes: Sequence[Node], emit: Emit, act: Callable[[NodeSession], Awaitable[None]]
 ) -> SparkctlError | None:
-    """Connect to each node and ``act``; return the first error, each having been told. A single node's is raised."""
+    """Connect to each node and run ``act``; return the first error, after a warning for each. With a single node the
+    error is raised.
+    """
     failure: SparkctlError | None = None
     for node in nodes:
         try:

@@ -1,4 +1,6 @@
-"""The guard of a start: armed before the container is there, told when weights load, left alone when we go."""
+"""The guard of one start on one node: armed before the container exists, kept informed while weights load, left armed
+at the end.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,20 @@ from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_session import NodeSession
 
-_LEASE_SECONDS = 1.5  # seconds between two words about weights; the guard believes one for four
-_PULSE_SECONDS = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights
-_ANSWER_TIMEOUT_SECONDS = 4.0  # seconds without an answer after which it is said that it hangs
-_SILENT_RETRY_SECONDS = 5.0  # seconds until one that hangs is asked again
+_LEASE_SECONDS = 1.5  # seconds between two messages about weights; the guard's lease lasts four
+_PULSE_SECONDS = 2.0  # seconds between two checks of the guard while no weights load
+_ANSWER_TIMEOUT_SECONDS = 4.0  # seconds without an answer until the guard counts as hanging
+_SILENT_RETRY_SECONDS = 5.0  # seconds until a hanging guard is asked again
 _RECONNECT_POLL_SECONDS = 0.5
-_FULL_RECEIPT_SECONDS = 6.0  # seconds: the readings after the act belong to it, too
+_FULL_RECEIPT_SECONDS = 6.0  # seconds: readings after the action belong to its receipt, too
 _FIRST_RECEIPT_SECONDS = 1.5
 _RECEIPT_POLL_SECONDS = 0.2
 
 
 def is_loading_weights(phase: Phase, step: Step | None) -> bool:
-    """Tell whether the log says that weights are being read now: only then page cache may be dropped.
+    """Tell whether the log says that weights are loading now: only then may the page cache be dropped.
 
-    Not one line later: vLLM measures free memory next, and fails the start if it has grown meanwhile.
+    Stop at the very next line: vLLM measures free memory then, and fails the start if it has grown meanwhile.
     """
     if phase is not Phase.LOADING or step is None or step.name != "weights":
         return False
@@ -58,15 +60,17 @@ def is_loading_weights(phase: Phase, step: Step | None) -> bool:
 
 
 class GuardSession:
-    """The guard during one start on one node. Trouble with it is told at once, with what to do; it never ends the start.
+    """The guard during one start on one node. Its problems are reported at once, with a remedy; they never end the
+    start.
 
-    In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
+    Call in this order: `arm_guard`, `watch_container`, `renew_lease` in parallel with the watch of the start, then
+    `stop_watching` or `detach`.
     """
 
     def __init__(
         self, session: NodeSession, ctx: CommandContext, emit: Emit, plan: LaunchPlan, rule: GuardRule
     ) -> None:
-        self.stepped = asyncio.Event()  # set when the start's phase or step may have moved
+        self.stepped = asyncio.Event()  # set when the phase or step of the start may have changed
         self._session = session
         self._ctx = ctx
         self._emit = emit
@@ -75,36 +79,38 @@ class GuardSession:
         self._container: str | None = None
         self._link: GuardClient | None = None
         self._since: float | None = None  # when the limit began to count
-        self._seen: set[GuardEvent] = set()  # told, or from before us
-        self._guard: tuple[int, float] | None = None  # which one it was: its process, and since when
+        self._seen: set[GuardEvent] = set()  # reported, or older than this start
+        self._guard: tuple[int, float] | None = None  # which guard it is: its process id and start time
         self._watched = False
-        self._is_unsure = False  # it was told to watch, and whether it does is not known
+        self._is_unsure = False  # it was asked to watch; whether it does is not known
         self._ended = False
         self._killed = False
         self._leased = False
-        self._asked = 0.0  # when it last answered, by our clock
+        self._asked = 0.0  # when it last answered, by the context's clock
         self._is_silent = False
-        self._was_lost = False  # for part of the start it did not answer
+        self._was_lost = False  # it did not answer during a part of the start
 
     @property
     def is_armed(self) -> bool:
-        """Tell whether the container is being watched, as far as we know."""
+        """Tell whether the container is being watched, as far as known."""
         return self._watched and self._link is not None and not self._ended and not self._is_silent
 
     @property
     def coverage(self) -> GuardCoverage:
-        """How the start was guarded so far, as far as we know."""
+        """How the start was guarded so far, as far as known."""
         if not self._watched:
             return GuardCoverage.NONE
         return GuardCoverage.PARTLY if self._was_lost or self._is_silent else GuardCoverage.FULL
 
     @property
     def watched_for(self) -> float | None:
-        """Seconds since the container was first watched, None where it was not."""
+        """Seconds since the container was first watched, None where it never was."""
         return None if self._since is None else self._ctx.clock.monotonic() - self._since
 
     async def arm_guard(self, *, drop_was_told: bool = False) -> None:
-        """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
+        """Start a guard on the node, or connect to it. ``drop_was_told``: the missing right to drop caches was
+        reported already.
+        """
         try:
             self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
             state = await self._link.get_state()
@@ -122,7 +128,7 @@ class GuardSession:
         return None
 
     async def watch_container(self, container: str) -> None:
-        """Watch the container that was created."""
+        """Have the guard watch the container that was created."""
         self._container = container
         if self._link is None:
             return
@@ -139,17 +145,17 @@ class GuardSession:
             self._watched = True
             self._asked = self._ctx.clock.monotonic()
         except ConnectionLost:
-            pass  # `attend` comes back to it
-        except GuardNotResponding as trouble:  # `attend` asks it again
+            pass  # `renew_lease` tries again
+        except GuardNotResponding as trouble:  # `renew_lease` asks again
             self._is_unsure = True
             self._warn_guard_silent(trouble)
         except (GuardUnavailable, NodeError) as trouble:
             self._is_unsure = not self._link.is_open
-            if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
+            if self._link.is_open:  # it refused; `renew_lease` returns to one that has ended or is silent
                 await self._give_up(trouble)
 
     async def renew_lease(self, loads: Callable[[], bool]) -> None:
-        """Keep the lease on dropping page cache while ``loads`` says so; come back to the guard after a lost link."""
+        """Renew the lease on dropping page cache while ``loads`` is true; reconnect to the guard after a lost link."""
         while self._link is not None and not self._ended:
             try:
                 await self._send_loading_state(loads())
@@ -168,24 +174,26 @@ class GuardSession:
         return None
 
     async def stop_watching(self, why: UnwatchReason) -> None:
-        """Nothing is to be guarded any more."""
+        """End the watch: there is nothing to guard any more."""
         if self._link is not None and self._container is not None:
             try:
                 await self._link.unwatch_container(self._container, why, _ANSWER_TIMEOUT_SECONDS)
             except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
             except (GuardUnavailable, NodeError):
-                pass  # the watch of what has ended ends by itself
+                pass  # the watch of an ended container ends by itself
         await self.detach()
 
     async def detach(self) -> None:
-        """Go, and leave the guard armed: until ready by its own question, the container's end, or its limit."""
+        """Disconnect and leave the guard armed until it finds the instance ready, the container ends, or its time
+        limit is reached.
+        """
         if self._link is not None:
             await self._link.close()
             self._link = None
 
     async def wait_for_receipt(self) -> GuardReceipt | None:
-        """Return the guard's receipt for our container, None where it did not end it."""
+        """Return the guard's receipt for this container, None where the guard did not stop it."""
         if self._container is None:
             return None
         clock = self._ctx.clock
@@ -213,7 +221,7 @@ class GuardSession:
             self._asked = now
 
     async def _wait_for_change(self) -> None:
-        """Return when the start has moved, the lease is to be renewed, or the guard has gone."""
+        """Return when the start has changed, the lease is due, or the guard is gone."""
         assert self._link is not None
         tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
         try:
@@ -225,12 +233,12 @@ class GuardSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _reconnect_guard(self) -> bool:
-        """Talk to the guard again. False where there is nothing to guard any more, or no guard to be had."""
+        """Reconnect to the guard. False where nothing needs a guard any more, or no guard can be started."""
         state = None
         while state is None:
             await self.detach()
             while self._session.link.status.state is not NodeState.OK:
-                await self._ctx.clock.sleep(_RECONNECT_POLL_SECONDS)  # whoever follows the log brings the link back
+                await self._ctx.clock.sleep(_RECONNECT_POLL_SECONDS)  # the reader of the log restores the link
             try:
                 self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
                 state = await self._link.get_state(_ANSWER_TIMEOUT_SECONDS)
@@ -254,7 +262,7 @@ class GuardSession:
             self._report_guard_answers()
             return True
         if self._watched and is_same:
-            return False  # it ended the watch itself, and has said why
+            return False  # the guard ended the watch itself and said why
         if self._watched:
             self._was_lost = True
             self._emit_warning(f"the guard on {self._plan.node} was gone; another one watches now", None)
@@ -263,7 +271,7 @@ class GuardSession:
         return self._link is not None
 
     def _warn_guard_silent(self, trouble: GuardNotResponding) -> None:
-        """Say once that it hangs; it is asked again and again."""
+        """Warn once that the guard hangs; it is asked again later."""
         if not self._is_silent:
             what = f"{trouble.message}: {self._plan.instance} may load unguarded"
             self._emit_warning(what, trouble.hint)
@@ -279,7 +287,7 @@ class GuardSession:
         message = trouble.message if isinstance(trouble, GuardUnavailable) else f"no guard: {trouble.message}"
         if self._watched or self._is_unsure:
             self._was_lost = True
-            what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
+            what = f"if it still runs, it still guards {self._plan.instance}, without contact to sparkctl"
             self._emit_warning(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
             return
         self._emit_warning(f"{message}. {self._plan.instance} starts without one", trouble.hint)
@@ -311,7 +319,7 @@ class GuardSession:
 
 
 def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefused:
-    """Return the refusal of a floor that is crossed before anything is started or watched."""
+    """Return the refusal for a floor above the memory that is available before anything starts."""
     return OperationRefused(
         f"the guard's floor of {format_gib(floor)} is above the {format_gib(available)} that are available on {node}",
         "free memory there (sparkctl status), or set a lower floor: start.guard.floor in the profile, --floor of guard arm",
@@ -319,7 +327,7 @@ def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefus
 
 
 def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> GuardActed:
-    """Return the guard's event as one of ours."""
+    """Return the guard's message as an event of sparkctl."""
     return GuardActed(
         ts=now,
         node=session.node.name,
@@ -338,9 +346,9 @@ def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> Guard
 async def stop_watching_containers(
     session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
 ) -> None:
-    """Tell the guard, if one runs, that these containers are not to be watched any more; keep what it left of them.
+    """Tell the guard, if one runs, to stop watching these containers; save its receipts about them.
 
-    Its trouble is nobody's: a watch ends with its container.
+    Errors are ignored: a watch ends with its container anyway.
     """
 
     def emit_warning(what: str) -> None:

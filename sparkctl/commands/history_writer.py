@@ -1,7 +1,8 @@
-"""A verb with its row in the history: begun before anything is done, ended however it ends. The events are passed on.
+"""Records a command in the history: a row is written before anything is done, updated from its events, and closed
+however it ends.
 
-What the events tell is written from here alone. What only a look tells (digest, driver, kernel, the container and what was
-available before it) the verb adds itself: ``ctx.note(Share(node, instance, driver=...))``.
+Events are passed on unchanged. What no event carries (digest, driver, kernel, container, memory available before) the
+command adds itself: ``ctx.note(NodeResult(node=..., driver=...))``.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ CommandRun = Callable[[CommandContext], AsyncGenerator[Event, None]]
 _UNRECORDED_EXIT_CODES = (
     ExitCode.DONE,
     ExitCode.USAGE,
-)  # it ran already, there was nothing to stop; nothing of that name
+)  # it ran already, there was nothing to stop, or the name is not known
 _UNCHANGED_PHASES = (Phase.PLANNED, Phase.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSubject:
-    """What is done to what. ``command`` asks for the same again."""
+    """What a command does to what. ``command``: the command line that repeats it."""
 
     kind: OperationKind
     nodes: Sequence[Node]
@@ -61,8 +62,11 @@ class OperationSubject:
 async def record_operation(
     ctx: CommandContext, subject: OperationSubject, verb: CommandRun
 ) -> AsyncGenerator[Event, None]:
-    """Run ``verb`` with a context whose ``operation`` is its row, and yield its events; `Warned`, once, where no row can be
-    kept. A row in which nothing was done (it ran already, a name was mistyped) is taken out again."""
+    """Run ``verb`` with a context whose ``operation`` is its history row, and yield its events.
+
+    Emits one `WarningEmitted` where no row can be written. The row of a command that did nothing (it ran already, a
+    mistyped name) is removed again.
+    """
     clerk = HistoryWriter(ctx, subject)
     try:
         async with aclosing(verb(replace(ctx, operation=clerk.entry))) as events:
@@ -71,12 +75,12 @@ async def record_operation(
                 while (word := ctx.history.take_warning()) is not None:
                     yield WarningEmitted(ctx.clock.unix_time(), None, word, None)
                 yield event
-    finally:  # whoever wanted the events went, or a defect ended the verb
+    finally:  # the consumer closed the stream, or a defect ended the command
         clerk.entry.record_end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
 
 
 def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
-    """Return what a look before a start tells of its node, to be noted."""
+    """Return what the inspection before a start knows of its node, for the history."""
     who = scene.look.identity
     return NodeResult(
         node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
@@ -85,7 +89,7 @@ def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResul
 
 
 class HistoryWriter:
-    """Writes down what the events tell."""
+    """Writes a command's events into its history row."""
 
     def __init__(self, ctx: CommandContext, subject: OperationSubject) -> None:
         profile = subject.profile
@@ -93,7 +97,7 @@ class HistoryWriter:
             "profile": profile.name, "hash": profile.digest, "text": render_redacted_yaml(profile), "engine": profile.engine,
             "image": profile.image, "alike": compute_model_key(profile.image, profile.model.path),
         }  # fmt: skip
-        self._is_done_to = False  # something was changed, or was tried to be
+        self._is_done_to = False  # something was changed, or a change was attempted
         self._courses: dict[tuple[NodeName, str], StartupTimeline | None] = {}
         self.entry: OperationRecorder = ctx.history.begin_operation(
             subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
@@ -103,16 +107,15 @@ class HistoryWriter:
         self.entry.record_facts()
 
     def record_event(self, event: Event) -> None:
-        """Write down one event, where there is something to be kept in it."""
+        """Record one event, if it holds something for the history."""
         match event:
             case LaunchPlanned():
                 self.entry.redact_values(event.plan.secret_values)
                 self.entry.record_facts(image=event.plan.image, instance=event.plan.instance)
             case MemoryFitEvaluated() if event.fit.estimated:
                 self._record_node_result(event.node, None, estimated=event.fit.estimated)
-            case EngineFactsReported() if (
-                self.entry.operation.kind is OperationKind.START
-            ):  # a part of a switch has a row of its own
+            # a start within a switch has a row of its own
+            case EngineFactsReported() if self.entry.operation.kind is OperationKind.START:
                 version = next((one.value for one in event.facts if one.name is EngineFactName.ENGINE_VERSION), None)
                 self._record_node_result(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():
@@ -138,7 +141,7 @@ class HistoryWriter:
             key = event.node, event.instance
             self._courses[key] = advance_timeline(self._courses.get(key), replace(event, ts=event.elapsed))
         row = self.entry.operation
-        # of the head alone: another rank's parts are others; and not of what a switch brings back
+        # only the head's: ranks have different steps; and not those of instances that a rollback restarts
         is_its = event.instance == row.instance and event.node in row.nodes[:1]
         if is_its and event.expected is not None and event.expected != row.usual.seconds:
             self.entry.record_facts(usual=ExpectedDurations(event.expected, event.expected_parts))
@@ -158,7 +161,7 @@ class HistoryWriter:
         elif self.entry.operation.kind is OperationKind.SWITCH:
             self.entry.record_facts(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
         for (node, instance), course in self._courses.items():
-            if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
+            if course is not None and event.exit_code != 0:  # a good start reports its own durations
                 parts = tuple(
                     PhaseDuration(*one.part_key, one.compute_duration(event.seconds))
                     for one in merge_spans(course.stretches)
@@ -168,7 +171,7 @@ class HistoryWriter:
             self._record_node_result(event.node, event.instance, log=event.log)
         for node, log in event.more_logs:
             self._record_node_result(node, event.instance, log=log)
-        # A switch that another took over in the middle of it was not refused: it had done something.
+        # A switch that another operator took over midway was not refused: it had changed something.
         is_taken_over = (
             self._is_done_to and self.entry.operation.kind is OperationKind.SWITCH and event.outcome is Outcome.REFUSED
         )
@@ -179,7 +182,7 @@ class HistoryWriter:
 
 
 def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepReported) -> tuple[StepRecord, ...]:
-    """Return the steps with one more word of them: a proof belongs to the step that was begun before."""
+    """Return the steps with one more report: a proof belongs to the step that began before it."""
     last = moments[-1] if moments else None
     if last is not None and (last.step, last.instance) == (str(event.step), event.instance):
         return (*moments[:-1], replace(last, proof=event.proof or last.proof))

@@ -1,4 +1,6 @@
-"""`profiles import`: find the source, read it, hold the profile against the check, put it where it is wanted."""
+"""``profiles import``: read a docker run line, a compose file, a recipe or a container, check the profile and save
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ _MAX_FILE_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportProfile:
-    """What is asked for. ``define``: ``NAME=VALUE`` texts. ``allow``: names of what is taken although it may be dangerous, as
-    `policy.allowed_names` gives them; True: all. ``directory``: where the profile will lie, None where that is not known."""
+    """The options of an import.
+
+    ``define``: ``NAME=VALUE`` texts. ``allow``: dangerous settings to accept, by the names that
+    ``import_policy.parse_allow_names`` gives them; True: all. ``directory``: where the profile will be saved, None where
+    that is not known.
+    """
 
     name: str | None = None
     service: str | None = None
@@ -45,9 +51,10 @@ class ImportProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedProfile:
-    """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for.
+    """An import that passed the check: ``text`` is the file, ``path`` where it was saved, None where it was not.
 
-    ``cautions``: what its engine's flag catalogue says of it, with the ``field=value`` that mends it where there is one.
+    ``cautions``: warnings from the engine's flag catalogue, with the ``field=value`` that fixes each where one is
+    known.
     """
 
     imported: ImportResult
@@ -61,14 +68,14 @@ class ImportedProfile:
 def import_from_source(source: str, request: ImportProfile) -> ImportedProfile:
     """Import a file by its path, or a text: a pasted line, a recipe from stdin.
 
-    Raises `InvalidInput` with what is wrong and where, also for a profile that does not pass the check.
+    Raises `InvalidInput` with each fault and its place, also for a profile that does not pass the check.
     """
     if not source.strip():
         raise InvalidInput(
             "there is nothing to import: the text is empty", "paste a docker run line in quotes, or name a file"
         )
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
-    if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
+    if path is not None and os.path.lexists(path):  # for a path that is no file, reading it gives the error
         return check_imported_profile(
             import_text(
                 _read_recipe_file(path), str(path), _build_import_options(request, path.parent, has_file=path.is_file())
@@ -82,7 +89,9 @@ def import_from_source(source: str, request: ImportProfile) -> ImportedProfile:
 
 
 async def import_from_container(ctx: CommandContext, node: Node, name: str, request: ImportProfile) -> ImportedProfile:
-    """Import a container that is on a node. Raises `InvalidInput` for one that is not, `NodeError` and `DockerError`."""
+    """Import a container from a node. Raises `InvalidInput` where there is none of that name, `NodeError` and
+    `DockerError`.
+    """
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         await session.link.connect()
         try:
@@ -98,14 +107,14 @@ async def import_from_container(ctx: CommandContext, node: Node, name: str, requ
 
 
 def check_imported_profile(imported: ImportResult) -> ImportedProfile:
-    """Write the profile down and read it as `profiles check` does. Raises `InvalidFile` with every fault."""
+    """Write the profile as text and check it as `profiles check` does. Raises `InvalidInput` with every fault."""
     text = render_profile_yaml(imported.profile, imported.comments)
     name = f"{imported.profile.name}.yaml (as imported)"
     try:
         tree = parse_yaml(text.encode(), name).root
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise InvalidInput(f"{name}:{line}: half of a character stands there, which no file can hold") from error
+        raise InvalidInput(f"{name}:{line}: invalid Unicode (half of a surrogate pair)") from error
     if faults := find_token_issues(tree):
         raise InvalidFile(faults)
     profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
@@ -113,14 +122,14 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
 
 
 def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:
-    """Write the file. Raises `Refused` where there is one already, `InvalidInput` where it cannot be written."""
+    """Write the file. Raises `OperationRefused` where it exists already, `InvalidInput` where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(written.text)
     except FileExistsError:
         raise OperationRefused(
-            f"{path} is there already", "--force writes over it, --name gives it another name"
+            f"{path} already exists", "--force overwrites it, --name gives it another name"
         ) from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
@@ -128,7 +137,7 @@ def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> 
 
 
 def save_to_library(written: ImportedProfile, library: ProfileLibrary, *, force: bool) -> ImportedProfile:
-    """Write the profile into the operator's own library."""
+    """Save the profile in the operator's own library."""
     name = written.profile.name
     shipped = library.shipped / f"{name}.yaml"
     done = write_profile_file(written, library.user / f"{name}.yaml", force=force)
@@ -140,7 +149,9 @@ def _read_recipe_file(path: Path) -> str:
         with BufferedReader(open_user_file(path)) as file:
             raw = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error
+        raise InvalidInput(
+            f"{path}: cannot be read: {error.strerror or error}", "give the path of a recipe file"
+        ) from error
     if len(raw) > _MAX_FILE_BYTES:
         raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: that is no recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -149,12 +160,14 @@ def _read_recipe_file(path: Path) -> str:
 
 
 def _build_import_options(request: ImportProfile, directory: Path, *, has_file: bool = False) -> ImportOptions:
-    """``has_file``: the source is a file of ``directory``; a text that is pasted has nothing beside it but what it includes."""
-    near = IncludeFinder(directory)
+    """Return the importer's options. ``has_file``: the source is a file in ``directory``; a pasted text has only its
+    includes.
+    """
+    finder = IncludeFinder(directory)
     stays = has_file and (request.directory is None or _is_same_directory(request.directory, directory))
     return ImportOptions(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
-        defined=_parse_definitions(request.define), lookup=near.read_include, is_beside=near.contains_file if stays else lambda _: False,
+        defined=_parse_definitions(request.define), lookup=finder.read_include, is_beside=finder.contains_file if stays else lambda _: False,
     )  # fmt: skip
 
 
@@ -174,12 +187,12 @@ def _parse_definitions(texts: tuple[str, ...]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class IncludeFinder:
-    """Finds a recipe that another one includes: beside it, or anywhere below the registry that it stands in."""
+    """Finds an included recipe: next to the including one, or anywhere below its registry's folder."""
 
     directory: Path
 
     def read_include(self, reference: str) -> str | None:
-        """Return the recipe's text, None where it is not at hand."""
+        """Return the recipe's text, None where it was not found."""
         name = reference.rpartition("/")[2] if reference.startswith("@") else reference
         if Path(name).is_absolute() or ".." in Path(name).parts:
             return None
@@ -194,7 +207,7 @@ class IncludeFinder:
         return _read_recipe_file(found[0]) if found else None
 
     def contains_file(self, name: str) -> bool:
-        """Tell whether a file of this name lies in the directory itself, and is no link to one elsewhere."""
+        """Tell whether the directory holds a file of this name that is no link to another place."""
         path = self.directory / name
         return "/" not in name and path.is_file() and _is_within(path, self.directory)
 
@@ -206,7 +219,7 @@ class IncludeFinder:
 
 
 def _is_within(path: Path, directory: Path) -> bool:
-    """Tell whether a file lies below a directory, links followed; what the kernel shows as files is in no directory."""
+    """Tell whether a file lies below a directory, links resolved; files of /proc and /dev never do."""
     try:
         real, base = path.resolve(strict=True), directory.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -1,4 +1,6 @@
-"""``endpoints``: who answers OpenAI's requests on the nodes, ours and foreign, asked for the names it serves under."""
+"""``endpoints``: list the OpenAI-compatible servers on the nodes, sparkctl's and foreign ones, with the model names
+that they serve.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ from sparkctl.profiles.launch_planning import API_KEY_VARIABLES
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
-_REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: what is ready answers this at once
+_REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: a ready server answers at once
 _DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000}
 _UNAUTHORIZED_STATUSES = (401, 403)
 _MAX_MODELS = 256  # of one engine: a base model with its adapters
-_MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could be another model's
+_MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could equal another name
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointFailure:
-    """What cannot be told of: a node that is away, or an instance of ours that does not answer."""
+    """A node that did not answer, or an instance of sparkctl that does not serve."""
 
     where: str
     message: str
     hint: str | None = None
-    instance: str | None = None  # None: the node as a whole
+    instance: str | None = None  # None: the whole node
 
     @property
     def is_node(self) -> bool:
@@ -48,21 +50,21 @@ class EndpointFailure:
 async def list_endpoints(
     ctx: CommandContext, nodes: Sequence[Node]
 ) -> tuple[tuple[ServedEndpoint, ...], tuple[EndpointFailure, ...]]:
-    """Return who answers, ours first and then node by node, and who does not."""
+    """Return the endpoints, sparkctl's first and then by node, and the failures."""
     found = await gather_or_cancel(*(_list_node_endpoints(ctx, node) for node in nodes))
     everything = [one for here, _ in found for one in here]
-    served = tuple(sorted(everything, key=lambda one: not one.ours))  # what sparkctl started stands first
-    heads = {one.instance for one in served}  # the other ranks of a model on several nodes serve nothing themselves
+    served = tuple(sorted(everything, key=lambda one: not one.ours))  # instances of sparkctl come first
+    heads = {one.instance for one in served}  # other ranks of a model on several nodes serve nothing themselves
     return served, tuple(one for _, silent in found for one in silent if one.instance not in heads)
 
 
 def choose_default_endpoint(
     served: Sequence[ServedEndpoint], silent: Sequence[EndpointFailure]
 ) -> ServedEndpoint | None:
-    """Return the endpoint that a client takes where it is told nothing else: the first that sparkctl started.
+    """Return the endpoint for a client without a choice of its own: the first that sparkctl started.
 
-    Somebody else's engine is that only where it is known that none of ours is there: a node that does not answer, or an
-    instance of ours that is still loading, must not hand a client's prompts to a stranger.
+    A foreign engine is the default only if no instance of sparkctl can exist: a node that does not answer, or an
+    instance that still loads, must not send a client's prompts to a foreign server.
     """
     first = next(iter(served), None)
     return first if first is not None and (first.ours or not silent) else None
@@ -82,7 +84,9 @@ async def _list_node_endpoints(ctx: CommandContext, node: Node) -> tuple[list[Se
 
 
 async def _read_endpoint(session: NodeSession, container: Container) -> ServedEndpoint | EndpointFailure | None:
-    """Ask one container; nothing of a foreign one that serves no model. Raises LinkLost, DockerError."""
+    """Ask one container which models it serves; None for a foreign one without models. Raises `ConnectionLost`,
+    `DockerError`.
+    """
     try:
         run = await session.docker.read_run_options(container.id)
     except ContainerNotFound:
@@ -114,7 +118,9 @@ async def _read_endpoint(session: NodeSession, container: Container) -> ServedEn
 
 
 def _guess_ports(container: Container, run: DockerRunSpec) -> list[int | None]:
-    """Return where a foreign container may answer: published ports, or on the host's network what its command says."""
+    """Return the ports where a foreign container may answer: its published ports or, on the host's network, those in
+    its command.
+    """
     if container.ports or run.network != "host":
         return list(container.ports)
     words = [escape_references(word) for word in (*([run.entrypoint] if run.entrypoint else []), *run.command)]
@@ -130,7 +136,7 @@ async def _request_models(session: NodeSession, port: int, key: str | None) -> h
         )
     except ConnectionLost:
         raise
-    except (OSError, http_client.InvalidHttpResponse):  # a time-out is an OSError: nobody who is ready
+    except (OSError, http_client.InvalidHttpResponse):  # a time-out is an OSError: nothing is ready there
         return None
 
 
@@ -148,16 +154,16 @@ def _parse_served_models(answer: http_client.HttpResponse) -> tuple[ServedModel,
 
 
 def _parse_context_length(model: dict[str, object]) -> int | None:
-    """Return the context by vLLM's and SGLang's key, or llama-server's."""
+    """Return the context length by the key of vLLM and SGLang, or that of llama-server."""
     meta = model.get("meta")
-    for said in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
-        if isinstance(said, int) and not isinstance(said, bool) and said > 0:
-            return said
+    for length in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
+        if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+            return length
     return None
 
 
 def _find_api_key(run: DockerRunSpec) -> str | None:
-    """Return the key that a server was started with; it is used to ask, and never shown."""
+    """Return the API key that a server was started with; it is used for the request and never shown."""
     for at, word in enumerate(run.command):
         name, equals, own = word.partition("=")
         if name in ("--api-key", "--api_key"):

@@ -1,15 +1,15 @@
-"""One starter per node at a time: a lock on the node itself, held by an open channel and a heartbeat.
+"""The lock that lets one operator at a time change a node: held on the node by an open channel and a heartbeat.
 
-It lives as long as the connection of whoever holds it, and 30 s at most after a laptop that vanished without a word. After
-a reconnect it is taken again. `flock` is part of every Linux.
+It lasts as long as the connection of its holder, and at most 30 s after a client that disappeared. After a reconnect
+it is taken again. `flock` is part of every Linux.
 
-The lock lies on the directory /run: it is root's, there from boot on, and open to whoever may log in, so two operators with
-two accounts exclude each other, and nobody can put a FIFO, a link or a file of his own in its place. Nothing is written
-there: who holds it stands in the arguments of the process that does. A user of the node can still hold it with a program of
-his own; that is told with the command that shows who.
+The lock is on the directory /run: root owns it, it exists from boot on, and every user may open it. So two operators
+with two accounts exclude each other, and nobody can put a FIFO, a link or a file of his own in its place. Nothing is
+written there: the arguments of the holding process name the holder. A user of the node can still hold the lock with
+another program; the error then shows the command that finds it.
 
-Older ones lock /tmp/sparkctl.lock. It is held besides, so that old and new exclude each other, and written for the
-older one to read, if it is a plain file with one name; what else lies there is named and passed over.
+Older versions lock /tmp/sparkctl.lock. It is locked as well, so that old and new versions exclude each other, and
+written in their format, if it is a plain file with one name; anything else there is reported and skipped.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from sparkctl.transport.node_session import NodeSession
 LOCK_DIRECTORY = "/run"
 OLD_LOCK_FILE = "/tmp/sparkctl.lock"  # noqa: S108  see above
 _HEARTBEAT_SECONDS = 10.0
-_HELD_AFTER_LOSS_SECONDS = 30  # seconds: the node gives the lock of a silent connection up after them
-_MAX_SILENCE_SECONDS = 25.0  # seconds without a heartbeat after which the lock may be another's
+_HELD_AFTER_LOSS_SECONDS = 30  # seconds after which the node releases the lock of a silent connection
+_MAX_SILENCE_SECONDS = 25.0  # seconds without a heartbeat after which another may have the lock
 _RECONNECT_POLL_SECONDS = 0.5
-_CONFLICT_RETRY_SECONDS = 5.0  # seconds until a lock that was lost to another is tried again
-_REACQUIRE_TIMEOUT_SECONDS = 45.0  # longer than a lock of our own that the break left behind can live
-_ANSWER_TIMEOUT_SECONDS = 40.0  # seconds for the script's answer, beyond those that a login shell may take
+_CONFLICT_RETRY_SECONDS = 5.0  # seconds until the next attempt to get back a lost lock
+_REACQUIRE_TIMEOUT_SECONDS = 45.0  # longer than our own lock can outlive a broken connection
+_ANSWER_TIMEOUT_SECONDS = 40.0  # seconds for the script's answer, beyond the time of a login shell
 _HOLD_SCRIPT = f"""echo "@@ held"
 while [ -n "$(exec 8<&- 9<&-; timeout {_HELD_AFTER_LOSS_SECONDS} dd bs=1 count=1 2>/dev/null)" ]; do :; done
 """
-# A `status` that looks whether the lock is held has it for an instant, so it is tried more than once.
+# `status` holds the lock for an instant to test it, so the script tries more than once.
 _LOCK_SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
 command -v flock >/dev/null || { echo "@@ missing"; exit 69; }
 exec 8<"$place"
@@ -75,7 +75,7 @@ exec sh -c "$hold" "$held $token" "$about"
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a lock, as the holder says; empty words where it does not."""
+    """Who holds a lock, in the holder's own words; empty where it does not say."""
 
     operator: str
     doing: str
@@ -84,7 +84,7 @@ class LockHolder:
 
 
 class LockConflict(OperationRefused):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
     def __init__(self, message: str, hint: str, holder: LockHolder) -> None:
         super().__init__(message, hint)
@@ -92,7 +92,7 @@ class LockConflict(OperationRefused):
 
 
 class HeldNodeLock:
-    """A held lock. `ensure` before anything is created after a break; `release` frees it."""
+    """A held lock. Call `reacquire_if_lost` before any change after a lost connection; `release` frees it."""
 
     def __init__(self, session: NodeSession, ctx: CommandContext, doing: str, warn: Callable[[str], None]) -> None:
         self._session = session
@@ -102,19 +102,21 @@ class HeldNodeLock:
         }  # fmt: skip
         self._warn = warn
         self._held: RemoteProcess | None = None
-        self._beaten = (0.0, 0.0)  # when the node was last told that we live: time, monotonic
+        self._beaten = (0.0, 0.0)  # when the node last got a heartbeat, monotonic seconds
         self._taking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
         self._is_warned = False
 
     async def acquire(self) -> None:
-        """Take it now, or raise `Taken`."""
+        """Take the lock now. Raises `LockConflict` where another holds it."""
         self._held = await self._try_acquire()
         self._ctx.locks.add(str(self._about["token"]))
         self._beating = asyncio.create_task(self._send_heartbeats())
 
     async def reacquire_if_lost(self) -> None:
-        """Have it, taking it again where a break of the connection lost it. Raises `Taken` if another was faster."""
+        """Make sure that the lock is held, taking it again after a lost connection. Raises `LockConflict` if another
+        has it now.
+        """
         async with self._taking:
             began = self._ctx.clock.monotonic()
             if self._held is not None and self._is_silent:
@@ -124,7 +126,7 @@ class HeldNodeLock:
                 try:
                     self._held = await self._try_acquire()
                 except LockConflict as taken:
-                    # the node may not have noticed yet that the connection which held it for us is gone
+                    # the node may not have noticed yet that the connection with our lock is gone
                     ours = taken.holder.token == self._about["token"]
                     if not ours or self._ctx.clock.monotonic() - began > _REACQUIRE_TIMEOUT_SECONDS:
                         raise
@@ -152,7 +154,9 @@ class HeldNodeLock:
         return held
 
     async def _read_answer(self, held: RemoteProcess) -> None:
-        """Return once the lock is held. Raises `Taken` where another holds it, and another error where that is not known."""
+        """Return once the lock is held. Raises `LockConflict` where another holds it, and another error where that is
+        not known.
+        """
         node = self._session.node.name
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
@@ -164,7 +168,7 @@ class HeldNodeLock:
         except TimeoutError as late:
             raise NodeStarved(
                 node,
-                f"{node} did not say within {_ANSWER_TIMEOUT_SECONDS:.0f} s whether somebody else changes something there",
+                f"{node} did not report within {_ANSWER_TIMEOUT_SECONDS:.0f} s whether another operator is changing it",
                 f"it is very busy, or {OLD_LOCK_FILE} is not a plain file; on {node}: ls -l {OLD_LOCK_FILE}",
             ) from late
         if answer == "@@ missing":
@@ -173,20 +177,18 @@ class HeldNodeLock:
             )
         if "taken" not in answer:
             why = f"; on {node}: ls -ld {LOCK_DIRECTORY}" if not answer else ""
-            raise NodeError(
-                node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
-            )
+            raise NodeError(node, f"{node} did not report whether another operator is changing it", f"try again{why}")
         raise _build_lock_conflict(
             node, parse_lock_holder(known), self._ctx, LOCK_DIRECTORY if answer == "@@ taken" else OLD_LOCK_FILE
         )
 
     def _warn_old_lock_file(self, kind: str) -> None:
-        """Tell once what lies where an older sparkctl looks for its lock."""
+        """Warn once about whatever is in the place of an older sparkctl's lock file."""
         if not self._is_warned:
             node, self._is_warned = self._session.node.name, True
             what = f"is a {kind} and" if kind else "cannot be made, so it"
             self._warn(
-                f"{OLD_LOCK_FILE} on {node} {what} does not keep an operator with an older sparkctl out"
+                f"{OLD_LOCK_FILE} on {node} {what} does not lock out an operator with an older sparkctl"
                 + (f"; remove it: sudo rm -r {OLD_LOCK_FILE}" if kind else "")
             )
 
@@ -195,13 +197,15 @@ class HeldNodeLock:
 
     @property
     def _is_silent(self) -> bool:
-        """Tell whether this process, or its whole machine, stood still for so long that the node may have freed the lock."""
+        """Tell whether this process or its whole machine stood still so long that the node may have released the
+        lock.
+        """
         return any(
             now - then > _MAX_SILENCE_SECONDS for now, then in zip(self._read_clocks(), self._beaten, strict=True)
         )
 
     async def _send_heartbeats(self) -> None:
-        """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
+        """Keep the lock alive and get it back after a lost connection; if another has it by then, warn and go on."""
         is_another = False
         while True:
             if (held := self._held) is not None:
@@ -222,11 +226,13 @@ class HeldNodeLock:
                 await self._ctx.clock.sleep(_CONFLICT_RETRY_SECONDS if is_another else _RECONNECT_POLL_SECONDS)
             else:
                 if is_another:
-                    self._warn(f"the lock on {self._session.node.name} is held for this again")
+                    self._warn(f"the lock on {self._session.node.name} is held again")
                 is_another = False
 
     async def _beat_until_lost(self, held: RemoteProcess) -> None:
-        """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
+        """Send heartbeats until the holding command has ended, on the node or with the connection; it prints nothing
+        else.
+        """
         end = asyncio.ensure_future(held.readline())
         try:
             while not end.done() and not self._is_silent:
@@ -241,17 +247,17 @@ class HeldNodeLock:
 
 
 class BorrowedNodeLock:
-    """The lock of the verb that this is a step of: used, and left to it."""
+    """The lock of the command that this is a step of: used here, and released there."""
 
     def __init__(self, held: NodeLock) -> None:
         self._held = held
 
     async def reacquire_if_lost(self) -> None:
-        """Have it; see `StartLock.ensure`."""
+        """Make sure that the lock is held; see `HeldNodeLock.reacquire_if_lost`."""
         await self._held.reacquire_if_lost()
 
     async def release(self) -> None:
-        """Leave it to the verb that has it."""
+        """Leave the lock to the command that owns it."""
 
 
 async def acquire_node_lock(
@@ -263,10 +269,10 @@ async def acquire_node_lock(
     beside_ourselves: bool = False,
     for_switch: bool = False,
 ) -> HeldNodeLock | BorrowedNodeLock:
-    """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
+    """Take the node's lock. Raises `LockConflict` with its holder, the holder's command and its start time.
 
-    ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
-    A node on which a switch goes on, or was left, is refused (`SwitchUnderway`) to all but those ``for_switch``.
+    ``beside_ourselves``: a lock held by this same operator in another terminal gives a warning instead. A node with a
+    running or unfinished switch is refused (`SwitchInProgress`) unless ``for_switch``.
     """
     if (held := ctx.holds.get(session.node.name)) is not None:
         return BorrowedNodeLock(held)
@@ -283,7 +289,7 @@ async def acquire_node_lock(
     try:
         if is_taken and not for_switch:
             await switch_journal_io.refuse_during_switch(session, is_held=False)
-        # Whoever changes a node finishes first what an earlier stop had to leave there; a switch once it has all its locks.
+        # Before a change, finish what an earlier stop had to leave on this node; a switch does so once it has all its locks.
         if not for_switch and PendingStopFiles(ctx.history.directory).list_for_node(
             session.node.name, ctx.clock.unix_time()
         ):
@@ -306,7 +312,7 @@ async def _read_script_line(held: RemoteProcess) -> str:
 
 
 def parse_lock_holder(text: str) -> LockHolder:
-    """Return what the words of a lock's holder say, with empty ones for what they do not: anybody may have written them."""
+    """Return the holder from its text, with empty fields where they are missing: any user may have written it."""
     try:
         about = json.loads(text)
         since = float(about["since"])
@@ -318,7 +324,7 @@ def parse_lock_holder(text: str) -> LockHolder:
 
 def _build_lock_conflict(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
     if not holder.operator:
-        what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
+        what = f"{node}: an unknown process holds sparkctl's lock ({place})"
         return LockConflict(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
     since = "" if holder.since is None else f" (for {format_duration(max(0.0, ctx.clock.unix_time() - holder.since))})"
     if holder.token in ctx.locks:

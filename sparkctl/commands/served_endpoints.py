@@ -1,4 +1,4 @@
-"""Where a model is reached, and by what name."""
+"""The types for a served model: its address, its name and its context length."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEndpoint:
-    """An instance that answers requests now. ``url`` is what OpenAI's clients call a base URL; it ends with ``/v1``.
+    """An instance that answers requests now. ``url`` is the base URL for OpenAI clients; it ends with ``/v1``.
 
-    ``models`` is empty where it wants a key that nobody here knows; ``needs_key``: it refuses whoever has none.
+    ``models`` is empty where the server needs a key that sparkctl does not know; ``needs_key``: it refuses requests
+    without a key.
     """
 
     node: NodeName

@@ -1,4 +1,6 @@
-"""``logs``: the log of an instance, live from its container or from the file that was kept when it went."""
+"""``logs``: show the log of an instance, live from its container or from the file that was saved when it was
+removed.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,19 @@ from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _BATCH_LINES = 500
-_DOCKER_RETRY_SECONDS = 2.0  # between questions to a Docker that is down
-_RESTART_WAIT_SECONDS = 1.0  # a container that lives on although its log ended is being restarted
-_MAX_REFUSALS = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
-_FIRST_TAIL_LINES, _MAX_TAIL_LINES = 200, 100_000  # lines: how far back the last N of others are looked for
+_DOCKER_RETRY_SECONDS = 2.0  # seconds between attempts while Docker is down
+_RESTART_WAIT_SECONDS = 1.0  # seconds; a container that still runs although its log ended is being restarted
+_MAX_REFUSALS = 5  # how often Docker may refuse a log: a container that is being removed has none
+_FIRST_TAIL_LINES, _MAX_TAIL_LINES = 200, 100_000  # lines: how far back the last N lines of others are searched
 _TAIL_GROWTH_FACTOR = 8  # times, each time that they were not found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLog:
-    """``since`` in seconds before now; ``grep`` a compiled pattern that lines must contain; ``tail`` the last N lines.
+    """``since``: seconds before now. ``grep``: a compiled pattern that lines must contain. ``tail``: the last N lines.
 
-    ``everything``: with the access lines that sparkctl's own questions left in the log, which else are not shown.
-    ``pace`` is awaited after each batch that was emitted: a reader that needs time holds up a log that has much to tell.
+    ``everything``: include the access lines of sparkctl's own requests, hidden by default. ``pace`` is awaited after
+    each batch, so that a slow reader slows down a long log.
     """
 
     instance: str
@@ -71,12 +73,12 @@ class ShowLog:
     tail: int | None = None
     grep: BoundedPattern | re.Pattern[str] | None = None
     pace: Callable[[], Awaitable[None]] | None = None
-    session: Callable[[Node], NodeSession] | None = None  # how a node's session is had; None: one of its own for each
+    session: Callable[[Node], NodeSession] | None = None  # how to get a node's session; None: a new one for each
     everything: bool = False
 
 
 def show_log(ctx: CommandContext, request: ShowLog) -> AsyncGenerator[Event, None]:
-    """Stream an instance's log. Exit 2 when no such instance runs and no log of it was kept.
+    """Stream an instance's log. Exit 2 when no such instance runs and no log of it was saved.
 
     Exit 3 when a node could not be asked, also where a saved log is shown instead.
     """
@@ -84,7 +86,7 @@ def show_log(ctx: CommandContext, request: ShowLog) -> AsyncGenerator[Event, Non
 
 
 class _ShowLogRun:
-    """One run of the verb. ``failures`` are the nodes that could not be asked, and why."""
+    """One run of the command. ``failures``: the nodes that could not be asked, with the reason."""
 
     def __init__(self, ctx: CommandContext, request: ShowLog, emit: Emit) -> None:
         self.ctx = ctx
@@ -109,10 +111,10 @@ class _ShowLogRun:
                 if self.shown:
                     raise
             except LogUnreadable:
-                raise  # there is none to be had, and a saved one would be of another run
+                raise  # its log cannot be read, and a saved log would be of another run
             except (NodeError, DockerError) as error:
                 if self.shown:
-                    raise  # a saved log after half a live one would tell everything twice
+                    raise  # a saved log after part of a live one would show lines twice
                 self.failures[node.name] = error
                 self._emit_warning(node.name, error.message, error.hint)
         return await self._show_saved_logs()
@@ -125,8 +127,9 @@ class _ShowLogRun:
     # live
 
     async def _show_all_ranks(self, session: NodeSession, container: Container) -> CommandEnded:
-        """Show the log of an instance, or those of all its ranks on the nodes that were asked for: as one, by time, or followed
-        together."""
+        """Show the log of an instance, or the logs of all its ranks on the chosen nodes: merged by time, or followed
+        together.
+        """
         names = parse_rank_nodes_label(container)
         others = [one for one in self.request.nodes if one.name in names and one.name != session.node.name]
         async with AsyncExitStack() as stack:
@@ -149,7 +152,7 @@ class _ShowLogRun:
     async def _find_other_rank(
         self, stack: AsyncExitStack, node: Node, of: Container
     ) -> tuple[NodeSession, Container] | None:
-        """Return another rank of the same start on a node, None where it is not there or could not be asked for."""
+        """Return another rank of the same start on a node, None where it is absent or the node could not be asked."""
         try:
             session = await stack.enter_async_context(self._create_session(node))
             session.report_state_changes(self.emit)
@@ -163,7 +166,7 @@ class _ShowLogRun:
         return None if found is None or parse_start_id_label(found) != parse_start_id_label(of) else (session, found)
 
     async def _read_all(self, ranks: Sequence[tuple[NodeSession, Container]]) -> CommandEnded:
-        """Show what there is of these logs now: by the nodes' clocks, as far as they differ by what they say themselves."""
+        """Show these logs up to now, merged by the nodes' clocks with their offsets corrected."""
         clocks = (
             await gather_or_cancel(*(measure_clock_offset(session) for session, _ in ranks))
             if len(ranks) > 1
@@ -203,7 +206,7 @@ class _ShowLogRun:
                 yield await masker.mask_lines(batch)
 
     async def _check_guard_receipt(self, session: NodeSession, container: Container) -> None:
-        """Say it where the guard ended it: the log cannot know."""
+        """Report it where the guard stopped the instance: the log cannot contain that."""
         receipt = await guard_receipts.read_receipt(session, container.id)
         if receipt is not None:
             guard_receipts.save_receipt(
@@ -219,29 +222,33 @@ class _ShowLogRun:
 
     @property
     def _looks_back(self) -> bool:
-        """Whether the last N lines are not simply those that Docker counts: it counts our own questions, too."""
+        """Tell whether the last N lines differ from the last N that Docker counts, which include sparkctl's own
+        requests.
+        """
         return bool(self.request.tail) and not self.request.everything
 
     async def _start_reading(
         self, session: NodeSession, container: Container
     ) -> tuple[tuple[LogLine, ...] | None, ContainerLogStream]:
-        """Return what reads the log. Where the last N lines of others are wanted, those, and it goes on there."""
+        """Return the reader of the log, started far enough back for the last N lines of others where those are
+        wanted.
+        """
         since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
         if not self._looks_back:
             return None, self._create_log_stream(session, container, since, self.request.tail)
         wanted = self.request.tail or 0
-        asked = max(_FIRST_TAIL_LINES, 2 * wanted)
+        queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            follower = self._create_log_stream(session, container, since, asked)
+            follower = self._create_log_stream(session, container, since, queried)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(follower.read_available()) as batches:
                 async for batch in batches:
                     read += len(batch)
                     found.extend(drop_own_requests(batch))
-            if len(found) == wanted or read < asked or asked >= _MAX_TAIL_LINES:
+            if len(found) == wanted or read < queried or queried >= _MAX_TAIL_LINES:
                 return tuple(found), follower
-            asked *= _TAIL_GROWTH_FACTOR
+            queried *= _TAIL_GROWTH_FACTOR
 
     def _create_log_stream(
         self, session: NodeSession, container: Container, since: float | None, tail: int | None
@@ -252,7 +259,9 @@ class _ShowLogRun:
         return ContainerLogStream(session.link, container.id, since=since, tail=tail, on_gap=warn_missing_lines)
 
     async def _follow_container(self, session: NodeSession, container: Container) -> CommandEnded:
-        """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
+        """Follow through disconnects and restarts until the container has ended; an outage of Docker is reported
+        once.
+        """
         name, masker = session.node.name, LineMasker(await session.docker.read_secret_values(container.id))
         out, refusals = False, 0
         follower: ContainerLogStream | None = None
@@ -312,12 +321,12 @@ class _ShowLogRun:
             self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}
         since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
         await self._emit_saved_logs([one for one, _, _ in ranks], since)
-        # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
+        # a live log is the whole answer, whatever another node said; a saved one only where every node was asked
         first = ranks[0][0]
         return self._build_end(NodeName(first.node), saved=first, unreachable=bool(self.failures))
 
     async def _emit_saved_logs(self, logs: Sequence[SavedLog], since: float | None) -> None:
-        """Show saved logs as one, by the stamps in them: how far the clocks differed then is not known."""
+        """Show saved logs merged by their time stamps: the clock offsets of that time are not known."""
         for saved in logs:
             self._emit_warning(NodeName(saved.node), f"{self._explain_saved_log(saved)}: {saved.path}")
 
@@ -350,13 +359,13 @@ class _ShowLogRun:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
         if error is None:
             return f"{self.request.instance} is gone from {saved.node}; this is its saved log ({when})"
-        asked = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
+        queried = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
         silent = isinstance(error, DockerUnavailable | NodeUnreachable | NodeStarved | ConnectionLost)
         what = "does not answer" if silent else "could not be asked"
-        return f"{asked} {what}; this is the newest saved log from it ({when})"
+        return f"{queried} {what}; this is the newest saved log from it ({when})"
 
     def _build_not_found_error(self, nodes: Sequence[NodeName]) -> InvalidInput:
-        """Return the error for an instance of which these nodes know nothing, with where there is something."""
+        """Return the error for an instance that these nodes do not know; it says where one exists."""
         instance, history = self.request.instance, self.ctx.history
         what = f"no instance {instance} on {', '.join(nodes)}, and no saved log of one"
         elsewhere = list(dict.fromkeys(log.node for log in history.list_saved_logs(instance)))
@@ -408,7 +417,7 @@ class _ShowLogRun:
 
 
 async def find_container(session: NodeSession, instance: str) -> Container | None:
-    """Return our container of that instance, else any container of that name (foreign logs may be read, too)."""
+    """Return sparkctl's container of that instance, else any container of that name (foreign logs may be read, too)."""
     containers = await session.docker.list_containers()
     ours = [c for c in containers if c.get_label(ContainerLabel.INSTANCE) == instance]
     ours.sort(key=lambda c: (c.is_alive, c.created), reverse=True)
@@ -418,8 +427,9 @@ async def find_container(session: NodeSession, instance: str) -> Container | Non
 def find_saved_logs_of_start(
     ctx: CommandContext, saved: SavedLog, logs: Sequence[SavedLog]
 ) -> list[tuple[SavedLog, int, int]]:
-    """Return those of the saved ``logs`` that are of all ranks of the start that this one is of, each with its rank and of
-    how many, the head's first; of a start that is not in the history this one alone."""
+    """Return those of the saved ``logs`` that belong to the same start as this one, each with (rank, number of ranks),
+    the head's first; only this one where the history does not have the start.
+    """
     for one in ctx.history.list_operations(saved.instance, most=-1):
         ids = {share.node: (share.container or "")[:12] for share in one.shares}
         if one.kind is OperationKind.START and saved.short_container_id in ids.values():
@@ -432,12 +442,14 @@ def find_saved_logs_of_start(
 def read_saved_log(
     path: Path, tail: int | None = None, since: float | None = None, *, everything: bool = False
 ) -> Iterator[tuple[LogLine, ...]]:
-    """Yield a saved log's lines, our own questions only with ``everything``; ``since`` is unix seconds. Raises OSError."""
+    """Yield a saved log's lines, sparkctl's own requests only with ``everything``; ``since`` is unix seconds. Raises
+    OSError.
+    """
     lines = _read_saved_lines(path)
     if not everything:
         lines = (line for line in lines if not is_own_request(line.text))
     if since is not None:
-        # stamps of one form sort as text
+        # stamps of one format sort as text
         earliest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
         lines = (line for line in lines if line.when >= earliest)
     if tail is not None:

@@ -1,4 +1,4 @@
-"""A bundle of files for a bug report: one tar.gz, the operator's alone, whole or not there."""
+"""Writes the files of a bug report into one tar.gz with mode 0600, completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparkctl.errors import InvalidInput
 
 
 class SupportBundle:
-    """Opened at once, so that a place that cannot be written to is known before any node is asked; with `with`.
+    """A bundle that is opened at once, so that a bad path fails before any node is asked; use it with `with`.
 
-    What goes wrong before `write` is through leaves no file behind. Raises `InvalidInput`.
+    An error before `write_files` has finished leaves no file behind. Raises `InvalidInput`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class SupportBundle:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            raise InvalidInput(f"{path} is there already", "another name, or none: one is made up") from None
+            raise InvalidInput(f"{path} already exists", "give another name, or none to have one made") from None
         except OSError as error:
             raise self._build_write_error(error) from error
 
@@ -66,5 +66,5 @@ class SupportBundle:
 
 
 def safe_file_name(name: str) -> str:
-    """Return a name that is one component of a path on any system, whatever it was made of."""
+    """Return a name that is one valid path component on any system, whatever its source."""
     return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:100] or "_"

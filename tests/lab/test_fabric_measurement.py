@@ -52,7 +52,7 @@ def test_each_way_is_measured_and_nothing_is_left(measured: Lab, sparkctl: Spark
         await_true("its end to be gone", lambda node=node: not list_remaining_pids(node))  # type: ignore[misc]
     words = sparkctl("doctor", "--fabric")
     assert words.code == 0, words
-    assert "Gb/s by TCP, a byte there and back" in " ".join(words.out.split())
+    assert "Gb/s by TCP, round trip" in " ".join(words.out.split())
 
 
 @pytest.mark.skipif(shutil.which("ping") is None, reason="there is no ping on this machine")
@@ -64,7 +64,7 @@ def test_packets_that_get_lost_though_both_ends_take_them(measured: Lab, sparkct
     finally:
         two.sh("iptables", "-D", "INPUT", "-i", FABRIC, "-m", "length", "--length", "2000:65535", "-j", "DROP")
     assert_ended(lost, 5, "unhealthy")
-    assert "packets of 9000 bytes get lost" in list_findings(lost, "problem")[0]["message"]
+    assert "packets of 9000 bytes are lost" in list_findings(lost, "problem")[0]["message"]
 
 
 def test_an_end_that_nobody_reaches(measured: Lab, sparkctl: Sparkctl) -> None:

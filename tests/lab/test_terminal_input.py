@@ -108,7 +108,7 @@ def test_the_first_ctrl_c_while_docker_creates_lets_it_finish(spark1: LabNode, s
         spark1.signal(signal.SIGCONT, "dockerd")
     ran = up.end()
     assert_ended(ran, 130, "interrupted")
-    assert "still starting" in ran.result["message"]
+    assert "keeps starting" in ran.result["message"]
     assert len(list_containers(spark1)) == 1
 
 

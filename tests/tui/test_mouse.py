@@ -74,7 +74,7 @@ async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, m
         await turn_wheel(pilot, y, up=True)
         await wait_for_text(pilot, lambda text: find_marked_row(text) == "qwen36-ngram")
         before = read_screen(pilot)
-        assert "more" in before, "there is something to read on below"
+        assert "more" in before, "there is something to scroll down"
         await turn_wheel(pilot, len(get_text_surface(pilot).plain_lines) - 3)
         await wait_for_text(pilot, lambda text: text != before and find_marked_row(text) == "qwen36-ngram")
         await pilot.click("#list", offset=(10, len(get_text_surface(pilot).plain_lines) - 3))

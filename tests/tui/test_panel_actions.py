@@ -249,7 +249,7 @@ async def test_quitting_ends_the_watching_and_says_what_goes_on(
             await type_line(pilot, "up qwen36 --node spark1")
             await wait_for_text(pilot, "loading")
             await pilot.press("q")
-        assert "qwen36 is still starting on spark1, without us" in "".join(pilot.app.return_value or ())
+        assert "qwen36 keeps starting on spark1 in the background" in "".join(pilot.app.return_value or ())
         assert sparks.docker["spark1"].running, "an engine is never stopped by leaving"
 
 
@@ -287,7 +287,7 @@ async def test_the_palette_offers_what_can_be_done_and_nothing_else(
         shown = await wait_for_text(pilot, "start a profile")
         assert "stop the instance and wait for its memory" not in shown, "nothing runs"
         await pilot.press(*"page cache")
-        shown = await wait_for_text(pilot, "▸ drop the page cache, memory before and after")
+        shown = await wait_for_text(pilot, "▸ drop the page cache; shows memory before and after")
         assert "start a profile" not in shown
         await pilot.press("enter")
         await wait_for_text(pilot, "caches dropped")

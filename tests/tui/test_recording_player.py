@@ -157,7 +157,7 @@ async def test_keys_hurry_a_recording_and_jump_in_it(tmp_path: Path) -> None:
         await wait_for_text(pilot, " ×0.25")
     async with open_panel(build_panel_options((), tmp_path), (120, 24)) as pilot:
         await pilot.press("comma")
-        assert read_toasts(pilot) == ["this is no recording: what you see happens now"]
+        assert read_toasts(pilot) == ["this is not a recording: the data is live"]
 
 
 async def test_before_its_first_node_a_recording_is_being_read_and_nobody_is_told_to_configure_one(

@@ -1,1 +1,1 @@
-"""The parts of a start: what is asked and decided before, the container of each rank, and the watching of it until it is ready."""
+"""Starting an instance: the checks before it, the container of each rank, and the watch until it is ready."""

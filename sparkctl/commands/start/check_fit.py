@@ -1,4 +1,4 @@
-"""``plan``: whether a profile would start on a node, by the same sum as the first step of `up`. Changes nothing."""
+"""``plan``: check whether a profile fits on a node, with the same memory estimate as `up`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 @dataclass(frozen=True, slots=True)
 class CheckFit:
-    """``nodes``: of a profile for several, as many as it is for, in the order of its ranks: all of them carry it together; of
-    one for one, each is asked whether it could.
+    """A request to check whether a profile fits.
 
-    ``words`` are the profile and its overrides as the operator gave them.
+    ``nodes``: for a profile for several Sparks, exactly its nodes in the order of its ranks, checked together; for a
+    profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
+    typed them.
     """
 
     profile: Profile
@@ -38,7 +39,7 @@ class CheckFit:
     words: tuple[str, ...] = ()
 
     def to_start_request(self, node: Node) -> StartInstance:
-        """What would be asked of `up`: there, or on all of its nodes."""
+        """Return the `up` request for this check: on this node, or on all nodes of a profile for several."""
         nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
         return StartInstance(
             profile=self.profile,
@@ -50,8 +51,9 @@ class CheckFit:
 
 
 def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, None]:
-    """Yield a `FitJudged` for each node, then the end: exit 0 where `up` would start it, 6 where it would refuse, 3 where no
-    node could be asked."""
+    """Yield a `MemoryFitEvaluated` for each node, then the end: exit 0 where `up` would start it, 6 where it would
+    refuse, 3 where no node could be asked.
+    """
 
     async def run_check(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
@@ -77,10 +79,10 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
 
 
 async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
-    """Ask each node whether it could alone; one that is silent is said, and an error only where no node fits."""
+    """Check each node alone; a silent node gives a warning, and an error only where no node fits."""
     answers = await gather_or_cancel(*(_check_node_alone(ctx, request, node) for node in request.nodes))
-    for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
-        _report_fit(ctx, request, asked, one, emit)
+    for node_count, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
+        _report_fit(ctx, request, node_count, one, emit)
     fits = [one for one in answers if isinstance(one, MemoryFit)]
     silent = [one for one in answers if isinstance(one, NodeError)]
     if silent and all(one.is_refused for one in fits):
@@ -98,25 +100,25 @@ async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) 
 
 
 async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
-    """Ask the nodes whether they could together; all of them have to answer, and to have a way to each other, as for `up`."""
+    """Check the nodes together: all of them must answer and reach each other, as for `up`."""
     start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
-        launches, way = await build_rank_launches(ctx, start, sessions)
+        launches, route = await build_rank_launches(ctx, start, sessions)
         fits = await gather_or_cancel(
             *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     for node, one in zip(start.nodes, fits, strict=True):
         worse = any(_is_harder_to_fix(other, one) for other in fits)
         _report_fit(ctx, request, node, one, emit, is_waited_for=worse)
-    for caution in () if way is None else way.cautions:
+    for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
     return list(fits)
 
 
 def _is_harder_to_fix(one: MemoryFit, than: MemoryFit) -> bool:
-    """Tell whether less helps one of them: what would help the other alone would start nothing."""
+    """Tell whether one node needs more changes than the other: fixing only the other would not let the model start."""
     return one.is_refused and (not than.is_refused or (than.answer is FitOutcome.IF_STOPPED is not one.answer))
 
 
@@ -129,7 +131,7 @@ def _report_fit(
     *,
     is_waited_for: bool = False,
 ) -> None:
-    """``is_waited_for``: it could start here, and not on another Spark that is to carry it too."""
+    """``is_waited_for``: the model fits here, but not on another Spark of the same start."""
     if isinstance(one, MemoryFit):
         ways = (
             ()
@@ -141,29 +143,29 @@ def _report_fit(
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, made: LaunchPlan) -> MemoryFit:
-    """Sum up one node. Raises `NodeError`, `DockerError`."""
+async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> MemoryFit:
+    """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
         containers, look = await gather_or_cancel(
             session.docker.list_containers(),
-            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, made)),
+            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, plan)),
         )
-        comes = await node_fit.find_loading_containers(session, look, containers)
+        loading_ids = await node_fit.find_loading_containers(session, look, containers)
     sparks = len(request.nodes) if request.profile.nodes > 1 else 1
     return node_fit.calculate_fit(
         ctx,
         request.profile,
-        plan=made,
+        plan=plan,
         look=look,
         containers=containers,
-        replaced=_find_replaced_instance(made, containers),
-        comes=comes,
-        asked=sparks,
+        replaced=_find_replaced_instance(plan, containers),
+        loading_ids=loading_ids,
+        node_count=sparks,
     )
 
 
-def _find_replaced_instance(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
-    """Return the instance of the same name: to start it anew is to replace it."""
+def _find_replaced_instance(plan: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
+    """Return the containers of the running instance of the same name, which a new start replaces."""
     return frozenset(
-        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == made.instance
+        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance
     )

@@ -1,4 +1,4 @@
-"""Before a start over several Sparks: whether the ends of the way really reach each other, each over each lane."""
+"""Before a start over several Sparks: check that the nodes reach each other over every lane of the link."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _NO_REPLY = PingReply(None)
 _HEADER_BYTES = 28  # of IP and ICMP, in a packet of _JUMBO bytes
 
 
-async def check_fabric(sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
-    """Return cautions about the way, in sentences; some 2 s, 8 s at most, all nodes at the same time.
+async def check_fabric(sessions: Sequence[NodeSession], route: FabricRoute) -> tuple[str, ...]:
+    """Return warnings about the link between the nodes; takes about 2 s, at most 8 s, on all nodes in parallel.
 
-    Raises `Refused` with what was seen where one end does not reach another over a lane, or where packets of 9000 bytes
-    are lost between ends that both say they take them. What could not be asked is a caution, and no refusal.
+    Raises `OperationRefused` with the evidence where one end does not reach another over a lane, or where packets of
+    9000 bytes are lost between ends that are both set to them. A check that could not run gives a warning, no refusal.
     """
     by_node = {session.node.name: session for session in sessions}
-    answers = await gather_or_cancel(*(_ping_from_node(by_node[end.node], end, way) for end in way.ends))
-    return evaluate_pings(way, {end.node: answer for end, answer in zip(way.ends, answers, strict=True)})
+    answers = await gather_or_cancel(*(_ping_from_node(by_node[end.node], end, route) for end in route.ends))
+    return evaluate_pings(route, {end.node: answer for end, answer in zip(route.ends, answers, strict=True)})
 
 
-def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
-    """Return whom a node has to reach: every other end, on every lane."""
+def list_ping_targets(end: RouteEnd, route: FabricRoute) -> list[PingTarget]:
+    """Return the ping targets of a node: every other end, on every lane."""
     wanted = []
     for number, lane in enumerate(end.lanes):
-        for other in way.ends:
+        for other in route.ends:
             if other.node == end.node:
                 continue
             peer = other.lanes[number]
@@ -46,9 +46,9 @@ def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
     return wanted
 
 
-async def _ping_from_node(session: NodeSession, end: RouteEnd, way: FabricRoute) -> PingReport | None:
-    """Return a node's answer; None where it gave none in time, or something else."""
-    wanted = list_ping_targets(end, way)
+async def _ping_from_node(session: NodeSession, end: RouteEnd, route: FabricRoute) -> PingReport | None:
+    """Return a node's answer; None where it came too late or was not readable."""
+    wanted = list_ping_targets(end, route)
     try:
         done = await session.run(
             peer_checks.build_ping_command(wanted),
@@ -60,44 +60,45 @@ async def _ping_from_node(session: NodeSession, end: RouteEnd, way: FabricRoute)
         return None
 
 
-def evaluate_pings(way: FabricRoute, answers: dict[NodeName, PingReport | None]) -> tuple[str, ...]:
-    """Return the cautions that follow from the nodes' answers; raises `Refused` where the way does not carry. Pure."""
-    faults = [fault for end in way.ends for fault in _find_unreachable(end, way, answers.get(end.node))]
+def evaluate_pings(route: FabricRoute, answers: dict[NodeName, PingReport | None]) -> tuple[str, ...]:
+    """Return the warnings that follow from the nodes' answers; raises `OperationRefused` where the link fails. Pure."""
+    faults = [fault for end in route.ends for fault in _find_unreachable(end, route, answers.get(end.node))]
     if faults:
-        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _suggest_remedy(way))
-    lost = [loss for end in way.ends for loss in _find_jumbo_losses(end, way, answers.get(end.node))]
+        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _suggest_remedy(route))
+    lost = [loss for end in route.ends for loss in _find_jumbo_losses(end, route, answers.get(end.node))]
     if lost:
         raise OperationRefused(
-            f"packets of {_JUMBO_MTU} bytes get lost on the way, though every end is set to them: " + "; ".join(lost),
+            f"packets of {_JUMBO_MTU} bytes are lost on the way, although every end is set to that MTU: "
+            + "; ".join(lost),
             f"set MTU {_JUMBO_MTU} on the switch between them, or 1500 on every end: sudo ip link set NAME mtu 1500",
         )
-    return tuple(caution for end in way.ends for caution in _find_warnings(end, way, answers.get(end.node)))
+    return tuple(caution for end in route.ends for caution in _find_warnings(end, route, answers.get(end.node)))
 
 
-def _find_unreachable(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+def _find_unreachable(end: RouteEnd, route: FabricRoute, answer: PingReport | None) -> Iterator[str]:
     if answer is None:
         return
     for lane in end.lanes:
         if answer.carriers.get(lane.interface) is False:
             yield f"{end.node} {lane.interface} has lost its carrier"
-    for target in list_ping_targets(end, way):
-        heard = answer.reached.get((target.interface, target.peer))
-        if heard is not None and heard.answered is False and answer.carriers.get(target.interface) is not False:
-            yield f"{_describe_path(end, target, way)}: {heard.words}"
+    for target in list_ping_targets(end, route):
+        reply = answer.reached.get((target.interface, target.peer))
+        if reply is not None and reply.answered is False and answer.carriers.get(target.interface) is not False:
+            yield f"{_describe_path(end, target, route)}: {reply.words}"
 
 
-def _find_jumbo_losses(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
-    """Silence to large packets says something only where small ones were answered."""
+def _find_jumbo_losses(end: RouteEnd, route: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+    """Return losses of large packets; they prove something only where small packets were answered."""
     if answer is None:
         return
-    for target in list_ping_targets(end, way):
+    for target in list_ping_targets(end, route):
         key = (target.interface, target.peer)
         large = answer.large.get(key)
         if large is not None and large.answered is False and answer.reached.get(key, _NO_REPLY).to_ping:
-            yield f"{_describe_path(end, target, way)}: {large.words}"
+            yield f"{_describe_path(end, target, route)}: {large.words}"
 
 
-def _find_warnings(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+def _find_warnings(end: RouteEnd, route: FabricRoute, answer: PingReport | None) -> Iterator[str]:
     if answer is None:
         yield f"{end.node} did not say in time whether it reaches the others: not checked"
         return
@@ -105,43 +106,43 @@ def _find_warnings(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -
         state = answer.rdma.get(lane.device or "")
         if state is not None and state != "ACTIVE":
             yield f"{end.node}: the RDMA device {lane.device} on {lane.interface} is {state}: NCCL cannot use it"
-    for target in list_ping_targets(end, way):
+    for target in list_ping_targets(end, route):
         key = (target.interface, target.peer)
-        heard, large = answer.reached.get(key), answer.large.get(key)
-        if heard is None or heard.answered is None:
-            why = f" ({heard.words})" if heard is not None and heard.words else ""
-            yield f"{_describe_path(end, target, way)}: whether it reaches it is not known{why}"
+        reply, large = answer.reached.get(key), answer.large.get(key)
+        if reply is None or reply.answered is None:
+            why = f" ({reply.words})" if reply is not None and reply.words else ""
+            yield f"{_describe_path(end, target, route)}: whether it reaches it is not known{why}"
         elif target.size and (large is None or not large.answered):
             why = "no answer to ping" if large is None or large.answered is False else large.words
-            yield f"{_describe_path(end, target, way)}: whether packets of {_JUMBO_MTU} bytes pass is not known ({why})"
+            yield f"{_describe_path(end, target, route)}: whether packets of {_JUMBO_MTU} bytes pass is not known ({why})"
 
 
-def _describe_path(end: RouteEnd, target: PingTarget, way: FabricRoute) -> str:
-    peer = next(other.node for other in way.ends for lane in other.lanes if lane.address == target.peer)
+def _describe_path(end: RouteEnd, target: PingTarget, route: FabricRoute) -> str:
+    peer = next(other.node for other in route.ends for lane in other.lanes if lane.address == target.peer)
     return f"{end.node} to {peer} over {target.interface} ({target.peer})"
 
 
-def _suggest_remedy(way: FabricRoute) -> str:
-    lane = way.head_end.lanes[0]
+def _suggest_remedy(route: FabricRoute) -> str:
+    lane = route.head_end.lanes[0]
     return (
         f"see on each: ip -br addr; the cable; and whether a firewall lets the others in: "
         f"sudo ufw allow in on {lane.interface}"
     )
 
 
-_MAX_SSH_MESSAGE_LENGTH = 200  # characters of what ssh says
+_MAX_SSH_MESSAGE_LENGTH = 200  # characters of ssh's message
 
 
-async def check_rank_logins(engine: Engine, sessions: Sequence[NodeSession], way: FabricRoute) -> tuple[str, ...]:
-    """Return cautions: what could not be asked. Nothing is asked where the engine's ranks meet in another way.
+async def check_rank_logins(engine: Engine, sessions: Sequence[NodeSession], route: FabricRoute) -> tuple[str, ...]:
+    """Return warnings about SSH logins between ranks; no check where the engine's ranks meet in another way.
 
-    Raises `Refused` where the head's user cannot log in at a worker's address on the link without a password.
+    Raises `OperationRefused` where the head's user cannot log in at a worker's link address without a password.
     """
     head, *workers = sessions
-    if not engine.list_ssh_key_mounts(EngineRank(0, tuple(end.address for end in way.ends))):
+    if not engine.list_ssh_key_mounts(EngineRank(0, tuple(end.address for end in route.ends))):
         return ()
     found = await gather_or_cancel(
-        *(_try_ssh_login(head, worker, way.get_route_end(worker.node.name)) for worker in workers)
+        *(_try_ssh_login(head, worker, route.get_route_end(worker.node.name)) for worker in workers)
     )
     return tuple(caution for caution in found if caution is not None)
 

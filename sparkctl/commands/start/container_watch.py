@@ -1,4 +1,6 @@
-"""Watching a start to its end: the log through every interruption, the clock of each phase, health and a token."""
+"""Watches one container's start until it is ready or has failed: its log, the time limit of each phase, health and a
+first token.
+"""
 
 from __future__ import annotations
 
@@ -39,32 +41,34 @@ from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
-_PAUSE_CHECK_SECONDS = 5.0  # seconds between two looks whether somebody has paused it
-_FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself, with more to say
+_PAUSE_CHECK_SECONDS = 5.0  # seconds between checks for `docker pause`
+_FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself and logs more
 _DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """How the watch ended: ready (no verdict), or a verdict and whether it was only time that ran out."""
+    """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit."""
 
     verdict: Verdict | None = None
     timed_out: bool = False
 
 
 def collect_plan_secrets(plan: LaunchPlan) -> frozenset[str]:
-    """Return every secret value a plan carries, for masking whatever its engine prints."""
+    """Return every secret value in a plan, to mask them in the engine's output."""
     return plan.secret_values
 
 
 class StartWatch:
-    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
+    """One start on one node. `run` returns when it is ready, failed or out of time; it never stops the container.
 
-    A worker of a model over several Sparks answers nobody: it is never ready or late by itself, it can only fail.
-    `failed_at` is when the first line of a failure that stands was written, by the node's clock in unix seconds.
-    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
-    is the command that asks for the same once more; ``since`` where its log begins for this start, by the node's clock in
-    unix seconds.
+    A worker of a model over several Sparks serves nobody: it is never ready or late by itself, it can only fail.
+
+    Attributes:
+        failed_at: when the first line of a lasting failure was written, by the node's clock, unix seconds.
+        began: when the command began, by the context's clock; elapsed times and the timeout count from it.
+        again: the command that repeats the start.
+        since: where the log begins for this start, by the node's clock, unix seconds.
     """
 
     def __init__(
@@ -94,15 +98,15 @@ class StartWatch:
         self._masker = LineMasker(self._secrets)
         self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
-        self._facts: tuple[EngineFact, ...] = ()  # as they were told last
+        self._facts: tuple[EngineFact, ...] = ()  # as last reported
         self._moved = asyncio.Event()
-        self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
+        self._stamps: dict[int, str] = {}  # when the lines of failures were written, by their number
         self._reported: tuple[Phase, Step | None] | None = None
-        self._unreadable: LogUnreadable | None = None  # Docker cannot read its log: only its answers are watched
+        self._unreadable: LogUnreadable | None = None  # Docker cannot read its log: only its endpoints are watched
         self._is_paused = False
 
     async def run(self, timeout: float | None) -> WatchResult:
-        """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
+        """Watch until the end; ``timeout`` in seconds counts for the whole command."""
         works = [self._follow_to_end(), self._wait_for_fatal(), self._watch_for_pauses()]
         if self.plan.rank == 0:
             works[1:1] = [self._wait_until_ready()]
@@ -110,7 +114,7 @@ class StartWatch:
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # In the order of the list: a container that has ended has ended, whatever else was true a moment ago.
+            # In the order of the list: a container that has ended counts as ended, whatever was true a moment ago.
             return next(task for task in tasks if task in done).result()
         finally:
             for task in tasks:
@@ -118,18 +122,18 @@ class StartWatch:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def loads_weights(self) -> bool:
-        """Tell whether the log says that weights are being read now."""
+        """Tell whether the log says that weights are loading now."""
         return is_loading_weights(self.log.phase, self.log.step)
 
     @property
     def failed_at(self) -> float | None:
-        """When the first failure that stands was told of, None where its log tells of none or has no times."""
+        """The time of the first lasting failure; None where the log has none or has no times."""
         numbers = [seen.number for seen in self.log.open_failures if seen.number in self._stamps]
         at = parse_log_time(self._stamps[min(numbers)], "") if numbers else None
         return None if at is None else at.seconds
 
     def report_phase(self, phase: Phase | None = None, detail: str | None = None) -> None:
-        """Emit the phase as it is now."""
+        """Emit the current phase."""
         now = self.ctx.clock.monotonic()
         phase = phase or self.log.phase
         if self._reported is None or self._reported[0] is not phase:
@@ -146,7 +150,7 @@ class StartWatch:
     # the log
 
     async def _follow_to_end(self) -> WatchResult:
-        """Follow through reconnects and restarts of Docker until the container has really ended."""
+        """Follow the log through reconnects and restarts of Docker until the container has really ended."""
         follower = ContainerLogStream(
             self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines
         )
@@ -178,7 +182,7 @@ class StartWatch:
             except LogUnreadable as silent:
                 self._warn_log_unreadable(silent)
             except DockerError:
-                # The log of a container that is being removed cannot be read: that is its end, not our failure.
+                # The log of a container that is being removed cannot be read: the container has ended, and that is no error of ours.
                 if failures == len(_DOCKER_RETRY_SECONDS):
                     raise
                 await self.ctx.clock.sleep(_DOCKER_RETRY_SECONDS[failures])
@@ -215,7 +219,7 @@ class StartWatch:
         self._moved.set()
 
     def _record_failure_times(self, lines: tuple[LogLine, ...]) -> None:
-        """Keep when the lines of new failures were written."""
+        """Record when the lines of new failures were written."""
         for seen in self.log.failures:
             if seen.number not in self._stamps:
                 self._stamps[seen.number] = next(
@@ -223,7 +227,7 @@ class StartWatch:
                 )
 
     async def _check_container_end(self) -> WatchResult | None:
-        """An ended stream proves nothing by itself: ask Docker. None while the container lives."""
+        """Ask Docker how the container ended, because an ended stream proves nothing; None while it runs."""
         container: Container | None
         try:
             container = await self.session.docker.inspect_container(self.container_id)
@@ -237,7 +241,7 @@ class StartWatch:
         requests = None if container is None else await find_stop_signals(self.session, container)
         verdict = start_verdict.build_exit_verdict(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
-            verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
+            verdict = replace(verdict, remedy=f"No log says why: {self._unreadable.hint}.")
         return WatchResult(verdict)
 
     # ready
@@ -294,14 +298,14 @@ class StartWatch:
                 phase
             )
             name = f"start.timeouts.{phase}"
-            if self._unreadable is not None:  # without a log no phase is known: it has the time of all of them
+            if self._unreadable is not None:  # without a log no phase is known: use the limits of all phases together
                 limit, name = limits.starting + limits.loading + limits.warming, "start.timeouts.loading"
             if limit is not None and now - self._phase_began > limit:
                 return await self._build_timeout_result(phase, now - self._phase_began, name)
             await self.ctx.clock.sleep(0.2)
 
     async def _watch_for_pauses(self) -> WatchResult:
-        """Say it as soon as somebody pauses the container, and when it goes on."""
+        """Warn as soon as somebody pauses the container, and again when it is unpaused."""
         while True:
             await self.ctx.clock.sleep(_PAUSE_CHECK_SECONDS)
             await self._check_for_pause()
@@ -312,9 +316,9 @@ class StartWatch:
             is_paused = container.state is ContainerState.PAUSED
             if is_paused is not self._is_paused:
                 self._is_paused = is_paused
-                what, hint = f"{self.plan.instance} goes on: it is not paused any more", None
+                what, hint = f"{self.plan.instance} is no longer paused: its start continues", None
                 if is_paused:
-                    what = f"{self.plan.instance} is paused (docker pause): its start stands still"
+                    what = f"{self.plan.instance} is paused (docker pause): its start is halted"
                     hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
@@ -332,7 +336,7 @@ class StartWatch:
 
 
 async def find_stop_signals(session: NodeSession, container: Container) -> tuple[int, ...] | None:
-    """Return the signals with which Docker was asked to end a container, None where that is not known."""
+    """Return the signals that Docker was asked to send to a container, None where that is not known."""
     try:
         return await session.docker.find_stop_signals(container)
     except (DockerError, NodeError):
@@ -340,14 +344,14 @@ async def find_stop_signals(session: NodeSession, container: Container) -> tuple
 
 
 def raise_if_disconnected(session: NodeSession, what: str, again: str) -> None:
-    """Raise `Unreachable` where the node is not there at the end of the time that a start has.
+    """Raise `NodeUnreachable` where the node is not connected when the time limit is reached.
 
-    What ``what`` did meanwhile is not known: neither ready nor failed may be said of it.
+    The state of ``what`` is not known then: it may be neither ready nor failed.
     """
     node, link = session.node.name, session.link.status
     if link.state is not NodeState.OK:
         raise NodeUnreachable(
             node,
-            f"{node} was lost ({link.detail or link.state}) and did not come back in time; {what} may well go on there",
-            f"when it answers again: {again} goes on watching",
+            f"{node} was lost ({link.detail or link.state}) and did not reconnect in time; {what} may still be running there",
+            f"when it answers again: {again} continues the watch",
         )

@@ -1,4 +1,4 @@
-"""Creating and starting one container: done once whatever breaks in between, and taken back whole when it must be."""
+"""Creates and starts one container exactly once, also over a lost connection, and removes it completely on failure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _UNDO_TIMEOUT_SECONDS = 15.0
 
 
 class CreateTimeout(DockerError):
-    """Docker did not answer to the creation within its time."""
+    """Docker did not answer the create request within its time limit."""
 
 
 async def create_container(ctx: CommandContext, session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
-    """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
+    """Create and start the container. The first Ctrl-C lets this finish (the engine then runs on), a second one undoes
+    it.
+    """
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
     second = asyncio.ensure_future(ctx.interrupt.wait_for_press(2))
     try:
@@ -48,7 +50,7 @@ async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLo
     except ConnectionLost:
         await _start_after_reconnect(session, plan, container_id)
     except DockerError as refused:
-        # A refused start leaves a container in state "created" behind: nothing half-started may stay.
+        # Docker leaves a refused container in state "created": remove it.
         try:
             await session.docker.remove_container(container_id, force=True)
         except (DockerError, NodeError) as error:
@@ -62,7 +64,7 @@ async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLo
 
 
 async def _create_after_reconnect(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
-    """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
+    """Check whether the create request was carried out before the connection broke; repeat it only if not."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
     await lock.reacquire_if_lost()
     for container in await session.docker.list_containers():
@@ -72,22 +74,24 @@ async def _create_after_reconnect(session: NodeSession, plan: LaunchPlan, lock: 
 
 
 async def _start_after_reconnect(session: NodeSession, plan: LaunchPlan, container_id: str) -> None:
-    """The connection broke under the start call. One that has run, even if it has ended since, was started."""
+    """Check whether the start request was carried out before the connection broke; a container that ran and ended was
+    started.
+    """
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
     if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
         await session.docker.start_container(container_id)
 
 
 async def _remove_created_container(session: NodeSession, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
-    """Remove what a creation left; say so, or say that it could not be done.
+    """Remove what a creation left, and return a sentence that says so or why it failed.
 
-    The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
+    Wait for the pending request first: if cancelled here, Docker would still carry it out after this check.
     """
     await asyncio.wait({work}, timeout=_UNDO_TIMEOUT_SECONDS)
     if not work.done():
         return f"Docker has not answered yet: {plan.container_name} may still appear"
     if work.exception() is not None:
-        return "nothing was left behind"  # it failed by itself, and cleaned up after itself
+        return "nothing was left behind"  # it failed by itself and cleaned up
     try:
         await session.docker.remove_container(work.result(), force=True)
     except ContainerNotFound:

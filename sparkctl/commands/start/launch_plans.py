@@ -1,4 +1,6 @@
-"""From a first look at each node to the launch of each rank: where they stand, and how their Sparks reach each other."""
+"""Builds the launch plan of each rank from a first inspection of its node: where files are, and how the Sparks reach
+each other.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ _START_ID_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class RankLaunch:
-    """``plan`` is what is asked of Docker. ``alone``: the same as if there were no other ranks, in the engine's own words,
-    by which its memory is summed."""
+    """``plan``: what Docker gets. ``alone``: the same without other ranks, in the engine's own arguments; the memory
+    estimate uses it.
+    """
 
     plan: LaunchPlan
     alone: LaunchPlan
@@ -47,42 +50,43 @@ class RankLaunch:
 async def build_rank_launches(
     ctx: CommandContext, request: StartInstance, sessions: Sequence[NodeSession]
 ) -> tuple[tuple[RankLaunch, ...], FabricRoute | None]:
-    """Look at the nodes of a start, all at once; return the launch on each, and the way between them where there are several.
+    """Inspect the nodes of a start in parallel; return the launch on each, and the link between them where there are
+    several.
 
-    Raises `NodeError`, and `Refused` where no way leads from one to the other.
+    Raises `NodeError`, and `OperationRefused` where no link joins the nodes.
     """
     found = await gather_or_cancel(*(_read_lanes(session, len(sessions) > 1) for session in sessions))
-    way = None if len(sessions) == 1 else _find_route(request.nodes, found)
+    route = None if len(sessions) == 1 else _find_route(request.nodes, found)
     alone = [_build_plan(ctx, request, session) for session in sessions]
-    if way is None:
+    if route is None:
         return tuple(RankLaunch(one, one) for one in alone), None
-    addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
+    addresses, run = tuple(end.address for end in route.ends), uuid.uuid4().hex[:_START_ID_LENGTH]
     places = [
         RankPlacement(
             rank=EngineRank(index, addresses),
             nodes=tuple(one.name for one in request.nodes),
             run=run,
-            env=build_nccl_environment(way, node.name),
+            env=build_nccl_environment(route, node.name),
             has_devices=lanes is not None and lanes.has_devices,
         )
         for index, (node, lanes) in enumerate(zip(request.nodes, found, strict=True))
     ]
     placed = [_build_plan(ctx, request, session, at) for session, at in zip(sessions, places, strict=True)]
-    return tuple(map(RankLaunch, placed, alone)), way
+    return tuple(map(RankLaunch, placed, alone)), route
 
 
 async def _read_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:
-    """Have the session know its user's home; return what links the node has, where that is asked."""
+    """Read the home of the session's user; return the node's lanes where they are needed."""
     with isolate_node_failures(session.node):
         await session.link.connect()
         return await _look_for_lanes(session, is_of_several)
 
 
 async def _look_for_lanes(session: NodeSession, is_of_several: bool) -> LaneReadings | None:
-    asked = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
-    if not asked:
+    sections = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
+    if not sections:
         return None
-    look = await session.read_node(*asked)
+    look = await session.read_node(*sections)
     refuse_without_docker(session.node.name, look)
     return look.lanes
 
@@ -111,7 +115,7 @@ def _build_plan(
 
 
 async def read_node_home(ctx: CommandContext, node: Node) -> str:
-    """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
+    """Return the home of the node's user, ``~`` where the node does not say. Raises `NodeError`."""
     async with ctx.create_session(node) as session:
         await session.link.connect()
         await session.read_node("identity")
@@ -121,20 +125,20 @@ async def read_node_home(ctx: CommandContext, node: Node) -> str:
 def build_preview_plan(
     ctx: CommandContext, profile: Profile, node: Node, home: str, environ: Mapping[str, str]
 ) -> LaunchPlan:
-    """Return the launch that `up` would make of a profile. Raises `InvalidInput` for what it would refuse in the profile."""
+    """Build the launch that `up` would make of a profile. Raises `InvalidInput` where the profile is wrong."""
     return build_launch_plan(
         profile, node, home=home, operator=ctx.operator, environ=environ, engine=load_engine(profile.engine)
     )
 
 
 _UNSET_VARIABLE_PATTERN = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
-_UNKNOWN_HOME = "/~"  # stands for a home that is not known: no path begins like that
+_UNKNOWN_HOME = "/~"  # stands for an unknown home: no path begins like that
 _ANY_NODE_NAME = NodeName("spark")
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPreview:
-    """The launch as far as it can be told: None where it cannot; ``refusal`` is why `up` would not do it."""
+    """The launch as far as it is known: None where it cannot be built; ``refusal`` is why `up` would refuse it."""
 
     plan: LaunchPlan | None
     refusal: InvalidInput | None = None
@@ -143,8 +147,9 @@ class LaunchPreview:
 def preview_launch(
     ctx: CommandContext, profile: Profile, node: Node | None, home: str | None, environ: Mapping[str, str]
 ) -> LaunchPreview:
-    """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
-    set stands as it is written."""
+    """Return the launch of a profile, also without a node: an unknown ``home`` stays ``~``, and an unset variable
+    stays as written.
+    """
     where = node or Node(name=_ANY_NODE_NAME, host=str(_ANY_NODE_NAME))
     refusal = None
     try:
@@ -164,8 +169,11 @@ def preview_launch(
 
 @dataclass(frozen=True, slots=True)
 class ContainerLaunch:
-    """``plan`` may be shown: its secrets are masked. Of it only what makes the ``docker run`` line is read back, and what
-    labels tell: ``ready`` is None where they do not. ``started`` in unix seconds by the node's clock."""
+    """A launch plan read back from a container, with secrets masked, so that it may be shown.
+
+    Only the ``docker run`` line and the values in labels are known: ``ready`` is None without its label. ``started``:
+    unix seconds by the node's clock.
+    """
 
     plan: LaunchPlan
     ready: ReadinessRule | None
@@ -173,7 +181,7 @@ class ContainerLaunch:
 
 
 async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
-    """Look how a container was started. Raises `NodeError` and `DockerError`, NoSuchContainer among them."""
+    """Read how a container was started. Raises `NodeError` and `DockerError` (`ContainerNotFound` among them)."""
     async with ctx.create_session(node) as session:
         await session.link.connect()
         container = await session.docker.inspect_container(container_id)
@@ -181,7 +189,7 @@ async def read_container_launch(ctx: CommandContext, node: Node, container_id: s
 
 
 def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) -> ContainerLaunch:
-    """Return the plan that a container came of. Pure."""
+    """Return the plan that a container was created from. Pure."""
     ready = parse_ready_rule_label(container)
     same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
     plan = LaunchPlan(

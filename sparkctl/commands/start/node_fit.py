@@ -1,4 +1,4 @@
-"""Whether a start fits on a node: what was looked at there, held against the profile's claim."""
+"""Whether a start fits on a node: its memory, as inspected, against the profile's memory estimate."""
 
 from __future__ import annotations
 
@@ -34,43 +34,44 @@ from sparkctl.profiles.memory_fit.estimate_input import (
 from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
 from sparkctl.transport.node_session import NodeSession
 
-_READY_TOLERANCE_BYTES = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
+_READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _HEALTH_TIMEOUT_SECONDS = 3.0  # seconds
 
 
 def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
-    """Return what to look at beside the rest: the model's files."""
+    """Return what else to inspect on the node: the model's files."""
     return [f"model={place}" for place in list_checkpoint_paths(profile, plan)]
 
 
 async def find_loading_containers(
     session: NodeSession, look: NodeInspection, containers: Sequence[Container]
 ) -> frozenset[str]:
-    """Return the ids of those that are still being started, and so take more than they hold now.
+    """Return the ids of instances that still start, and so need more memory than they hold now.
 
-    Only who holds much less than it is expected to is asked, and who does not answer is loading.
+    Only an instance that holds much less than expected is asked for its health; without an answer it counts as
+    loading.
     """
-    asked = []
+    candidates = []
     for one in containers:
         expected, held, rule = (
             parse_expected_memory_label(one),
             look.get_container_memory(one.id),
             parse_ready_rule_label(one),
         )
-        lacks = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
-        if lacks and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
-            asked.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
+        holds_too_little = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
+        if holds_too_little and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
+            candidates.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
     answers = await gather_or_cancel(
-        *(engine_probe.check_health(session.link, service, _HEALTH_TIMEOUT_SECONDS) for _, service in asked)
+        *(engine_probe.check_health(session.link, service, _HEALTH_TIMEOUT_SECONDS) for _, service in candidates)
     )
-    return frozenset(one for (one, _), answer in zip(asked, answers, strict=True) if not answer.good)
+    return frozenset(one for (one, _), answer in zip(candidates, answers, strict=True) if not answer.good)
 
 
 def read_memory_budget(
-    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], comes: frozenset[str]
+    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], loading_ids: frozenset[str]
 ) -> MemoryBudget | None:
-    """Return what stands on the node, None where it did not say what memory it has."""
+    """Return the memory budget of the node, None where it did not report its memory."""
     if look.memory is None:
         return None
     holders = []
@@ -78,7 +79,9 @@ def read_memory_budget(
         if not one.is_alive:
             continue
         held = look.get_container_memory(one.id)
-        coming = max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in comes and held is not None else 0
+        coming = (
+            max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in loading_ids and held is not None else 0
+        )
         name = one.get_label(ContainerLabel.INSTANCE) or one.name
         holders.append(
             MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
@@ -90,7 +93,7 @@ def read_memory_budget(
 
 
 def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:
-    """Return what a node has that is followed, to a start of ``instance``; None where its memory is not known."""
+    """Return the memory budget of a monitored node for a start of ``instance``; None where its memory is not known."""
     memory = (view.sample.memory if view.sample is not None else None) or view.reading
     if memory is None:
         return None
@@ -115,13 +118,13 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
 
 def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
-    replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(), asked: int = 1,
+    replaced: frozenset[str] = frozenset(), loading_ids: frozenset[str] = frozenset(), node_count: int = 1,
 ) -> MemoryFit:  # fmt: skip
-    """Return whether the launch fits beside what stands there. Raises `InvalidInput` for a flag that cannot be so."""
+    """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
     return calculate_fit_from_budget(
-        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, comes), asked
+        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, loading_ids), node_count
     )
 
 
@@ -131,10 +134,12 @@ def calculate_fit_from_budget(
     plan: LaunchPlan,
     models: Sequence[CheckpointFiles],
     there: MemoryBudget | None,
-    asked: int = 1,
+    node_count: int = 1,
 ) -> MemoryFit:
-    """Return whether the launch fits there. ``models``: what was found of its files; the history is read. ``asked``: how many
-    Sparks are to carry it together."""
+    """Return whether the launch fits into a memory budget; reads the history.
+
+    ``models``: the model files found there. ``node_count``: how many Sparks share the model.
+    """
     if (why := _explain_unreadable_flags(profile, plan)) is not None:
         return MemoryFit(
             node=plan.node,
@@ -153,39 +158,46 @@ def calculate_fit_from_budget(
     floor = (
         plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR_BYTES
     )
-    seen = history.get_measured_peak(plan.profile_hash, plan.node)
+    measured_peak = history.get_measured_peak(plan.profile_hash, plan.node)
     missing = find_missing_checkpoint(profile, plan, models)
-    made = evaluate_memory_fit(
-        plan.node, plan.profile, claim=claim, standing=there, floor=floor, expected=plan.expected_memory, seen=seen
+    fit = evaluate_memory_fit(
+        plan.node,
+        plan.profile,
+        claim=claim,
+        standing=there,
+        floor=floor,
+        expected=plan.expected_memory,
+        seen=measured_peak,
     )
     secrets = plan.secret_values
     cautions = (
-        made.cautions
+        fit.cautions
         if missing is None
-        else (*made.cautions, f"no weights lie in {missing}: put the model there first")
+        else (*fit.cautions, f"there are no weights in {missing}: put the model there first")
     )
-    parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
+    parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
     wanted = count_nodes(profile, plan)
-    made = replace(made, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
-    if wanted <= asked:
-        return made
-    return replace(made, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
+    fit = replace(fit, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
+    if wanted <= node_count:
+        return fit
+    return replace(fit, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
 
 
 def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
-    """Return why nothing can be summed: a flag that decides is not there yet, or cannot be so."""
+    """Return why no estimate is possible: a flag that decides has no value yet, or an impossible one."""
     words = CommandFlags(plan.command)
     if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
         return wrong[0]
     if (flag := find_unresolved_flag(profile.engine, words)) is not None:
-        return f"{flag[0]} is {flag[1]}, which only the shell of the container knows"
+        return f"{flag[0]} is {flag[1]}, which only the container's shell can expand"
     return None
 
 
 def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
-    """Return what follows from the answer: the start, or each way to make it fit. ``again`` gives the command that starts it,
-    with a field changed."""
+    """Return the commands that follow: the start itself, or each way to make it fit. ``again`` gives the start
+    command, with one field changed.
+    """
     if not one.is_refused:
         return (again(None),)
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
@@ -199,7 +211,9 @@ def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str])
 
 
 def suggest_switch_or_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
-    """The same as whole ways: where all that is in the way is ours, the one command that has it give way and starts this."""
+    """Return a single switch command where only instances of sparkctl are in the way; otherwise as
+    `suggest_commands`.
+    """
     if not _can_switch(one):
         return suggest_commands(one, again)
     return (to_switch_command(again(None)), *suggest_commands(one, again)[len(one.stops) :])
@@ -214,7 +228,7 @@ def build_fit_refusal(one: MemoryFit, again: Callable[[FieldChange | None], str]
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
     switch = [to_switch_command(again(None))] if _can_switch(one) else []
-    all_the_same = f"start it all the same: {again(None)} --force"
+    all_the_same = f"start it anyway: {again(None)} --force"
     return OperationRefused(
         one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same])
     )

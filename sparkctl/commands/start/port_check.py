@@ -1,4 +1,6 @@
-"""Before a start: whether its port can be reached through the connection to its node, so that the start can be watched."""
+"""Before a start: check that its port can be reached over the connection to its node, so that the start can be
+watched.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ _CONNECT_TIMEOUT_SECONDS = 5.0  # seconds; on its own loopback a node answers at
 
 
 async def verify_port_access(session: NodeSession, plan: LaunchPlan) -> None:
-    """Open a connection to the port and close it again; that nobody listens there yet is as it should be.
+    """Open a connection to the port and close it again; a refused connection is fine, because nothing listens there
+    yet.
 
     Raises:
         ForwardingForbidden: sshd forwards no connection to it.
-        Refused: nothing answers, not even with a refusal.
+        OperationRefused: nothing answers, not even with a refusal.
     """
     service = plan.readiness_target
     is_asked = service.ready.health is not None or service.ready.probe != "none"

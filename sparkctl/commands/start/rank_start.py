@@ -1,4 +1,6 @@
-"""One rank's part of a start, on its node: what is looked at, decided, changed and watched there, at `operations.up`'s word."""
+"""One rank's part of a start on its node: inspect, decide, create the container, watch it. `start_instance` calls each
+step.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ WarnFunction = Callable[[str], None]
 async def collect_guard_receipts(
     session: NodeSession, ctx: CommandContext, plan: LaunchPlan, warn: WarnFunction
 ) -> None:
-    """Fetch what the guard left while nobody was connected, and say what became of an earlier start of this."""
+    """Fetch receipts that the guard wrote while nobody was connected, and report how an earlier start ended."""
     for receipt in (await guard_receipts.read_guard_directory(session)).receipts:
         if guard_receipts.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
             when = time.strftime("%H:%M", time.localtime(receipt.at))
@@ -54,10 +56,10 @@ async def collect_guard_receipts(
 
 
 async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan], again: str) -> None:
-    """Two starts that failed one after the other are a reason to think before the third: ask, or refuse.
+    """Ask before a third start where two in a row have failed, or refuse it.
 
-    ``plans`` are those of all ranks, the head's first: whichever of them failed. ``again`` is the command that asks for the
-    same once more. Raises `Refused` where the answer is no, or nobody answers.
+    ``plans``: those of all ranks, the head's first; a failure of any of them counts. ``again``: the command that
+    repeats the start. Raises `OperationRefused` where the answer is no, or nobody answers.
     """
     head, since = plans[0], ctx.clock.unix_time() - _FAILURE_WINDOW_SECONDS
     found = {one for plan in plans for one in ctx.history.get_failures_since_ready(plan.profile, plan.node, since)}
@@ -69,7 +71,7 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
     raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
         f"({_describe_failures([how for _, how in failures])}); nothing was started",
-        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it all the same: {again} --again",
+        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it anyway: {again} --again",
     )
 
 
@@ -84,7 +86,7 @@ def _describe_failures(causes: Sequence[str]) -> str:
 def record_start_failure(
     ctx: CommandContext, plan: LaunchPlan, container: str, verdict: Verdict, warn: WarnFunction, *, counts: bool
 ) -> None:
-    """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
+    """Save the reason of this failed start next to its log; ``counts``: as a failure, not only as a timeout."""
     try:
         ctx.history.save_verdict(plan.instance, plan.node, container, verdict)
         if counts and ctx.operation is not None:
@@ -97,14 +99,16 @@ def record_start_failure(
             now = ctx.clock.unix_time()
             ctx.history.record_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
     except OSError as error:
-        warn(f"this failed start was not kept in the history: {error}")
+        warn(f"this failed start was not saved in the history: {error}")
 
 
 _NODE_SECTIONS = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
 class RankStart(RankWatch):
-    """One container's start. The attributes are what later steps need of earlier ones; ``began`` is the verb's."""
+    """One container's start. Its attributes pass results from earlier steps to later ones; ``began`` is the
+    command's.
+    """
 
     def __init__(
         self,
@@ -133,10 +137,10 @@ class RankStart(RankWatch):
         self.fit = StartMemory(ctx, request.profile, request.build_retry_command, forced=request.forced)
         self.fit.emit = emit
 
-    # looking and deciding
+    # inspect and decide
 
     async def inspect_node(self) -> None:
-        """Look at everything that the decision rests on."""
+        """Inspect everything that the decision needs."""
         session, plan = self.session, self.plan
         engine, containers, image = await gather_or_cancel(
             session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
@@ -154,7 +158,7 @@ class RankStart(RankWatch):
         self.ctx.record_node_result(build_node_result(plan, self.scene))
 
     async def decide_action(self) -> None:
-        """Decide what to do, by what was looked at last; raises what stands in the way."""
+        """Decide what to do from the last inspection; raises what prevents the start."""
         assert self.scene is not None
         self.decision = decide_start(
             self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
@@ -165,16 +169,18 @@ class RankStart(RankWatch):
             await self.fit.check_fit(self.session, self._alone, self.scene, self.decision.stop, sparks)
 
     def warn_of_decision(self) -> None:
-        """Say what the decision leaves to be minded."""
+        """Emit the warnings of the decision."""
         for message, hint in self.decision.warnings:
             self.warn(message, hint)
 
     async def collect_earlier_receipts(self) -> None:
-        """Fetch what an earlier start left there, and say what became of it."""
+        """Fetch what the guard of an earlier start left there, and report how that start ended."""
         await collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
 
     async def is_ready(self) -> bool:
-        """Ask an instance that runs already whether it is ready; raises `Refused` where it is up and gives no token."""
+        """Check whether an instance that already runs is ready; raises `OperationRefused` where it is up and gives no
+        token.
+        """
         plan = self.plan
         manners = QueryMarkerSupport()
         if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
@@ -184,14 +190,16 @@ class RankStart(RankWatch):
             raise OperationRefused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "
                 + answer.format_masked(collect_plan_secrets(plan)),
-                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
+                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it again after: sparkctl down {plan.instance}",
             )
         return True
 
-    # changing
+    # change
 
     async def stop_other_version(self) -> None:
-        """Stop the other version of this instance that the decision found; raises where it had to be kept."""
+        """Stop the other version of this instance that the decision found; raises where its container had to be
+        kept.
+        """
         other, plan = self.decision.stop, self.plan
         if other is None:
             return
@@ -205,12 +213,12 @@ class RankStart(RankWatch):
             )
 
     async def remove_ended_containers(self) -> None:
-        """Remove ended containers of ours that have the name."""
+        """Remove sparkctl's ended containers that have the name."""
         for ended in self.decision.sweep:
             await remove_ended_container(self.session, self.ctx, self.emit, ended)
 
     async def drop_caches(self) -> None:
-        """Drop the page cache, or say that it cannot be done."""
+        """Drop the page cache, or warn that it is not possible."""
         self.report_own_phase(Phase.DROPPING_CACHES)
         try:
             await drop_node_caches(self.session, self.ctx, self.emit)
@@ -221,14 +229,14 @@ class RankStart(RankWatch):
     async def create_rank_container(self, lock: NodeLock) -> None:
         """Create and start the container; the guard watches it from then on."""
         self.report_own_phase(Phase.CREATING)
-        await lock.reacquire_if_lost()  # a process that stood still may have lost it, with the connection as it was
+        await lock.reacquire_if_lost()  # a suspended process may have lost it despite its connection
         self.container_id = await create_container(self.ctx, self.session, self.plan, lock)
-        with suppress(OSError):  # without it the end of this start is measured by what its processes held
+        with suppress(OSError):  # without it the later check for released memory uses what its processes held
             self.fit.save_baseline(self.plan, self.container_id)
         await self.guard_container(self.container_id)
 
     async def attach_to_running(self, container_id: str) -> None:
-        """Join a start that is under way already."""
+        """Attach to a start that is already running."""
         self.timing.has_joined = True
         self.warn(f"{self.plan.instance} is already being started on {self.plan.node}; watching it")
         await self.arm_guard()
@@ -236,7 +244,7 @@ class RankStart(RankWatch):
         await self.guard_container(container_id)
 
     async def remove_created_container(self) -> None:
-        """Remove what was created here: another rank could not be."""
+        """Remove the container created here, because another rank's could not be created."""
         try:
             await self.session.docker.remove_container(self.container_id, force=True)
             self.warn(f"{self.plan.container_name} on {self.plan.node} was removed again: nothing is left half-started")
@@ -246,11 +254,11 @@ class RankStart(RankWatch):
             what = f"{self.plan.container_name} on {self.plan.node} could not be removed again: {error.message}"
             self.warn(what, f"sparkctl down {self.plan.instance}")
 
-    # watching
+    # watch
 
     async def watch_until_end(self) -> WatchResult:
-        """Watch it as any rank, and what memory it takes beside."""
-        with suppress(OSError):  # a directory that takes nothing is told of where the log is to be saved
+        """Watch it as any rank, and sample the memory that it takes."""
+        with suppress(OSError):  # where the directory cannot be written, the attempt to save the log reports it
             self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
         looking = asyncio.create_task(self.fit.sample_memory())
         try:
@@ -259,23 +267,23 @@ class RankStart(RankWatch):
             await cancel_or_raise(looking)
 
     def expected_duration(self) -> ExpectedDurations:
-        """Return how long it may take, by what was looked up before it began."""
+        """Return the expected duration, as read from the history before the start."""
         return self.timing.expected
 
     async def record_ready(self) -> None:
-        """Remember what the start took, once it is said that it is ready."""
+        """Record the duration and memory of the start after it became ready."""
         await super().record_ready()
         seconds = self.ctx.clock.monotonic() - self.began
         peak = await self.fit.measure_peak_bytes(self.container_id)
         try:
             self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated_bytes)
         except OSError as error:
-            self.warn(f"this start's duration was not kept: {error}")
+            self.warn(f"this start's duration was not saved: {error}")
 
-    # saying
+    # report
 
     def report_own_phase(self, phase: Phase) -> None:
-        """Say that a phase has begun that is ours, not the engine's."""
+        """Emit a phase of sparkctl's own, not the engine's."""
         elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected
         event = PhaseChanged(
             ts=self.ctx.clock.unix_time(),

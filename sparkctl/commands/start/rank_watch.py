@@ -1,5 +1,6 @@
-"""One rank while it starts, on its node: its log as it comes, its guard, and why it failed. Whoever began it: `up`, or the way
-back of a switch."""
+"""Watches one rank of a start, or all of them together: log, guard and verdict. Used by `up` and by the rollback of a
+switch.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +32,11 @@ _SIGKILL_EXIT_CODE = 137
 
 @dataclass(frozen=True, slots=True)
 class RankStartFailure:
-    """Why a rank failed, or is late, and where its whole log lies. ``at``: when, by its node's clock, unix seconds;
-    ``is_aftermath``: it says no more than that something else went wrong before."""
+    """Why a rank failed, or is late, and the path of its whole log.
+
+    ``at``: when, by its node's clock, unix seconds. ``is_aftermath``: the failure only follows from another one
+    elsewhere.
+    """
 
     verdict: Verdict | None
     log: str | None
@@ -41,9 +45,15 @@ class RankStartFailure:
 
 
 class RankWatch:
-    """``container_id`` is empty until there is one. ``began`` is the verb's, by the context's clock; ``again`` the command that
-    asks for the same once more; ``timeout`` in seconds for the whole verb. ``since``: where its log begins for this start, by
-    the node's clock (unix seconds), None: at its beginning."""
+    """The watch of one rank.
+
+    Attributes:
+        container_id: empty until there is a container.
+        began: when the command began, by the context's clock.
+        again: the command that repeats it.
+        timeout: seconds for the whole command.
+        since: where the log begins for this start, by the node's clock, unix seconds; None: at its beginning.
+    """
 
     def __init__(
         self,
@@ -61,13 +71,13 @@ class RankWatch:
         self.container_id = ""
         self.since: float | None = None
         self.guard: GuardSession | None = None
-        self.drop_was_told = False  # that the page cache cannot be dropped here
+        self.drop_was_told = False  # the missing right to drop the page cache was reported
         self._watch: StartWatch | None = None
 
-    # its guard
+    # guard
 
     async def arm_guard(self) -> None:
-        """Have the guard on the node before there is anything to guard."""
+        """Start the guard on the node before the container exists."""
         if self.plan.guard is not None:
             self.guard = GuardSession(self.session, self.ctx, self.emit, self.plan, self.plan.guard)
             await self.guard.arm_guard(drop_was_told=self.drop_was_told)
@@ -78,14 +88,14 @@ class RankWatch:
             await self.guard.watch_container(container_id)
 
     async def detach_guard(self) -> None:
-        """Go, and leave what was begun: the guard stays armed."""
+        """Disconnect and leave the guard armed."""
         if self.guard is not None:
             await self.guard.detach()
 
-    # watching
+    # watch
 
     async def watch_until_end(self) -> WatchResult:
-        """Watch it to its end: ready, failed or out of time; its log is saved as it comes."""
+        """Watch until it is ready, failed or out of time; its log is saved meanwhile."""
         plan, container_id = self.plan, self.container_id
         watch = StartWatch(
             self.session,
@@ -116,11 +126,11 @@ class RankWatch:
                 await cancel_or_raise(guarding)
 
     def expected_duration(self) -> ExpectedDurations:
-        """Return how long its start usually takes, as far as starts of it were seen."""
+        """Return the usual duration of its start, from earlier starts."""
         return self.ctx.history.get_expected_durations(self.plan.profile, self.plan.profile_hash, self.plan.node)
 
     async def record_ready(self) -> None:
-        """End the guard's watch, and say that it is ready."""
+        """End the guard's watch and report that the rank is ready."""
         if self.guard is not None:
             await self.guard.stop_watching(UnwatchReason.READY)
         if self._watch is not None:
@@ -130,19 +140,19 @@ class RankWatch:
 
     @property
     def current_verdict(self) -> Verdict | None:
-        """What its log alone says of why it cannot go on, None while it says nothing of the kind."""
+        """The verdict from its log alone, None where the log has no failure."""
         return None if self._watch is None else verdict_builder.build_verdict(self._watch.log, self.plan)
 
     @property
     def progress_text(self) -> str:
-        """How far it is, in words."""
+        """Its phase and step, in words."""
         if self._watch is None:
             return str(Phase.UNKNOWN)
         step = self._watch.log.step
         return f"{self._watch.log.phase}{f' ({step.name})' if step else ''}"
 
     async def diagnose_failure(self, verdict: Verdict | None, *, timed_out: bool = False) -> RankStartFailure:
-        """Find out why it failed, or is late; what the guard did there outweighs the log."""
+        """Find out why it failed, or is late; a receipt of the guard outweighs the log."""
         assert self._watch is not None
         watch, at, receipt = self._watch, self._watch.failed_at, None
         log = str(watch.saved.path) if watch.saved else None
@@ -158,7 +168,7 @@ class RankWatch:
                     await save_log(self.session, self.ctx, self.emit, container, collect_plan_secrets(self.plan))
                 ).path or log
         except (DockerError, NodeError):
-            pass  # what was followed is saved; the verdict stands without another look
+            pass  # the log was saved while it was followed; the verdict holds without another inspection
         if receipt is not None:
             guard_receipts.save_receipt(self.ctx, self.session, receipt, self.warn)
             at, claim = receipt.at, self.engine.memory_setting
@@ -170,7 +180,7 @@ class RankWatch:
         )
 
     async def stop_rank(self) -> None:
-        """Stop the container, which is kept with its log: another rank has failed, and without it this one is of no use."""
+        """Stop the container and keep it with its log: another rank has failed, so this one is of no use."""
         try:
             if (await self.session.docker.inspect_container(self.container_id)).is_alive:
                 if self.guard is not None:
@@ -183,7 +193,7 @@ class RankWatch:
             )
 
     async def save_log_after_stop(self, other: NodeName) -> str | None:
-        """Say that it was stopped because another rank had failed, and have its whole log; return where that lies."""
+        """Report that it was stopped because another rank failed, and save its whole log; return the path."""
         log = None if self._watch is None or self._watch.saved is None else str(self._watch.saved.path)
         with suppress(DockerError, NodeError):
             container = await self.session.docker.inspect_container(self.container_id)
@@ -203,20 +213,20 @@ class RankWatch:
         )
 
     def _forward_event(self, event: Event) -> None:
-        """Let the guard know of every step at once."""
+        """Emit an event, and tell the guard at once about a new step."""
         self.emit(event)
         if self.guard is not None and isinstance(event, PhaseChanged):
             self.guard.stepped.set()
 
-    # saying
+    # report
 
     def warn(self, message: str, hint: str | None = None) -> None:
-        """Say something of this node that does not end the start."""
+        """Emit a warning about this node; the start goes on."""
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, message, hint))
 
 
 async def cancel_or_raise(task: asyncio.Task[None]) -> None:
-    """End a task that runs beside; a defect in it is not hidden."""
+    """Cancel a background task; if it has failed already, raise its exception."""
     if not task.done():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -224,9 +234,7 @@ async def cancel_or_raise(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-_FAILURE_GATHER_SECONDS = (
-    3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
-)
+_FAILURE_GATHER_SECONDS = 3.0  # for other ranks to report: the first failure may arrive last
 _LOG_END_SECONDS = 10.0  # seconds for the end of a log, once its container has ended
 
 ClockOffsets = dict[NodeName, ClockOffset]
@@ -234,7 +242,7 @@ ClockOffsets = dict[NodeName, ClockOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWatchResult:
-    """How the watch ended: ready (no verdict), or failed or late, for which ``rank`` is the one to be named."""
+    """How the watch ended: ready (no verdict), or failed or late; ``rank`` is the one to name then."""
 
     rank: RankWatch
     verdict: Verdict | None = None
@@ -244,7 +252,7 @@ class InstanceWatchResult:
 
 
 async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> ClockOffsets:
-    """Return how far each node's clock is from ours, of those that say; one alone is not asked."""
+    """Return the offset of each node's clock from this machine's, where known; empty for a single rank."""
     if len(ranks) == 1:
         return {}
     found = await gather_or_cancel(*(measure_clock_offset(rank.session) for rank in ranks))
@@ -252,10 +260,10 @@ async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> ClockOffsets:
 
 
 async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: ClockOffsets) -> InstanceWatchResult:
-    """Watch all ranks until the head is ready, one has failed, or time is over; where one has failed, none is left running.
+    """Watch all ranks until the head is ready, one has failed, or time is over; after a failure stop them all.
 
-    ``clocks`` are as they were found at the start, for nodes that fall silent. Raises `Unreachable` where it is not known how
-    far a rank is when time is over.
+    ``clocks``: the offsets at the start, for nodes that fall silent. Raises `NodeUnreachable` where the state of a
+    rank is not known when time is over.
     """
     tasks = [asyncio.create_task(rank.watch_until_end()) for rank in ranks]
     try:
@@ -271,14 +279,16 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
 
 
 def _has_failed(task: asyncio.Task[WatchResult]) -> bool:
-    """Tell whether a rank's own watch has ended with a failure; an error of its node is none."""
+    """Tell whether a rank's own watch ended with a failure; an error of its node does not count."""
     if not task.done() or task.cancelled() or task.exception() is not None:
         return False
     return task.result().verdict is not None and not task.result().timed_out
 
 
 async def _build_timeout_result(ranks: Sequence[RankWatch], watched: WatchResult) -> InstanceWatchResult:
-    """Return the end of a start whose time is over: nothing is stopped. How far the workers are belongs to the proof."""
+    """Return the result of a start whose time is over; nothing is stopped. The workers' progress is part of the
+    evidence.
+    """
     head, *workers = ranks
     for rank in workers:
         raise_if_disconnected(rank.session, f"its rank of {rank.plan.instance}", rank.again)
@@ -293,14 +303,14 @@ async def _build_timeout_result(ranks: Sequence[RankWatch], watched: WatchResult
 async def _build_failure_result(
     ctx: CommandContext, ranks: Sequence[RankWatch], tasks: Sequence[asyncio.Task[WatchResult]], clocks: ClockOffsets
 ) -> InstanceWatchResult:
-    """Find the root, and end what cannot go on without it."""
+    """Find the rank that failed first, and stop the others."""
     if len(ranks) == 1:
         failed = await ranks[0].diagnose_failure(tasks[0].result().verdict)
         return InstanceWatchResult(rank=ranks[0], verdict=failed.verdict, log=failed.log)
     await _wait_for_tasks(ctx, tasks, _FAILURE_GATHER_SECONDS)
     now = await measure_clock_offsets([rank for rank in ranks if rank.session.link.status.state is NodeState.OK])
-    # What they say once they are told to end is no failure of theirs.
-    told = [
+    # Messages after they were asked to stop are not failures of theirs.
+    verdicts = [
         task.result().verdict if _has_failed(task) else rank.current_verdict
         for rank, task in zip(ranks, tasks, strict=True)
     ]
@@ -310,7 +320,7 @@ async def _build_failure_result(
     )
     failures = [
         (rank, await rank.diagnose_failure(verdict))
-        for rank, verdict in zip(ranks, told, strict=True)
+        for rank, verdict in zip(ranks, verdicts, strict=True)
         if verdict is not None
     ]
     first = _find_first_failure(failures, clocks | now)
@@ -361,18 +371,18 @@ def _merge_verdicts(
     failures: Sequence[tuple[RankWatch, RankStartFailure]],
     ranks: Sequence[RankWatch],
 ) -> Verdict | None:
-    """Return the one verdict: the root's, naming its node; what went wrong elsewhere for a reason of its own beside it."""
+    """Return one verdict: the first failure's, naming its node, with independent failures of other ranks added."""
     if failed.verdict is None:
         return None
     others = [
-        _add_rank_name(other, told.verdict)
-        for other, told in failures
-        if other is not rank and told.verdict is not None and not told.is_aftermath
+        _add_rank_name(other, failure.verdict)
+        for other, failure in failures
+        if other is not rank and failure.verdict is not None and not failure.is_aftermath
     ]
-    told = rank_verdict.add_peer_log_commands(
+    merged = rank_verdict.add_peer_log_commands(
         _add_rank_name(rank, failed.verdict), rank.plan.instance, rank.plan.node, [one.plan.node for one in ranks]
     )
-    return rank_verdict.merge_rank_verdicts(told, others)
+    return rank_verdict.merge_rank_verdicts(merged, others)
 
 
 def _add_rank_name(rank: RankWatch, verdict: Verdict) -> Verdict:

@@ -1,6 +1,7 @@
-"""``up``: look, decide, drop caches, create, watch until a token came. One generator for the CLI and the panel.
+"""``up``: inspect, decide, drop caches, create, and watch until a first token. One event stream for the CLI and the
+panel.
 
-A model over several Sparks is a gang of ranks, one a node (`operations.node_start`); one Spark is a gang of one.
+A model over several Sparks has one rank on each node (`rank_start`); a model on one Spark has a single rank.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from sparkctl.transport.node_session import NodeSession
 _STARTED_OUTCOMES = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _NOT_STARTED_MESSAGE = "interrupted before anything was started"
-_TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; those that were are taken back"
+_TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; the started ones are removed"
 _OLD_STOPPED_MESSAGE = "interrupted: the one that ran before was stopped, the new one was not started"
 
 
 def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
-    """Start a profile on its nodes and stream what happens; the last event is `Ended`."""
+    """Start a profile on its nodes and stream what happens; the last event is `CommandEnded`."""
 
     def stream_start(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
@@ -67,20 +68,22 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
 
 
 class _StartRun:
-    """One run of the verb. ``ranks`` are in the order of the request's nodes: the first is the head's."""
+    """One run of the command. ``ranks`` are in the order of the request's nodes, the head's first."""
 
     def __init__(self, ctx: CommandContext, request: StartInstance) -> None:
         self.ctx = ctx
         self.request = request
         self.began = ctx.clock.monotonic()
         self.ranks: tuple[RankStart, ...] = ()
-        self.way: FabricRoute | None = None  # between several
+        self.route: FabricRoute | None = None  # between several
         self.locks: dict[NodeName, NodeLock] = {}
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
 
     async def run(self, emit: Emit) -> CommandEnded:
-        """Do it all. Ctrl-C ends it wherever nothing is half done; see `create` for the one place where it waits."""
+        """Run all steps. Ctrl-C ends it wherever nothing is half done; `create_container` is the one place that
+        waits.
+        """
         self._emit = emit
         refuse_wrong_node_count(self.request.profile, self.request.nodes)
         async with AsyncExitStack() as stack:
@@ -90,7 +93,7 @@ class _StartRun:
             ended = await self._prepare_start(sessions)
             if ended is not None:
                 return ended
-            # One order for everybody: two starts over the same Sparks never wait for each other.
+            # The same order for everyone: two starts over the same Sparks never wait for each other.
             for rank in sorted(self.ranks, key=lambda one: one.plan.node):
                 self.locks[rank.plan.node] = await self._lock_node(stack, rank)
             for rank in self.ranks:
@@ -98,7 +101,7 @@ class _StartRun:
             return await self._start_ranks()
 
     def emit(self, event: Event) -> None:
-        """Tell what happened, and have it timed for the rank it is of."""
+        """Emit an event, and time it for its rank."""
         for rank in self.ranks:
             if rank.plan.node == event.node:
                 rank.timing.record_event(event)
@@ -109,10 +112,10 @@ class _StartRun:
         """The rank that answers clients."""
         return self.ranks[0]
 
-    # looking and deciding
+    # inspect and decide
 
     async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
-        """Look and decide, changing nothing; return the end where there is nothing to start."""
+        """Inspect and decide without changing anything; return the end where there is nothing to start."""
         guard = self.ctx.interrupt.run_interruptible
         await guard(self._inspect_nodes(sessions), _UNCHANGED_MESSAGE)
         for rank in self.ranks:
@@ -142,8 +145,8 @@ class _StartRun:
         return None
 
     async def _inspect_nodes(self, sessions: Sequence[NodeSession]) -> None:
-        """Look at all nodes together; a plan for each comes of it."""
-        launches, self.way = await build_rank_launches(self.ctx, self.request, sessions)
+        """Inspect all nodes in parallel and build a plan for each."""
+        launches, self.route = await build_rank_launches(self.ctx, self.request, sessions)
         self.ranks = tuple(
             RankStart(self.ctx, self.request, session, launch, self.emit, self.began)
             for session, launch in zip(sessions, launches, strict=True)
@@ -151,7 +154,7 @@ class _StartRun:
         await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))
 
     async def _decide_actions(self) -> None:
-        """Decide for every node before anything changes on any; the first that refuses ends it."""
+        """Decide for every node before anything changes on any; the first refusal ends the start."""
         plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
         if len(self.ranks) > 1:
             refuse_partially_running(plans, scenes)
@@ -161,18 +164,20 @@ class _StartRun:
         refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
 
     async def _check_connectivity(self, sessions: Sequence[NodeSession]) -> None:
-        """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""
-        if self.way is None or self.head.decision.attach is not None:
+        """Emit warnings about the link between the nodes; raises `OperationRefused` where they do not reach each other
+        on it.
+        """
+        if self.route is None or self.head.decision.attach is not None:
             return
-        cautions = (*self.way.cautions, *await connectivity_check.check_fabric(sessions, self.way))
+        cautions = (*self.route.cautions, *await connectivity_check.check_fabric(sessions, self.route))
         for caution in (
             *cautions,
-            *await connectivity_check.check_rank_logins(self.request.engine, sessions, self.way),
+            *await connectivity_check.check_rank_logins(self.request.engine, sessions, self.route),
         ):
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, caution))
 
     async def _check_running_instance(self) -> CommandEnded | None:
-        """Return success for an instance that is ready; None for one that is not, yet."""
+        """Return success for an instance that is ready; None for one that is not ready yet."""
         if not await self.head.is_ready():
             return None
         plan, container = self.head.plan, self.head.decision.attach
@@ -191,7 +196,7 @@ class _StartRun:
         )
         return self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
 
-    # changing
+    # change
 
     async def _lock_node(self, stack: AsyncExitStack, rank: RankStart) -> NodeLock:
         doing = f"starting {rank.plan.instance}"
@@ -202,10 +207,10 @@ class _StartRun:
         return lock
 
     async def _start_ranks(self) -> CommandEnded:
-        """Start it under the locks, and watch it."""
+        """Start the ranks under the locks, and watch them."""
         guard = self.ctx.interrupt.run_interruptible
-        # Between the look and the lock somebody may have started something: decide on what is true now. A step of another
-        # verb had the locks when it looked.
+        # Another operator may have started something between the inspection and the lock: decide again. A step of another
+        # command had the locks when it inspected.
         if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
             await guard(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED_MESSAGE)
             await guard(self._decide_actions(), _UNCHANGED_MESSAGE)
@@ -219,7 +224,7 @@ class _StartRun:
         return await self._watch_ranks()
 
     async def _ensure_containers(self) -> CommandEnded | None:
-        """Have the containers to watch, those that run already or new ones; or return the end that there are none."""
+        """Return the containers to watch, running or new; or the end where there are none."""
         if all(rank.decision.attach is not None for rank in self.ranks):
             for rank in self.ranks:
                 assert rank.decision.attach is not None
@@ -240,7 +245,7 @@ class _StartRun:
         return any(rank.stopped_another for rank in self.ranks)
 
     async def _stop_replaced_instance(self) -> None:
-        """Stop what ``--replace`` allows to be stopped: another version of the same instance."""
+        """Stop what ``--replace`` allows: another version of the same instance."""
         self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
         await gather_or_cancel(*(rank.stop_other_version() for rank in self.ranks))
         if self._has_stopped_another:
@@ -252,7 +257,7 @@ class _StartRun:
         await gather_or_cancel(rank.arm_guard(), rank.fit.measure_before(rank.session))
 
     async def _create_all_ranks(self) -> CommandEnded | None:
-        """Create the ranks in the order that the engine wants; where one cannot be, those before it are taken back."""
+        """Create the ranks in the engine's order; if one fails, remove those before it."""
         head, *workers = self.ranks
         begins = self.request.engine.must_start_head_first(head.plan.command)
         created: list[RankStart] = []
@@ -283,14 +288,14 @@ class _StartRun:
             raise
         except DockerError as error:
             if error.exit_code is ExitCode.REFUSED and not self._has_stopped_another:
-                raise  # nothing is left of the attempt: the node is as it was
+                raise  # the attempt left nothing: the node is as it was
             again, old_is_gone = self.request.retry_command, self._has_stopped_another
             verdict = start_verdict.build_docker_error_verdict(
                 rank.plan, self.request.engine, error, again, old_is_gone=old_is_gone
             )
             return self._build_end(Outcome.FAILED, rank, verdict=verdict)
 
-    # watching
+    # watch
 
     async def _watch_ranks(self) -> CommandEnded:
         end = await self.ctx.interrupt.run_interruptible(
@@ -306,7 +311,7 @@ class _StartRun:
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
         return replace(self._build_end(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
 
-    # saying
+    # report
 
     @property
     def _node_names(self) -> str:
@@ -323,15 +328,15 @@ class _StartRun:
                 f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
             )
         if self.request.is_of_switch:
-            return f"{plan.instance} is still starting on {self._node_names}, without us.{guarded}"
+            return f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded}"
         return (
-            f"{plan.instance} is still starting on {self._node_names}, without us.{guarded} Watch it again: {self.request.retry_command}\n"
+            f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded} Watch it again: {self.request.retry_command}\n"
             f"Stop it: sparkctl down {plan.instance}{only}"
         )
 
     @property
     def _guard_coverage(self) -> GuardCoverage | None:
-        """How the start was guarded, by the rank that was worst off; None where nothing was started."""
+        """How the start was guarded, for the rank with the worst coverage; None where nothing was started."""
         wanted = [rank for rank in self.ranks if rank.plan.guard is not None]
         if not self.head.container_id:
             return None
@@ -342,7 +347,7 @@ class _StartRun:
         return next((one for one in order if one in found), None)
 
     def _warn_about_flags(self) -> None:
-        """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
+        """Warn about the profile's flags before the start takes minutes; the engine itself decides in the end."""
         from sparkctl.profiles.profile_library import ProfileLibrary
         from sparkctl.profiles.profile_lint import list_start_warnings
 
@@ -364,7 +369,7 @@ class _StartRun:
         log: str | None = None,
         message: str | None = None,
     ) -> CommandEnded:
-        """Return the end; ``rank`` is the one it is of, where that is not the head's."""
+        """Return the end; ``rank`` is the one it is about, where that is not the head."""
         codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
         plan = (rank or self.head).plan
         return CommandEnded(

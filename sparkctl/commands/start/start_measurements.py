@@ -1,4 +1,6 @@
-"""The fit of one start: refused before anything is touched, and what it really took, for the next sum."""
+"""The measurements of one start: the memory fit before it, the memory it took, and its duration, recorded for later
+estimates.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.node_session import NodeSession
 
-_SAMPLE_SECONDS = 10.0  # seconds between looks at the memory of a node where something starts
+_SAMPLE_SECONDS = 10.0  # seconds between memory readings of a node during a start
 
 
 class StartMemory:
-    """``again`` gives the command of this start, with a field changed. ``forced``: a refusal is a warning."""
+    """``again`` returns the command of this start, with a field changed. ``forced``: a refusal is only a warning."""
 
     def __init__(
         self, ctx: CommandContext, profile: Profile, again: Callable[[FieldChange | None], str], *, forced: bool
@@ -45,36 +47,36 @@ class StartMemory:
 
     @property
     def estimated_bytes(self) -> int | None:
-        """What the sum came to, None where it did not come out."""
+        """The estimated memory in bytes, None where no estimate was possible."""
         return None if self._fit is None else self._fit.estimated
 
     async def check_fit(
         self,
         session: NodeSession,
         plan: LaunchPlan,
-        scene: PreflightInspection,
+        inspection: PreflightInspection,
         stops: Container | None,
         sparks: int = 1,
     ) -> None:
-        """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
+        """Check the fit and emit a changed answer; raise `OperationRefused` where it does not fit.
 
-        ``stops`` is stopped first: what it holds counts as returned. ``sparks``: how many carry it together.
+        ``stops`` is stopped first: its memory counts as free. ``sparks``: how many share the model.
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
-        comes = await node_fit.find_loading_containers(session, scene.look, scene.containers)
+        loading_ids = await node_fit.find_loading_containers(session, inspection.look, inspection.containers)
         fit = node_fit.calculate_fit(
             self._ctx,
             self._profile,
             plan=plan,
-            look=scene.look,
-            containers=scene.containers,
+            look=inspection.look,
+            containers=inspection.containers,
             replaced=replaced,
-            comes=comes,
-            asked=sparks,
+            loading_ids=loading_ids,
+            node_count=sparks,
         )
-        is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
-        if is_news:
+        is_new, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
+        if is_new:
             commands = node_fit.suggest_commands(fit, self._again)
             self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
             self._warn_about_fit(plan, fit)
@@ -82,18 +84,19 @@ class StartMemory:
             raise node_fit.build_fit_refusal(fit, self._again)
 
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
-        now, sum_ = self._ctx.clock.unix_time(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
+        now, sum_ = (
+            self._ctx.clock.unix_time(),
+            f"see the calculation: sparkctl plan {self._profile.name} --node {plan.node}",
+        )
         if fit.is_refused:
-            if (
-                fit.absent is not None
-            ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
+            if fit.absent is not None:  # nothing to load takes no memory: the engine's own error is clearer
                 self.emit(
-                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; and no weights lie in {fit.absent}", sum_)
+                    WarningEmitted(
+                        now, plan.node, f"{fit.summary_sentence}; and there are no weights in {fit.absent}", sum_
+                    )
                 )
             elif self._forced:
-                self.emit(
-                    WarningEmitted(now, plan.node, f"{fit.summary_sentence}; --force starts it all the same", None)
-                )
+                self.emit(WarningEmitted(now, plan.node, f"{fit.summary_sentence}; --force starts it anyway", None))
             return
         if fit.answer is FitOutcome.AFTER_DROP_CACHES and not plan.drop_caches:
             self.emit(WarningEmitted(now, plan.node, fit.summary_sentence, f"sparkctl drop-caches --node {plan.node}"))
@@ -105,7 +108,7 @@ class StartMemory:
             self.emit(WarningEmitted(now, plan.node, caution, sum_))
 
     async def measure_before(self, session: NodeSession) -> None:
-        """Take what is available just before the container is made."""
+        """Read the available memory just before the container is created."""
         self._session = session
         with suppress(NodeError):
             look = await session.read_node("memory", "processes", "gpu")
@@ -114,20 +117,24 @@ class StartMemory:
             self._held_before = look.everybody
 
     def save_baseline(self, plan: LaunchPlan, container: str) -> None:
-        """Keep what was available before this container was made: its end is measured by that. Raises OSError."""
+        """Save the memory that was available before this container, which the release check after its end compares
+        with. Raises OSError.
+        """
         if self._before is not None:
             before = MemoryBeforeStart(self._before, self._held_before)
             self._ctx.history.save_memory_before(plan.instance, plan.node, container, before)
 
     async def sample_memory(self) -> None:
-        """Look every ten seconds what is available, until cancelled."""
+        """Read the available memory every ten seconds, until cancelled."""
         while self._session is not None and self._before is not None:
             await self._ctx.clock.sleep(_SAMPLE_SECONDS)
             with suppress(NodeError):
                 self._update_least_available(await self._session.read_node("memory"))
 
     async def measure_peak_bytes(self, container: str) -> int | None:
-        """Return what the start took at most; None where it was not begun here, or others came or went meanwhile."""
+        """Return the start's peak memory in bytes; None where it was not started here, or other processes came or went
+        meanwhile.
+        """
         if self._session is None or self._before is None:
             return None
         try:
@@ -153,7 +160,7 @@ class StartMemory:
 
 
 class StartTimer:
-    """Of one start. ``has_joined``: it was under way already, so what was seen of it is not all."""
+    """Times one start. ``has_joined``: the start was already running, so the times are not complete."""
 
     def __init__(self, ctx: CommandContext, profile: Profile) -> None:
         self._ctx, self._profile = ctx, profile
@@ -162,11 +169,11 @@ class StartTimer:
         self.has_joined = False
 
     def record_event(self, event: Event) -> None:
-        """Note what happens."""
+        """Record the times of an event."""
         self._stopwatch.record_event(event)
 
     def load_expected(self, plan: LaunchPlan) -> None:
-        """Find out how long it may take; the profile's own word counts until one was seen."""
+        """Read the expected duration; the profile's own value counts until a start was measured."""
         known = self._ctx.history.get_expected_durations(
             plan.profile, plan.profile_hash, plan.node, self._compute_model_key(plan)
         )
@@ -175,7 +182,7 @@ class StartTimer:
     def save_duration(
         self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None
     ) -> None:
-        """Keep what it took: seconds, and bytes at its ``peak``, which the sum had ``estimated``. Raises OSError."""
+        """Save the duration in seconds, the ``peak`` in bytes and the ``estimated`` bytes. Raises OSError."""
         parts = () if self.has_joined else self._stopwatch.get_durations()
         if self._ctx.operation is not None:
             self._ctx.record_node_result(

@@ -1,4 +1,4 @@
-"""What is decided before anything is changed: go, attach to what runs, or refuse with the reason. Pure."""
+"""Decides before anything changes: start, attach to what runs, or refuse with the reason. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
-_MIN_DISK_BYTES = 64 * MIB  # a container's own layer and log need this much to begin at all
+_MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightInspection:
-    """Everything that was looked at. ``image`` is None where the node does not have it."""
+    """The results of the inspection. ``image`` is None where the node does not have it."""
 
     look: NodeInspection
     containers: tuple[Container, ...]
@@ -45,8 +45,12 @@ class PreflightInspection:
 
 @dataclass(frozen=True, slots=True)
 class StartDecision:
-    """``attach``: watch this running container instead of starting one. ``stop``: stop and remove it first (another
-    version of the same instance). ``sweep``: ended containers of ours to remove first. ``warnings``: (what, what to do)."""
+    """What to do.
+
+    ``attach``: watch this running container instead of a new start. ``stop``: stop and remove it first (another
+    version of the same instance). ``sweep``: sparkctl's ended containers to remove first. ``warnings``: (message,
+    hint).
+    """
 
     attach: Container | None = None
     stop: Container | None = None
@@ -56,33 +60,33 @@ class StartDecision:
 
 @dataclass(frozen=True, slots=True)
 class MountCaution:
-    """A mount's source that was not seen. ``is_missing``: it is surely not there."""
+    """A mount's source that was not found. ``is_missing``: it certainly does not exist."""
 
     message: str
     hint: str | None
     is_missing: bool
 
 
-def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
-    """Return what to do, or raise the `Refused`-like error of the first thing that stands in the way.
+def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
+    """Return what to do, or raise the error of the first obstacle.
 
-    ``again`` is the command that asks for the same once more, for advice.
+    ``again``: the command that repeats the start, for hints.
     """
-    existing = _find_containers_of_instance(plan, scene.containers)
+    existing = _find_containers_of_instance(plan, inspection.containers)
     sweep: list[Container] = []
     stop: Container | None = None
     for container in existing:
         if container.state in (ContainerState.REMOVING, ContainerState.UNKNOWN):
             raise OperationRefused(
-                f"{container.name} on {plan.node} is in between two states ({container.status})",
+                f"{container.name} on {plan.node} is between two states ({container.status})",
                 f"try again in a moment, or look: on {plan.node}: docker ps -a",
             )
         if not container.is_alive:
             sweep.append(container)
         elif container.state is ContainerState.PAUSED and not replace:
             raise OperationRefused(
-                f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers nobody",
-                f"on {plan.node}: docker unpause {container.name}; or take it away: sparkctl down {plan.instance}",
+                f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers no requests",
+                f"on {plan.node}: docker unpause {container.name}; or remove it: sparkctl down {plan.instance}",
             )
         elif (
             container.get_label(ContainerLabel.HASH) == plan.profile_hash
@@ -97,15 +101,17 @@ def decide_start(plan: LaunchPlan, scene: PreflightInspection, *, replace: bool,
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
-    _refuse_without_image(plan, scene)
-    _refuse_without_gpu(plan, scene)
-    _refuse_busy_port(plan, scene, stop, again)
-    warnings = _warn_low_disk(plan, scene) + tuple((one.message, one.hint) for one in check_mounts(plan, scene))
+    _refuse_without_image(plan, inspection)
+    _refuse_without_gpu(plan, inspection)
+    _refuse_busy_port(plan, inspection, stop, again)
+    warnings = _warn_low_disk(plan, inspection) + tuple(
+        (one.message, one.hint) for one in check_mounts(plan, inspection)
+    )
     return StartDecision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
 
 def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Container]) -> list[Container]:
-    """Return our containers of this instance; a foreign one that has the name is in the way."""
+    """Return sparkctl's containers of this instance; a foreign one of that name is an obstacle."""
     found = []
     for container in containers:
         if container.get_label(ContainerLabel.INSTANCE) == plan.instance:
@@ -121,26 +127,32 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     return found
 
 
-def _refuse_without_image(plan: LaunchPlan, scene: PreflightInspection) -> None:
-    if scene.image is None:
+def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection) -> None:
+    if inspection.image is None:
         raise ImageNotFound(
             plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
         )
-    machine = _ARCHITECTURES.get(scene.engine.architecture or "")
-    if machine and scene.image.architecture in _ARCHITECTURES.values() and scene.image.architecture != machine:
+    machine = _ARCHITECTURES.get(inspection.engine.architecture or "")
+    if (
+        machine
+        and inspection.image.architecture in _ARCHITECTURES.values()
+        and inspection.image.architecture != machine
+    ):
         raise ImageNotFound(
             plan.node,
-            f"the image {plan.image} on {plan.node} is for {scene.image.architecture}, the node is {machine}",
+            f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
             f"on {plan.node}: docker pull --platform linux/{machine} {plan.image}",
         )
 
 
-def _refuse_without_gpu(plan: LaunchPlan, scene: PreflightInspection) -> None:
-    """Refuse only on evidence: no trace of the toolkit anywhere. Where Docker still says no, the start call tells."""
-    access = scene.look.docker
+def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:
+    """Refuse only on evidence: no trace of the toolkit anywhere. Otherwise the start itself shows whether Docker has a
+    GPU.
+    """
+    access = inspection.look.docker
     if not plan.gpus or access is None:
         return
-    if not access.can_give_gpu and "nvidia" not in scene.engine.runtimes:
+    if not access.can_give_gpu and "nvidia" not in inspection.engine.runtimes:
         raise GpuRuntimeMissing(
             plan.node,
             f"Docker on {plan.node} cannot give a container the GPU: no NVIDIA container toolkit",
@@ -149,14 +161,16 @@ def _refuse_without_gpu(plan: LaunchPlan, scene: PreflightInspection) -> None:
         )
 
 
-def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Container | None, again: str) -> None:
+def _refuse_busy_port(plan: LaunchPlan, inspection: PreflightInspection, stop: Container | None, again: str) -> None:
     port = plan.node_port
-    if port is None or scene.look.listening is None or port not in scene.look.listening:
+    if port is None or inspection.look.listening is None or port not in inspection.look.listening:
         return
     if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
-        return  # the one we are about to stop holds it
+        return  # held by the container that is about to be stopped
     holders = [
-        c for c in scene.containers if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
+        c
+        for c in inspection.containers
+        if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
     who = f"the container {holders[0].name}" if holders else "another process"
     other = f"start on another port: {again} --set port={port + 1}"
@@ -168,8 +182,8 @@ def _refuse_busy_port(plan: LaunchPlan, scene: PreflightInspection, stop: Contai
     )
 
 
-def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[str, str | None], ...]:
-    room = next((disk for disk in scene.look.disks if disk.path == scene.engine.root_dir), None)
+def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[tuple[str, str | None], ...]:
+    room = next((disk for disk in inspection.look.disks if disk.path == inspection.engine.root_dir), None)
     if room is None or room.free is None:
         return ()
     hint = f"on {plan.node}: docker system df; docker image prune"
@@ -182,27 +196,27 @@ def _warn_low_disk(plan: LaunchPlan, scene: PreflightInspection) -> tuple[tuple[
     return ()
 
 
-def check_mounts(plan: LaunchPlan, scene: PreflightInspection) -> tuple[MountCaution, ...]:
-    """Return what is to be said of the sources that were not seen, for `up` and `switch` alike.
+def check_mounts(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[MountCaution, ...]:
+    """Return warnings about mount sources that were not found, for `up` and `switch` alike.
 
-    Docker makes a missing source itself, empty and owned by root: the engine then misses its model. Docker is root, the SSH
-    user mostly is not: what that user may not see is not missing.
+    Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
+    and the SSH user usually does not: a path that this user may not see is not missing.
     """
-    seen = dict(scene.look.paths)
-    user = scene.look.identity.user if scene.look.identity else "the SSH user"
+    found_paths = dict(inspection.look.paths)
+    user = inspection.look.identity.user if inspection.look.identity else "the SSH user"
     found = []
-    for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in seen):
-        if seen[source] is False:
-            message = f"{source} does not exist on {plan.node}: Docker will make it, empty"
+    for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in found_paths):
+        if found_paths[source] is False:
+            message = f"{source} does not exist on {plan.node}: Docker will create it empty"
             found.append(MountCaution(message, "put the model there first", is_missing=True))
-        elif seen[source] is None:
+        elif found_paths[source] is None:
             message = f"cannot tell whether {source} exists on {plan.node}: {user} may not read its directory"
             found.append(MountCaution(message, None, is_missing=False))
     return tuple(found)
 
 
 def refuse_without_docker(node: str, look: NodeInspection) -> None:
-    """Raise the error that a look at the socket proves, so that no call has to fail first."""
+    """Raise the error that the inspection of the socket proves, so that no call has to fail first."""
     access = look.docker
     if access is None or access.access or not access.socket:
         return
@@ -213,14 +227,14 @@ def refuse_without_docker(node: str, look: NodeInspection) -> None:
         + (": in group docker, but this login is older than that" if access.member else ": not in group docker"),
         f"close every session to {node} and try again"
         if access.member
-        else f"on {node}: sudo usermod -aG docker {user}   (then log in anew)",
+        else f"on {node}: sudo usermod -aG docker {user}   (then log in again)",
     )
 
 
 def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes of a profile for several in the order of their ranks: those that were named, else all there are.
+    """Return the nodes of a profile for several in the order of their ranks: the named ones, else all configured.
 
-    Raises `InvalidInput` where these are not exactly as many as the profile is for.
+    Raises `InvalidInput` where their number is not the profile's.
     """
     chosen = tuple(named or configured)
     if len(chosen) == profile.nodes:
@@ -230,10 +244,10 @@ def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: S
     hint = f"the first one answers clients: {' '.join(f'--node {name}' for name in some)}"
     wanted = f"{profile.name} is for {profile.nodes} Sparks"
     if named:
-        raise InvalidInput(f"{wanted}, and {_format_node_count(named)} named", hint)
+        raise InvalidInput(f"{wanted}, but {_format_node_count(named)} named", hint)
     if len(chosen) < profile.nodes:
         raise InvalidInput(
-            f"{wanted}, and {_format_node_count(chosen)} configured", f"add the others: sparkctl init; or {hint}"
+            f"{wanted}, but {_format_node_count(chosen)} configured", f"add the others: sparkctl init; or {hint}"
         )
     raise InvalidInput(f"{wanted}; which of the {len(chosen)} that are configured?", hint)
 
@@ -243,53 +257,61 @@ def _format_node_count(nodes: Sequence[Node]) -> str:
 
 
 def refuse_wrong_node_count(profile: Profile, nodes: Sequence[Node]) -> None:
-    """Raise `InvalidInput` where these nodes are not as many as the profile is for."""
+    """Raise `InvalidInput` where the number of nodes is not the profile's."""
     if profile.nodes > 1:
         assign_nodes_to_ranks(profile, nodes, nodes)
     elif len(nodes) > 1:
         raise InvalidInput(
-            f"{profile.name} is for one Spark, and {' and '.join(node.name for node in nodes)} are named",
+            f"{profile.name} is for one Spark, but {' and '.join(node.name for node in nodes)} are named",
             f"name one: --node {nodes[0].name}",
         )
 
 
 def format_transfer_command(words: Sequence[str], source: str, target: str) -> str:
-    """Return the command that brings what a start needs to another Spark. ``words``: the profile and its overrides, of which
-    those count that say which image and which model."""
+    """Return the command that copies what a start needs to another Spark. ``words``: the profile and its overrides;
+    those that choose image or model are kept.
+    """
     profile, *rest = words
     pairs = zip(rest[::2], rest[1::2], strict=False)
-    told = [
+    options = [
         word for pair in pairs if pair[1].partition("=")[0].partition(".")[0] in ("image", "model") for word in pair
     ]
-    return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(told)])
+    return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(options)])
 
 
 def refuse_different_images(
     words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
 ) -> None:
-    """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells.
-    ``words`` as in `sync_command`."""
-    if all(_find_running_container(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
+    """Raise where the image is missing on some nodes or differs between them; `decide_start` reports one that is
+    missing on all. ``words`` as in `format_transfer_command`.
+    """
+    if all(
+        _find_running_container(plan, inspection) is not None for plan, inspection in zip(plans, scenes, strict=True)
+    ):
         return
-    having = [(plan, scene.image) for plan, scene in zip(plans, scenes, strict=True) if scene.image is not None]
+    having = [
+        (plan, inspection.image) for plan, inspection in zip(plans, scenes, strict=True) if inspection.image is not None
+    ]
     if not having:
         return
     source, image = having[0]
-    for plan, scene in zip(plans, scenes, strict=True):
+    for plan, inspection in zip(plans, scenes, strict=True):
         hint = format_transfer_command(words, source.node, plan.node)
-        if scene.image is None:
+        if inspection.image is None:
             raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
-        if not scene.image.is_same_image(image):
+        if not inspection.image.is_same_image(image):
             raise OperationRefused(
-                f"{plan.image} is another image on {plan.node} ({_short_image_id(scene.image.id)}) than on {source.node} "
+                f"{plan.image} is another image on {plan.node} ({_short_image_id(inspection.image.id)}) than on {source.node} "
                 f"({_short_image_id(image.id)}): the ranks of one model need the same",
                 hint,
             )
 
 
 def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]) -> None:
-    """Raise `Refused` where this version of the model runs on some of its nodes only, or not as it was asked for."""
-    found = [(plan, _find_running_container(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
+    """Raise `OperationRefused` where this version of the model runs on some of its nodes only, with ranks of
+    different starts, or in another order.
+    """
+    found = [(plan, _find_running_container(plan, inspection)) for plan, inspection in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
     if not there:
         return
@@ -300,11 +322,11 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
             _join_node_names([plan.node for plan, one in found if not one]),
         )
         raise OperationRefused(
-            f"half of {instance} runs: a rank of it is on {standing}, and none on {missing}",
-            f"stop what is left of it: {down}; then start it anew",
+            f"half of {instance} runs: a rank of it is on {standing}, but none on {missing}",
+            f"stop what is left of it: {down}; then start it again",
         )
     if not all(_is_of_one_start(one, other) for (_, one), (_, other) in pairwise(there)):
-        raise OperationRefused(f"the ranks of {instance} that run are of different starts", f"stop them: {down}")
+        raise OperationRefused(f"the running ranks of {instance} are of different starts", f"stop them: {down}")
     nodes = parse_rank_nodes_label(there[0][1])
     if nodes and nodes != tuple(plan.node for plan in plans):
         again = shlex.join(["sparkctl", "up", plans[0].profile, *(word for name in nodes for word in ("--node", name))])
@@ -315,7 +337,9 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
 
 
 def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container | None]) -> None:
-    """Raise `Refused` where what would be stopped has ranks elsewhere, too: half of a model is never left behind."""
+    """Raise `OperationRefused` where what would be stopped has ranks on other nodes, too: half a model must not be
+    left.
+    """
     own = {plan.node for plan in plans}
     for plan, one in zip(plans, stops, strict=True):
         elsewhere = [] if one is None else [name for name in parse_rank_nodes_label(one) if name not in own]
@@ -326,12 +350,12 @@ def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container |
             )
 
 
-def _find_running_container(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
-    """Return the container of this very version that runs there, None where none does."""
+def _find_running_container(plan: LaunchPlan, inspection: PreflightInspection) -> Container | None:
+    """Return the running container of this very version on the node, None where there is none."""
     return next(
         (
             one
-            for one in scene.containers
+            for one in inspection.containers
             if one.is_alive
             and one.get_label(ContainerLabel.INSTANCE) == plan.instance
             and one.get_label(ContainerLabel.HASH) == plan.profile_hash

@@ -1,4 +1,4 @@
-"""What ``up`` is asked for."""
+"""The request of ``up``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from sparkctl.model.verdict import FieldChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartInstance:
-    """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
+    """What to start and how.
 
-    ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
-    ``forced``: although it does not fit.
-    ``nodes`` in the order of ranks: the first is the head, which alone answers clients.
-    ``kept``: ended containers (ids) that a switch keeps until this one is proved; they are not swept away.
-    ``switch_flags``: how that switch was asked for, beside what is asked here.
-    ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
+    Attributes:
+        timeout: seconds for the whole start; None: only the limits of the phases.
+        guarded: False: without a guard, whatever the profile says.
+        once_more: start although the last starts failed.
+        forced: start although it does not fit.
+        nodes: in the order of ranks; the first is the head, which alone answers clients.
+        kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
+        switch_flags: the options of that switch.
+        words: the profile and its overrides as the operator typed them, for hints.
     """
 
     profile: Profile
@@ -47,17 +50,17 @@ class StartInstance:
 
     @property
     def retry_command(self) -> str:
-        """The command that asks for the same once more."""
+        """The command that repeats this request."""
         return self.build_retry_command()
 
     def build_retry_command(self, edit: FieldChange | None = None) -> str:
-        """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
+        """The same command for hints, secrets in it masked; with ``edit`` that field has its new value."""
         if self.is_of_switch:
             return self.build_switch_command(edit)
         return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, edit)
 
     def build_switch_command(self, edit: FieldChange | None = None) -> str:
-        """The command of the switch that this is a step of."""
+        """The command of the switch that this start is a step of."""
         return self._build_command("switch", dict.fromkeys(self.switch_flags, True), edit)
 
     def _build_command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
@@ -76,12 +79,12 @@ class StartInstance:
 
     @property
     def is_of_switch(self) -> bool:
-        """Tell whether it is a step of a switch: by itself it would be refused, before and after."""
+        """Tell whether it is a step of a switch; started by itself it would be refused."""
         return bool(self.kept)
 
 
 def to_switch_command(again: str) -> str:
-    """Return the command that has what is in the way give way, for one that starts something."""
+    """Return a start command as the switch command that also stops what is in the way."""
     words = shlex.split(again)
     return shlex.join(
         ["sparkctl", "switch", *(one for one in words[2:] if one not in ("--again", "--force", "--replace"))]

@@ -1,1 +1,1 @@
-"""The parts of a stop: the container, its log, and the proof that what it held is back."""
+"""Stopping instances: the containers, their logs, and the check that their memory is released."""

@@ -1,7 +1,9 @@
-"""What was to be stopped on a node that could not be reached: kept until the next contact with it, and no longer than a day.
+"""Stops that could not be done because a node was unreachable: saved until the next contact with it, for at most a
+day.
 
-It names containers by their ids, or all ranks of one start: never an instance by its name alone, under which another may
-run by then. Files of the operator's own (0600 in a 0700 directory), one for each node and instance.
+A pending stop names containers by id, or all ranks of one start: never an instance by name alone, because another may
+run under that name by then. The files belong to the operator (0600 in a 0700 directory), one for each node and
+instance.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 
-MAX_AGE_SECONDS = 86400.0  # seconds: what was wished yesterday is asked again
-COMPLETING_COMMANDS = "up, down, free or switch"  # whoever takes the node's lock
+MAX_AGE_SECONDS = 86400.0  # seconds: an older request has to be made again
+COMPLETING_COMMANDS = "up, down, free or switch"  # the commands that take the node's lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingStop:
-    """A stop that is still to be done. ``containers`` are ids or their first 12 digits, ``run`` what all ranks of the start
-    share; ``since`` is when it was asked for, unix seconds."""
+    """A stop that is still to be done.
+
+    ``containers``: ids or their first 12 digits. ``run``: the start id that all ranks share. ``since``: when it was
+    requested, unix seconds.
+    """
 
     node: NodeName
     instance: str
@@ -45,13 +50,13 @@ class PendingStop:
 
 
 class PendingStopFiles:
-    """The files below the state directory. One that cannot be read is none."""
+    """The files of pending stops below the state directory. A file that cannot be read is ignored."""
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "unfinished-stops"
 
     def list_all(self, now: float) -> tuple[PendingStop, ...]:
-        """Return what is owed at unix time ``now``, the oldest first; what is too old is forgotten."""
+        """Return the pending stops at unix time ``now``, the oldest first; delete those that are too old."""
         found = []
         for path in self._folder.glob("*.json"):
             try:
@@ -66,27 +71,27 @@ class PendingStopFiles:
         return tuple(sorted(found, key=lambda one: one.since))
 
     def list_for_node(self, node: str, now: float) -> tuple[PendingStop, ...]:
-        """Return what is owed on a node."""
+        """Return the pending stops of a node."""
         return tuple(one for one in self.list_all(now) if one.node == node)
 
-    def save_stop(self, owed: PendingStop) -> None:
-        """Keep it, with what was owed of that instance there before. Raises OSError."""
-        for one in self.list_for_node(owed.node, owed.since):
-            if one.instance == owed.instance:
-                ids = dict.fromkeys((*one.containers, *owed.containers))
-                owed = replace(owed, containers=tuple(ids), run=owed.run or one.run, since=max(owed.since, one.since))
+    def save_stop(self, stop: PendingStop) -> None:
+        """Save a stop, merged with an earlier one of the same instance there. Raises OSError."""
+        for one in self.list_for_node(stop.node, stop.since):
+            if one.instance == stop.instance:
+                ids = dict.fromkeys((*one.containers, *stop.containers))
+                stop = replace(stop, containers=tuple(ids), run=stop.run or one.run, since=max(stop.since, one.since))
         make_private_directory(self._folder)
-        path = self._get_stop_file(owed)
+        path = self._get_stop_file(stop)
         handle, name = tempfile.mkstemp(".new", path.name, self._folder)  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(to_json_data(owed), ensure_ascii=False) + "\n")
+            file.write(json.dumps(to_json_data(stop), ensure_ascii=False) + "\n")
         Path(name).replace(path)
 
-    def delete_stop(self, owed: PendingStop) -> None:
-        """Forget it: it is done, or not to be done any more."""
+    def delete_stop(self, stop: PendingStop) -> None:
+        """Delete a stop that is done or no longer wanted."""
         with suppress(OSError):
-            self._get_stop_file(owed).unlink(missing_ok=True)
+            self._get_stop_file(stop).unlink(missing_ok=True)
 
-    def _get_stop_file(self, owed: PendingStop) -> Path:
-        digest = hashlib.sha256(f"{owed.node}\n{owed.instance}".encode()).hexdigest()[:24]
+    def _get_stop_file(self, stop: PendingStop) -> Path:
+        digest = hashlib.sha256(f"{stop.node}\n{stop.instance}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}.json"

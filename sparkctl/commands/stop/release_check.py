@@ -1,4 +1,4 @@
-"""Proving that what a container held is given back: memory at its plateau, no process that outlived it, no file in /dev/shm."""
+"""Checks that a stopped container's resources are released: memory, surviving processes, files in /dev/shm."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
 
-# The titles that engines' processes give themselves, and Ray's own programs; nothing that somebody types.
+# Titles of the engines' processes and of Ray's own programs; nothing that a person types.
 _ENGINE_PROCESS_PATTERN = re.compile(r"VLLM::|vllm::|sglang::|ray::|raylet$|gcs_server$")
-# As torch, Python's multiprocessing, NCCL and the engines call what they share.
+# As torch, Python's multiprocessing, NCCL and the engines name their shared memory.
 _SHM_NAME_PATTERN = re.compile(r"(psm_|sem\.mp-|sem\.loky|loky-|torch_|nccl-|vllm|sglang|cuda\.shm|plasma)")
-_ADOPTING_PROCESS = "systemd"  # a user's own takes in what has lost its parent
+_ADOPTING_PROCESS = "systemd"  # a user's own init adopts processes without a parent
 _MAX_TITLE_LENGTH = 60
 _CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
-_MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable wanders by as much while nothing happens to engines
+_MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable varies by this much while no engine changes
 _MIN_SHM_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that is left. ``what`` names it, ``size`` is in bytes (None: not known), ``remedy`` a command on the node."""
+    """Something that was not released. ``what`` names it, ``size`` in bytes (None: not known), ``remedy``: a command
+    for the node.
+    """
 
     what: str
     size: int | None
@@ -46,8 +48,9 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFootprint:
-    """A container as it was just before it was stopped: its processes as (pid, start), since when it ran by the node's
-    clock, the files in /dev/shm that they had mapped, and whether it shared the node's /dev/shm."""
+    """A container just before its stop: its processes as (pid, start time), when it started by the node's clock, the
+    files in /dev/shm that they had mapped, and whether it shared the node's /dev/shm.
+    """
 
     container: str
     processes: frozenset[tuple[int, int]] = frozenset()
@@ -60,7 +63,7 @@ class ContainerFootprint:
 def capture_footprint(
     container: str, started: float | None, look: NodeInspection, *, shares_shm: bool
 ) -> ContainerFootprint:
-    """Return what a look shows of a container that is about to be stopped."""
+    """Return the footprint of a container that is about to be stopped."""
     pids = {pid for pid, own in (look.pids or {}).items() if own == container}
     processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
     files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
@@ -77,9 +80,9 @@ def capture_footprint(
 def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tuple[Leftover, ...]:
     """Return the processes of a container that outlived it, the largest first.
 
-    Certain are those that it had before (the same pid with another start is another process) and those that the kernel
-    still counts as its. An engine's process in no container, that has lost its parent and began after the container, is
-    taken for one of its: nobody else looks after it.
+    Certain are those that it had before (the same pid with another start time is another process) and those that the
+    kernel still counts as its own. An engine's process without a container and without a parent, younger than the
+    container, is assumed to be one of its own: nothing else takes care of it.
     """
     names = {one.pid: one.name for one in now.procs or ()}
     found = []
@@ -112,7 +115,7 @@ def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
 
 
 def format_process_title(one: ProcessInfo) -> str:
-    """Return the head of a process' command line, secrets in it masked."""
+    """Return the start of a process's command line, secrets in it masked."""
     words = sanitize_line(" ".join(redact_words(one.words)) or one.name)
     return words if len(words) <= _MAX_TITLE_LENGTH else words[: _MAX_TITLE_LENGTH - 1] + "…"
 
@@ -120,10 +123,12 @@ def format_process_title(one: ProcessInfo) -> str:
 def find_leftover_shm_files(
     was: ContainerFootprint, now: NodeInspection
 ) -> tuple[tuple[SharedMemoryFile, ...], tuple[SharedMemoryFile, ...]]:
-    """Return the files that a container left in /dev/shm: those that are its for certain, and those that seem to be.
+    """Return the files that a container left in /dev/shm: those that are certainly its own, and those that probably
+    are.
 
-    All are younger than it and used by nobody who is seen. For certain: it had them mapped. They seem so: the engines'
-    libraries call them such names, and no other container shared this directory meanwhile, which the caller knows.
+    All are younger than the container and not mapped by any visible process. Certain: the container had them mapped.
+    Probable: they have a name as the engines' libraries give it, and no other container shared this directory
+    meanwhile (the caller knows that).
     """
     if not was.shares_shm or was.started is None:
         return (), ()
@@ -142,7 +147,7 @@ def find_leftover_shm_files(
 
 
 def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ...]:
-    """Return files in /dev/shm as one thing that is left; a few semaphores are told and no reason to worry."""
+    """Return files in /dev/shm as one leftover; a few semaphores are reported and count as harmless."""
     import shlex
 
     paths = sorted(files, key=lambda one: -one.size)
@@ -157,9 +162,10 @@ def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ..
 
 
 def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection, own: int | None) -> int | None:
-    """Return how much less is available than before the start, what processes hold more by now taken off.
+    """Return how much less memory is available than before the start, minus what other processes took meanwhile.
 
-    ``own``: what it held or was to hold; no more than that can be its. None: not known; 0: as much as before, or nearly.
+    ``own``: the memory that it held or was to hold, the upper bound of the result. None: not known; 0: as much as
+    before, or nearly.
     """
     if before is None or now.memory is None:
         return None
@@ -170,23 +176,25 @@ def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection
 
 
 def describe_leftover(one: Leftover) -> str:
-    """Return ``process 812 (VLLM::EngineCore), which outlived it: 11.0 GiB``."""
+    """Return for example ``process 812 (VLLM::EngineCore), which outlived it: 11.0 GiB``."""
     return one.what if one.size is None else f"{one.what}: {format_size(one.size)}"
 
 
 MIN_REPORTED_BYTES = GIB
 MIN_AWAITED_BYTES = 256 * MIB
-_PLATEAU_BYTES = 512 * MIB  # two readings closer than this are a plateau
+_PLATEAU_BYTES = 512 * MIB  # two readings closer than this count as stable
 _POLL_SECONDS = 1.5
 _PLATEAU_READINGS = 2
-_RELEASE_TIMEOUT_SECONDS = 60.0  # unified memory has been seen to take this long after a kill
-_PROCESS_EXIT_SECONDS = 10.0  # a process that lives so long after Docker said that it is gone does not go by itself
+_RELEASE_TIMEOUT_SECONDS = 60.0  # unified memory can take this long after a kill
+_PROCESS_EXIT_SECONDS = 10.0  # a process that lives this long after its container has ended will not end by itself
 _NODE_SECTIONS = ("memory", "processes", "gpu", "procs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseResult:
-    """What became of what a container held; bytes, None where it could not be measured. ``missing`` is 0 if all is back."""
+    """The result of a release check in bytes, None where it could not be measured. ``missing`` is 0 if everything was
+    released.
+    """
 
     freed: int | None
     missing: int | None
@@ -201,12 +209,12 @@ class ReleaseResult:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether nothing is known to be left that matters."""
+        """Tell whether nothing significant is known to be left."""
         return (self.missing or 0) <= MIN_REPORTED_BYTES and not any(one.counts for one in self.left)
 
 
 class ReleaseCheck:
-    """One container's: `begin` before it is stopped, `prove` after."""
+    """The check of one container: `measure_before` before it is stopped, `wait_until_released` after."""
 
     def __init__(self, session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
         self._session, self._ctx, self._emit, self._container = session, ctx, emit, container
@@ -215,7 +223,7 @@ class ReleaseCheck:
         self._start: MemoryBeforeStart | None = None
 
     async def measure_before(self) -> None:
-        """Take what it has and holds now: what cannot be known any more once it has gone."""
+        """Measure what the container has and holds now; after its end that is no longer known."""
         started, shares = None, False
         with contextlib.suppress(ContainerNotFound):
             now = await self._session.docker.inspect_container(self._container.id)
@@ -226,7 +234,7 @@ class ReleaseCheck:
         self._start = self._ctx.history.load_memory_before(instance, self._session.node.name, self._container.id)
 
     async def wait_until_released(self, tell: Callable[[str], None]) -> ReleaseResult:
-        """Wait until all is back, or until waiting does not help; ``tell`` hears how much is back so far."""
+        """Wait until everything is released, or until waiting does not help; ``tell`` gets the progress."""
         freed, missing, left, after = await self._wait_for_memory(tell)
         if self._was.shares_shm:
             left += await self._remove_shared_memory()
@@ -236,11 +244,11 @@ class ReleaseCheck:
     async def _wait_for_memory(
         self, tell: Callable[[str], None]
     ) -> tuple[int | None, int | None, tuple[Leftover, ...], NodeInspection]:
-        """Read MemAvailable until what was held is back and it is near what it was before the start.
+        """Read MemAvailable until what was held is back and it is close to its value before the start.
 
-        What was held is known: only its return ends the wait, or patience (unified memory has been seen to come back a
-        minute after its process). Otherwise two pauses without a change are all that can be waited for, as they are for
-        what is missing compared with the start: others may have that.
+        The amount that was held is known: only its return ends the wait, or the time limit (unified memory can come
+        back a minute after its process). What is missing compared with the start may belong to others: two readings
+        without a change end that wait.
         """
         clock, held = self._ctx.clock, self._was.held
         expected = parse_expected_memory_label(self._container)
@@ -275,7 +283,7 @@ class ReleaseCheck:
             still = still + 1 if settled else 0
 
     async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
-        """Remove what it left in /dev/shm and is its for certain; return what stays there."""
+        """Remove the files in /dev/shm that are certainly its own; return those that stay."""
         look = await self._session.read_node("shm")
         certain, likely = find_leftover_shm_files(self._was, look)
         if certain:
@@ -288,7 +296,7 @@ class ReleaseCheck:
         return summarize_shm_files([*certain, *likely])
 
     async def _is_shared_by_others(self) -> bool:
-        """Tell whether what lies in /dev/shm may be of another container that lives."""
+        """Tell whether another running container may own files in /dev/shm."""
         for one in await self._session.docker.list_containers():
             if one.is_alive and one.id != self._container.id:
                 with contextlib.suppress(ContainerNotFound):
@@ -298,7 +306,7 @@ class ReleaseCheck:
 
 
 def _compute_missing_bytes(lacking: int | None, short: int | None, *, is_back: bool) -> int | None:
-    """Return what did not come back: of what was held, and compared with the start."""
+    """Return what was not released: of the memory that was held, and compared with the start."""
     if lacking is None:
         return short
     return max(0 if is_back else lacking, short or 0)
@@ -307,7 +315,7 @@ def _compute_missing_bytes(lacking: int | None, short: int | None, *, is_back: b
 def build_leftover_warning(
     session: NodeSession, ctx: CommandContext, instance: str, proof: ReleaseResult
 ) -> WarningEmitted:
-    """Return who still holds what of an instance, with the next step."""
+    """Return the warning about what an instance left, with the next step."""
     node = session.node.name
     parts = [describe_leftover(one) for one in proof.left]
     remedies = [one.remedy for one in proof.left]
@@ -316,7 +324,7 @@ def build_leftover_warning(
         what, remedy = _explain_missing_memory(session, proof.after)
         parts.append(what)
         remedies.append(remedy)
-    lacks = (
+    problem = (
         f"{format_gib(proof.missing)} did not come back on {node}"
         if is_missing
         else f"something of it is left on {node}"
@@ -324,13 +332,13 @@ def build_leftover_warning(
     return WarningEmitted(
         ctx.clock.unix_time(),
         node,
-        f"{instance}: {lacks}: {'; '.join(parts)}",
+        f"{instance}: {problem}: {'; '.join(parts)}",
         f"on {node}: {'   and: '.join(remedies)}",
     )
 
 
 def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tuple[str, str]:
-    """Name GPU processes that belong to no container first; they are the usual orphans."""
+    """Explain missing memory; GPU processes outside any container come first, because they are the usual cause."""
     outside = [
         (pid, held)
         for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -p[1])
@@ -342,4 +350,4 @@ def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tupl
         return what, f"ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
     cache = after.memory.page_cache if after.memory else None
     hint = f"ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"
-    return f"no process is seen that holds it (page cache now {format_gib(cache)})", hint
+    return f"no visible process holds it (page cache now {format_gib(cache)})", hint

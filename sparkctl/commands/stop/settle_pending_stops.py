@@ -1,4 +1,6 @@
-"""Finishing on a node what could not be finished when it was not to be reached: exactly those containers, and said."""
+"""Finishes or withdraws pending stops at the next contact with their node: only the recorded containers, with a
+warning for each.
+"""
 
 from __future__ import annotations
 
@@ -25,34 +27,37 @@ _DEFAULT_GRACE_SECONDS = 30.0
 def withdraw_pending_stops(
     ctx: CommandContext, node: NodeName, instances: Collection[str], warn: Callable[[str], None], why: str
 ) -> None:
-    """Forget the owed stops of these instances on a node, and say so: what was asked for later counts. ``why``: what that is."""
-    kept = PendingStopFiles(ctx.history.directory)
-    for one in kept.list_for_node(node, ctx.clock.unix_time()):
+    """Delete the pending stops of these instances on a node and report it, because a later request counts. ``why``:
+    that request.
+    """
+    files = PendingStopFiles(ctx.history.directory)
+    for one in files.list_for_node(node, ctx.clock.unix_time()):
         if one.instance in instances:
-            kept.delete_stop(one)
+            files.delete_stop(one)
             warn(f"the stop of {one.instance} on {node}, asked for {_format_request_time(one)}, is dropped: {why}")
 
 
 async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: Callable[[str], None]) -> None:
-    """Stop what is owed on this node; the caller has its lock. Raises `SparkctlError`, and keeps what is then still owed.
+    """Do the pending stops of this node; the caller has its lock. Raises `SparkctlError`, and keeps what is still
+    pending then.
 
-    A container that is gone needs nothing any more, and one that was started again since then is somebody's new wish.
+    A container that is gone needs nothing, and one that was started again since then is left running.
     """
-    kept = PendingStopFiles(ctx.history.directory)
+    files = PendingStopFiles(ctx.history.directory)
 
     def forward_warning(event: Event) -> None:
         if isinstance(event, WarningEmitted):
             warn(event.message if event.hint is None else f"{event.message} ({event.hint})")
 
-    owed = kept.list_for_node(session.node.name, ctx.clock.unix_time())
-    if not owed:
+    pending = files.list_for_node(session.node.name, ctx.clock.unix_time())
+    if not pending:
         return
     containers = await session.docker.list_containers()
-    for one in owed:
+    for one in pending:
         for container in [found for found in containers if one.matches_container(found)]:
             if await _was_started_since(session, container, one):
                 warn(
-                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it is left"
+                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it keeps running"
                 )
                 continue
             warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
@@ -61,7 +66,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
             await stop_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
             )
-        kept.delete_stop(one)
+        files.delete_stop(one)
 
 
 def _format_request_time(one: PendingStop) -> str:
@@ -73,8 +78,6 @@ async def _was_started_since(session: NodeSession, container: Container, one: Pe
         return False
     with suppress(ContainerNotFound):
         started = (await session.docker.inspect_container(container.id)).started
-        ahead = await measure_clock_offset(
-            session
-        )  # the node's clock said when it was started, ours when the stop was asked for
+        ahead = await measure_clock_offset(session)  # its start is by the node's clock, the request by ours
         return started is not None and started - (0.0 if ahead is None else ahead.ahead) > one.since
     return False

@@ -1,4 +1,4 @@
-"""Stopping several containers at once, over sessions that are there and under locks that the caller has."""
+"""Stops several containers in parallel, over open sessions and under locks that the caller holds."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from sparkctl.transport.node_session import NodeSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedContainer:
-    """One container that was stopped. ``removed`` is False for one that was kept, ended: it was asked for, or its log could
-    not be saved whole."""
+    """The result for one container. ``removed`` is False where it was kept, ended: on request, or because its log
+    could not be saved completely.
+    """
 
     proof: ReleaseResult
     log: str | None
@@ -42,12 +43,12 @@ class StoppedContainer:
 
     @property
     def is_proved(self) -> bool:
-        """Tell whether nothing of it is known to be held any more."""
+        """Tell whether it is known to hold nothing any more."""
         return self.proof.is_complete
 
     @property
     def kept_name(self) -> str | None:
-        """Its container's name where that is still there, ended."""
+        """Its container's name where that still exists, ended."""
         return None if self.removed else self.container_name
 
 
@@ -62,10 +63,10 @@ async def stop_container(
     release: ReleaseCheck | None = None,
     ended: Callable[[], None] = lambda: None,
 ) -> StoppedContainer:
-    """Stop one container of ours and remove it, its log saved before it goes. ``keep``: it stays, ended.
+    """Stop one container of sparkctl, save its log and remove it. ``keep``: do not remove it.
 
-    ``release`` has begun already, where what it holds had to be read before. ``ended`` is called once it runs no more,
-    before its memory is waited for.
+    ``release``: a release check that was measured already. ``ended`` is called once it has stopped, before the wait
+    for its memory.
     """
     instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     began = ctx.clock.monotonic()
@@ -101,7 +102,7 @@ async def stop_container(
     if not is_counted:
         await engine_averages.record_log_averages(session, ctx, container, saved.path)
     if saved.whole and not keep:
-        with contextlib.suppress(ContainerNotFound):  # somebody was faster; gone is what we wanted
+        with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
             await session.docker.remove_container(container.id)
     elif not keep:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *_describe_kept_container(session, container)))
@@ -141,7 +142,7 @@ async def stop_container(
 
 
 def _describe_kept_container(session: NodeSession, container: Container) -> tuple[str, str]:
-    """What to say, and what to do, where the only whole log of a container is the one that Docker has."""
+    """Return message and hint where Docker has the only complete log of a container."""
     instance = container.get_label(ContainerLabel.INSTANCE) or container.name
     return (
         f"the log of {instance} could not be saved whole, so its container was kept",
@@ -150,7 +151,7 @@ def _describe_kept_container(session: NodeSession, container: Container) -> tupl
 
 
 async def remove_ended_container(session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
-    """Remove an ended container of ours so that its name is free; refuses where its log cannot be saved first."""
+    """Remove an ended container of sparkctl to free its name; refused where its log cannot be saved first."""
     if container.is_alive:
         raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
     if not (await save_log(session, ctx, emit, container)).whole:
@@ -160,12 +161,12 @@ async def remove_ended_container(session: NodeSession, ctx: CommandContext, emit
 
 
 DEFAULT_GRACE_SECONDS = 30.0
-_HEAD_START_SECONDS = 5.0  # seconds that the head has before its workers are asked to end, too
+_HEAD_START_SECONDS = 5.0  # seconds that the head has before its workers are asked to end
 
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """What came of stopping several: each container that was stopped, and why a node could not be finished with."""
+    """The result of stopping several: each stopped container, and the error of each node that failed."""
 
     stopped: tuple[StoppedContainer, ...] = ()
     failures: tuple[tuple[NodeName, SparkctlError], ...] = ()
@@ -179,12 +180,13 @@ async def stop_containers(
     grace: float | None = None,
     keep: bool = False,
 ) -> StopResult:
-    """Stop containers of ours on several nodes at once, those of one node in their order; the caller has the locks.
+    """Stop containers on several nodes in parallel, those of one node in their order; the caller has the locks.
 
-    ``grace`` None: what each says itself. ``keep``: they stay, ended. A node that fails keeps no other from its end.
+    ``grace`` None: as each profile says. ``keep``: do not remove them. A failed node does not prevent the others.
 
-    A head is asked first: it takes no more requests and ends what it answers, and does not see its workers die under it.
-    They follow as soon as it has ended, or after 5 s: a head that hangs needs its whole grace, and they need not wait for it.
+    The head of a model is asked first: it takes no more requests and finishes the current ones without losing its
+    workers. The workers follow as soon as it has ended, or after 5 s: a hanging head uses up its whole grace period,
+    and the workers need not wait for that.
     """
     turns: dict[str, StopOrder] = {}
     for one in (one for containers in containers_by_node.values() for one in containers):
@@ -223,16 +225,16 @@ async def stop_containers(
     return StopResult(tuple(stopped), tuple(failures))
 
 
-def resolve_stop_grace(container: Container, asked: float | None) -> float:
-    """Return what was asked for now, else what the profile said when this was started; seconds."""
-    if asked is not None:
-        return asked
+def resolve_stop_grace(container: Container, requested: float | None) -> float:
+    """Return the grace period in seconds: as requested now, else as the profile said at the start."""
+    if requested is not None:
+        return requested
     own = parse_stop_grace_label(container)
     return DEFAULT_GRACE_SECONDS if own is None else own
 
 
 def _rank_index(container: Container) -> int:
-    """Which rank it is; the head, and whatever is alone, is 0."""
+    """Return the container's rank; the head, and a container without ranks, is 0."""
     return int((parse_rank_label(container) or "0/1").partition("/")[0])
 
 
@@ -241,7 +243,9 @@ def _do_nothing() -> None:
 
 
 class StopOrder:
-    """Who of one model is asked to end when. What each rank holds is read before any is asked: a worker goes with its head."""
+    """The order in which the ranks of each model are asked to end. All ranks are measured first, because a worker ends
+    with its head.
+    """
 
     def __init__(self, ctx: CommandContext) -> None:
         self._ctx = ctx
@@ -252,7 +256,7 @@ class StopOrder:
         self._looked.set()
 
     def add_rank(self, *, is_head: bool) -> None:
-        """Count one of its ranks."""
+        """Register one rank of a model."""
         if is_head:
             self.head_ended.clear()
         else:
@@ -260,7 +264,7 @@ class StopOrder:
             self._looked.clear()
 
     async def wait_for_turn(self, *, is_head: bool) -> None:
-        """Return when this rank, which has been looked at, is to be asked to end; within 5 s in any case."""
+        """Return when this rank, measured already, is to be asked to end; 5 s at most."""
         if not is_head:
             self._workers -= 1
             if self._workers <= 0:
@@ -268,7 +272,7 @@ class StopOrder:
         await self._wait_for_event(self._looked if is_head else self.head_ended)
 
     def release_waiting_ranks(self, *, is_head: bool) -> None:
-        """Let nobody wait for this rank any more."""
+        """Let no other rank wait for this one any more."""
         (self.head_ended if is_head else self._looked).set()
 
     async def _wait_for_event(self, event: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Whom a command line would cut off: instances of ours that are answering requests, or may be. Pure."""
+"""Which instances a command line would stop, and which of them are or may be answering requests. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.ranks import find_ranks
 
-if TYPE_CHECKING:  # a key is looked up without them
+if TYPE_CHECKING:  # loaded only for type checks: a key is looked up without them
     from sparkctl.commands.action_context import ActionContext
     from sparkctl.model.instance import InstanceView
 
@@ -20,9 +20,9 @@ _POSSIBLY_SERVING_PHASES = (Phase.READY, Phase.UNKNOWN, None)
 
 
 def is_rank_serving(one: InstanceView) -> bool | None:
-    """Tell whether requests run in it; None: not known, of one that may be answering and has told no figures.
+    """Tell whether a rank has running requests; None: not known, for one that may be ready and has no figures.
 
-    Where the requests are not counted, as in a log's figures, it answers if it makes tokens.
+    Without a count of requests, as in figures from a log, it counts as serving while it generates tokens.
     """
     numbers = one.numbers
     if numbers is not None and numbers.running is not None:
@@ -33,16 +33,19 @@ def is_rank_serving(one: InstanceView) -> bool | None:
 
 
 def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
-    """Tell whether requests run in its model; of one on several Sparks, whichever part knows says it."""
-    told = [is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))]
-    return True if True in told else False if False in told else None
+    """Tell whether a model has running requests; on several Sparks, any rank that knows decides."""
+    answers = [
+        is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))
+    ]
+    return True if True in answers else False if False in answers else None
 
 
 def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end while they answer, or while it is not known
-    whether they do.
+    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would stop while they answer, or may
+    answer.
 
-    Judged by the last figures of each, which are up to a few seconds old; an ``up`` of a file ends what is called like it.
+    The last figures decide; they are up to a few seconds old. An ``up`` of a file replaces the instance with the
+    file's name.
     """
     if not _ends_something(words):
         return ()
@@ -50,13 +53,14 @@ def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tupl
 
 
 def find_stopped_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end, as far as they are seen."""
+    """Return the known instances that a ``down``, a ``free`` or an ``up --replace`` would stop."""
     return tuple(one for one in find_target_instances(now, words) if one.is_alive)
 
 
 def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances of ours that a ``down``, a ``free`` or an ``up --replace`` names, those that have ended among them;
-    of a model with a part on a Spark that is freed, all its parts."""
+    """Return sparkctl's instances that a ``down``, a ``free`` or an ``up --replace`` names, ended ones included; of a
+    model with a rank on a freed Spark, all ranks.
+    """
     named, nodes = parse_targets(words)
     if words[0] == "free":
         there = [one for view in now.views for one in view.instances]
@@ -64,7 +68,7 @@ def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[Ins
         parts = [each for one in mine for each in find_ranks(one, there)]
         return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
     of_files = (name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named)
-    names = {*named, *of_files}  # a label may name an instance in any way
+    names = {*named, *of_files}  # a label may have any instance name
     everything = words[0] == "down" and "--all" in words
     return tuple(
         one
@@ -76,7 +80,7 @@ def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[Ins
 
 
 def find_unlisted_nodes(now: ActionContext, words: Sequence[str]) -> tuple[NodeName, ...]:
-    """Return on which of the Sparks that a ``down``, a ``free`` or an ``up --replace`` means nobody has looked at what runs."""
+    """Return the target Sparks of a ``down``, a ``free`` or an ``up --replace`` whose containers are not known yet."""
     if not _ends_something(words):
         return ()
     _, nodes = parse_targets(words)
@@ -93,13 +97,15 @@ def _ends_something(words: Sequence[str]) -> bool:
 
 
 def parse_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what a line names, its verb first, and on which nodes; what is freed are nodes."""
+    """Return the names and nodes of a command line that starts with its command; the arguments of ``free`` are
+    nodes.
+    """
     names, nodes = parse_names_and_nodes(words[1:])
     return ([], names) if words[:1] and words[0] == "free" else (names, nodes)
 
 
 def parse_names_and_nodes(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what the words behind a verb name, and on which nodes, in their order."""
+    """Return the names and nodes after a command, in their order."""
     names: list[str] = []
     nodes: list[str] = []
     rest = list(words)

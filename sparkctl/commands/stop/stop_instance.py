@@ -1,4 +1,4 @@
-"""``down`` and ``free``: stop whole instances, all ranks of them, and prove that what they held is back."""
+"""``down`` and ``free``: stop whole instances with all their ranks, and check that their memory is released."""
 
 from __future__ import annotations
 
@@ -44,42 +44,44 @@ from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_i
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_session import NodeSession
 
-_ID_LENGTH = 12  # digits of a container's id that are kept everywhere
+_ID_LENGTH = 12  # digits of a container's id that every record has
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStart:
-    """A start that was not stopped from here since. ``parts``: each of its ranks' node and the beginning of its container's id."""
+    """A start that was not stopped from here since. ``parts``: the node and the short container id of each rank."""
 
     instance: str
     parts: tuple[tuple[NodeName, str], ...]
 
     def containers_on(self, node: NodeName) -> tuple[str, ...]:
-        """Return its containers on a node."""
+        """Return its container ids on a node."""
         return tuple(container for where, container in self.parts if where == node)
 
 
 def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, ...]:
-    """Return the starts, given the latest operation first, of which nothing says that they have ended, the latest first.
+    """Return the starts without a known end, the latest first; ``operations`` come latest first.
 
-    What a switch stopped is gone only if the switch went well: else it came back.
+    What a switch stopped is gone only if the switch succeeded: otherwise it came back.
     """
     seen = tuple(operations)
     good = {one.id for one in seen if one.has_succeeded}
-    gone: set[str] = set()
+    ended_ids: set[str] = set()
     found = []
     for one in seen:
         if one.kind is OperationKind.START:
             parts = tuple(
                 (share.node, _short_container_id(share)) for share in one.shares if _short_container_id(share)
             )
-            if parts and one.outcome != "failed" and not gone.issuperset(id_ for _, id_ in parts):
-                found.append(OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in gone)))
+            if parts and one.outcome != "failed" and not ended_ids.issuperset(id_ for _, id_ in parts):
+                found.append(
+                    OpenStart(one.shares[0].instance, tuple(part for part in parts if part[1] not in ended_ids))
+                )
         elif one.kind is OperationKind.STOP:
             if one.parent is None or one.parent in good:
-                gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+                ended_ids.update(_short_container_id(share) for share in one.shares if _has_ended(share))
         elif one.has_succeeded:
-            gone.update(_short_container_id(share) for share in one.shares if _has_ended(share))
+            ended_ids.update(_short_container_id(share) for share in one.shares if _has_ended(share))
     return tuple(found)
 
 
@@ -88,12 +90,12 @@ def _short_container_id(share: NodeResult) -> str:
 
 
 def _has_ended(share: NodeResult) -> bool:
-    """Tell whether a stop came as far as its end: its container is noted before."""
+    """Tell whether a stop reached its end; its containers are recorded before."""
     return share.log is not None or share.freed is not None or share.available_after is not None
 
 
 async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[NodeSession], emit: Emit) -> list[str]:
-    """Return a line for each node and for each foreign container that runs there, and emit all of what stands there."""
+    """Return a line for each node and for each foreign container that runs there, and emit what runs there."""
     lines = []
     for session in sessions:
         node = session.node.name
@@ -126,15 +128,19 @@ _UNREACHABLE_ERRORS = (
     NodeStarved,
     ConnectionLost,
     DockerUnavailable,
-)  # whatever runs there is not known, and runs on
+)  # its containers are not known, and run on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopInstance:
-    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
+    """A request to stop instances.
 
-    ``known`` are the names that are not misspelt: profiles, and whatever was started before. ``everywhere`` are all nodes
-    there are: where the other ranks of a model are looked for. ``frees``: the nodes are to be free, so what stays is told.
+    Attributes:
+        instance: None: every instance of sparkctl on these nodes.
+        grace: seconds between TERM and KILL.
+        known: valid names: profiles, and everything that was started before.
+        everywhere: all nodes, where other ranks of a model are searched.
+        frees: free the nodes, and report what stays there.
     """
 
     instance: str | None
@@ -147,7 +153,7 @@ class StopInstance:
 
     @property
     def retry_command(self) -> str | None:
-        """The command that frees the same nodes again; None of a stop, which asks for what is gone."""
+        """The command that frees the same nodes again; None for ``down``."""
         if not self.frees:
             return None
         grace = [] if self.grace is None else [f"--grace={self.grace:g}s"]
@@ -155,14 +161,14 @@ class StopInstance:
 
 
 def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[Event, None]:
-    """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
+    """Stop what was requested. Nothing running is success; a node that could not be asked never counts as stopped."""
 
     def stream_stop(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
             own,
             _StopRun(own, request).run,
             request.instance,
-            on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
+            on_interrupt="interrupted; the requested stops continue: sparkctl status",
         )
 
     if request.dry_run:
@@ -177,21 +183,21 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
 
 
 class _StopRun:
-    """One run of the verb: what each node has, why one could not be asked, and what came of it."""
+    """One run of the command: the containers of each node, the nodes that could not be asked, and the results."""
 
     def __init__(self, ctx: CommandContext, request: StopInstance) -> None:
         self.ctx, self.request = ctx, request
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
-        self.asked = [node.name for node in request.nodes]
+        self.requested_names = [node.name for node in request.nodes]
         self.sessions: dict[NodeName, NodeSession] = {}
         self.containers: dict[NodeName, tuple[Container, ...]] = {}
         self.failures: dict[NodeName, SparkctlError] = {}
         self.unmatched: list[str] = []
-        self.owed = PendingStopFiles(ctx.history.directory)
+        self.pending_stops = PendingStopFiles(ctx.history.directory)
 
     async def run(self, emit: Emit) -> CommandEnded:
-        """Look everywhere first, then stop everything at once."""
+        """Inspect all nodes first, then stop everything in parallel."""
         self.emit = emit
         async with AsyncExitStack() as stack:
             await self._list_containers(self.request.nodes, stack)
@@ -225,14 +231,14 @@ class _StopRun:
 
     @contextlib.contextmanager
     def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
-        """What was owed of these is what is done now; where it is not, it is owed as before."""
+        """Replace the pending stops of these instances: they are done now, or saved again."""
         own = [
             one
-            for one in self.owed.list_all(self.ctx.clock.unix_time())
+            for one in self.pending_stops.list_all(self.ctx.clock.unix_time())
             if any(one.matches_container(part.container) for whole in chosen for part in whole.containers_on(one.node))
         ]
         for one in own:
-            self.owed.delete_stop(one)
+            self.pending_stops.delete_stop(one)
         is_through = False
         try:
             yield
@@ -241,12 +247,12 @@ class _StopRun:
             for one in own:
                 if not is_through or one.node in self.failures:
                     with contextlib.suppress(OSError):
-                        self.owed.save_stop(one)
+                        self.pending_stops.save_stop(one)
 
-    # looking
+    # inspect
 
     async def _list_containers(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
-        """Ask nodes what stands there, all at once."""
+        """List the containers of the nodes, in parallel."""
         new = [node for node in nodes if node.name not in self.sessions]
         for node in new:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)
@@ -267,29 +273,29 @@ class _StopRun:
                 self.containers[node.name] = answer
 
     async def _find_other_ranks(self, stack: AsyncExitStack) -> None:
-        """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
-        if any(node in self.failures for node in self.asked):
-            await self._list_containers(self.request.everywhere, stack)  # what it does not say, its other ranks may
+        """Look for the other ranks: on the nodes in the labels of those found, or on all nodes."""
+        if any(node in self.failures for node in self.requested_names):
+            await self._list_containers(self.request.everywhere, stack)  # for their other ranks
         for whole in self._choose_instances():
             await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
         if any(
             whole.missing and (self._list_unknown_node_names(whole) or not whole.elsewhere)
             for whole in self._choose_instances()
         ):
-            await self._list_containers(self.request.everywhere, stack)  # this operator may call them otherwise
+            await self._list_containers(self.request.everywhere, stack)  # this operator may have other names for them
         for whole in self._choose_instances():
             self.unmatched += [f"{whole.name} on {name}" for name in self._list_unknown_node_names(whole)]
 
     def _list_unknown_node_names(self, whole: InstanceContainers) -> list[str]:
-        """Return the names of nodes with a rank that was not found, and that no node here is called."""
+        """Return the nodes of missing ranks whose names are not in this config."""
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
     def _choose_instances(self) -> list[InstanceContainers]:
-        """Return what is to be stopped: whole instances of which any part is where it was asked.
+        """Return what to stop: whole instances with any rank on the requested nodes.
 
-        Also where its other ranks say that a part is there, and that node does not answer.
+        An instance counts, too, where its other ranks name a requested node that does not answer.
         """
-        silent = [node for node in self.asked if node in self.failures]
+        silent = [node for node in self.requested_names if node in self.failures]
         occupants = [
             RankContainer(node, one, None, parse_port_label(one))
             for node, containers in self.containers.items()
@@ -299,13 +305,14 @@ class _StopRun:
         return [
             whole
             for whole in group_by_instance(occupants)
-            if any(node in self.asked for node in whole.nodes) or any(node in silent for node in whole.elsewhere)
+            if any(node in self.requested_names for node in whole.nodes)
+            or any(node in silent for node in whole.elsewhere)
         ]
 
     def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
-        """Say what goes with what was asked for."""
+        """Report what is stopped together with the requested ranks."""
         for whole in chosen:
-            if all(node in self.asked for node in whole.nodes):
+            if all(node in self.requested_names for node in whole.nodes):
                 continue
             silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
             what = "would be stopped" if self.request.dry_run else "is stopped"
@@ -320,24 +327,26 @@ class _StopRun:
             )
         for words in self.unmatched:
             hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
-            self._emit_warning(None, f"a rank of {words} was not found: no node is called so here", hint)
+            self._emit_warning(None, f"a rank of {words} was not found: no node here has that name", hint)
 
     def _refuse_foreign(self) -> None:
-        """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
+        """Warn about a running foreign container of that name: it is not stopped."""
         for node, containers in self.containers.items():
             for one in containers:
-                if one.name == self.request.instance and one.is_alive and node in self.asked:
+                if one.name == self.request.instance and one.is_alive and node in self.requested_names:
                     raise OperationRefused(
                         f"{one.name} on {node} was not started by sparkctl and is left alone",
                         f"on {node}: docker stop {one.name}",
                     )
 
-    # changing
+    # change
 
     async def _lock_nodes(
         self, chosen: Sequence[InstanceContainers]
     ) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
-        """Take the locks of all nodes that are touched, in the order of their names, so that two never wait for each other."""
+        """Take the locks of all affected nodes in the order of their names, so that two commands never wait for each
+        other.
+        """
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         doing = f"stopping {self.request.instance or 'everything'}"
         for node in sorted({node for whole in chosen for node in whole.nodes}):
@@ -349,7 +358,7 @@ class _StopRun:
         return locks
 
     async def _choose_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
-        """Return what is to be stopped now: somebody may have stopped it while we waited."""
+        """Choose again under the locks: another command may have stopped it meanwhile."""
         for node in locks:
             try:
                 self.containers[node] = await self.sessions[node].docker.list_containers()
@@ -358,12 +367,12 @@ class _StopRun:
         return self._choose_instances()
 
     def _drop_busy_instances(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
-        """Leave out what somebody else is at work on anywhere: stopping the rest of it would leave a half."""
+        """Leave out instances with a locked rank: stopping the other ranks would leave half a model."""
         busy = {node for node, error in self.failures.items() if isinstance(error, OperationRefused)}
         return [whole for whole in chosen if not busy.intersection(whole.nodes)]
 
     async def _refuse_during_switch(self, chosen: Sequence[InstanceContainers]) -> None:
-        """Have the refusal that stopping them would end with, where a switch goes on or was left."""
+        """Raise the error for a running or unfinished switch there."""
         for node in sorted({node for whole in chosen for node in whole.nodes}):
             try:
                 view = await journals.read_journal(self.sessions[node])
@@ -373,7 +382,7 @@ class _StopRun:
             if view.found is not JournalPresence.NONE and node not in self.ctx.holds:
                 self.failures[node] = journals.build_switch_refusal(node, view, is_held=view.is_held)
 
-    # saying
+    # report
 
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         await self._refuse_during_switch(chosen)
@@ -394,54 +403,54 @@ class _StopRun:
         self._save_pending_stops(halt, chosen)
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
-        asked, done = self.request.instance, halt.stopped
-        if not done and asked is not None and asked not in self.request.known:
+        instance, done = self.request.instance, halt.stopped
+        if not done and instance is not None and instance not in self.request.known:
             raise InvalidInput(
-                f"no instance and no profile is called {asked}{format_did_you_mean(asked, self.request.known)}",
+                f"no instance and no profile is called {instance}{format_did_you_mean(instance, self.request.known)}",
                 "see what runs: sparkctl status",
             )
-        kept = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
-        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
+        kept_names = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
+        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
         lines: list[str] = []
         if not done:
-            what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
-            lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
+            what = f"{instance} does not run" if instance else "nothing that sparkctl started runs"
+            lines.append(f"{what} on {' or '.join(self.requested_names)}; nothing to stop")
         if self.request.frees:
             lines += await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
         if self.unmatched:
             lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
         elif not all(one.is_proved for one in done):
             lines = ["stopped, but not everything that it held is back"]
-        elif kept:
+        elif kept_names:
             lines = [
-                f"stopped, but {' and '.join(kept)} {'was' if len(kept) == 1 else 'were'} kept: the log could not be saved"
+                f"stopped, but {' and '.join(kept_names)} {'was' if len(kept_names) == 1 else 'were'} kept: the log could not be saved"
             ]
         return CommandEnded(
             ts=self.ctx.clock.unix_time(),
             outcome=Outcome.DONE if is_good else Outcome.UNHEALTHY,
             exit_code=int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
             seconds=self._elapsed_seconds,
-            instance=asked,
+            instance=instance,
             message="\n".join(lines) or None,
-            hint=_SAVE_LOG_HINT if kept else None,
+            hint=_SAVE_LOG_HINT if kept_names else None,
             log=next((one.log for one in done if one.log), None),
         )
 
     def _list_asked_sessions(self) -> list[NodeSession]:
-        return [self.sessions[node] for node in self.asked if node not in self.failures]
+        return [self.sessions[node] for node in self.requested_names if node not in self.failures]
 
     def _report_failures(self) -> SparkctlError | None:
-        """Return the failure that decides the end, where there is any; tell of every other one."""
+        """Return the failure that decides the exit code, if any; emit the others as warnings."""
         order = [node for node in self.sessions if node in self.failures]
-        told = {self.failures[order[0]].message} if order else set()
+        emitted = {self.failures[order[0]].message} if order else set()
         for node in order[1:]:
-            if self.failures[node].message not in told:
-                told.add(self.failures[node].message)
+            if self.failures[node].message not in emitted:
+                emitted.add(self.failures[node].message)
                 self._emit_warning(node, self.failures[node].message, self.failures[node].hint)
         return self.failures[order[0]] if order else None
 
     def _save_pending_stops(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> None:
-        """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
+        """Save the stops for nodes that could not be asked, for the next contact with them."""
         now, done = self.ctx.clock.unix_time(), {one.container_id for one in halt.stopped}
         unseen = self._find_last_known_starts(done)
         for node, error in self.failures.items():
@@ -467,27 +476,28 @@ class _StopRun:
                 if whole.missing and node in whole.elsewhere and whole.get_label(ContainerLabel.RUN)
             ]
             if node not in self.containers:
-                told = {one.instance for one in left}
+                saved = {one.instance for one in left}
                 left += [
                     PendingStop(node=node, instance=one.instance, since=now, containers=one.containers_on(node))
                     for one in unseen
-                    if one.containers_on(node) and one.instance not in told
+                    if one.containers_on(node) and one.instance not in saved
                 ]
             with contextlib.suppress(OSError):
                 for one in left:
-                    self.owed.save_stop(one)
+                    self.pending_stops.save_stop(one)
                 if left:
                     names = ", ".join(dict.fromkeys(one.instance for one in left))
                     self._emit_warning(
                         node,
-                        f"what may still run there of {names} is stopped at the next contact with {node}",
-                        f"that is {COMPLETING_COMMANDS} there within a day; until then status tells of it",
+                        f"whatever still runs there of {names} is stopped at the next contact with {node}",
+                        f"that is {COMPLETING_COMMANDS} there within a day; until then status shows it",
                     )
 
     def _find_last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
-        """Return what was started last from here on the nodes that were asked and do not say what they have: the whole of it,
-        and nothing of which another rank is seen to run on."""
-        silent = [node for node in self.asked if node in self.failures and node not in self.containers]
+        """Return the last starts from here on the nodes that could not be read: whole starts, none with a rank that is
+        seen running.
+        """
+        silent = [node for node in self.requested_names if node in self.failures and node not in self.containers]
         if not silent:
             return []
         history, named = self.ctx.history, self.request.instance

@@ -1,1 +1,1 @@
-"""The parts of a switch: what is looked at and checked, the journal and the locks, the steps forward and the way back."""
+"""Switching from one model to another: checks, plan, journal and locks, the steps forward, and the rollback."""

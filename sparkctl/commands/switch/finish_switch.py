@@ -1,4 +1,4 @@
-"""``resume`` and ``abort``: a switch that somebody left is finished, undone or given up, by what lies on the nodes."""
+"""``resume`` and ``abort``: finish, undo or give up an unfinished switch, from the journal on its nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishSwitch:
-    """``nodes``: where a journal is looked for; ``known``: every node of the config, for those that it names beside."""
+    """``nodes``: where to look for a journal. ``known``: every node of the config, for those that the journal names
+    besides.
+    """
 
     nodes: Sequence[Node]
     known: Sequence[Node]
@@ -44,7 +46,7 @@ class FinishSwitch:
 
 
 def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Finish the switch that lies on these nodes, in the direction in which it was going."""
+    """Finish the switch found on these nodes, in the direction in which it was going."""
 
     def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
@@ -55,7 +57,7 @@ def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[
 
 
 def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
+    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
 
     def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
@@ -66,7 +68,7 @@ def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[E
 
 
 def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """End it with neither: what is left of both goes, logs saved, and the switch is forgotten. Needs no profile."""
+    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
 
     def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
@@ -79,7 +81,7 @@ def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator
 
 
 class _FinishRun:
-    """One run of either verb."""
+    """One run of either command."""
 
     def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
         self.ctx, self.request = ctx, request
@@ -92,41 +94,43 @@ class _FinishRun:
             if journal is None:
                 return self._build_no_switch_end()
             self._describe_operation(journal, is_way_back=journal.step in _ROLLBACK_STEPS)
-            crew = self._create_transaction(journal, emit)
+            transaction = self._create_transaction(journal, emit)
             request = self._rebuild_request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.run_interruptible(
-                crew.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._verify_unchanged(crew, journal)
+                await self._verify_unchanged(transaction, journal)
                 if journal.step is not SwitchStep.CHECKING:
                     return self._close_original_operation(
-                        journal, "resume", await self._run_remaining_steps(crew, request)
+                        journal, "resume", await self._run_remaining_steps(transaction, request)
                     )
                 await (
-                    crew.delete_journal()
-                )  # nothing was changed so far: it begins anew, with a plan of what is true now
+                    transaction.delete_journal()
+                )  # nothing was changed so far: begin again with a plan of the current state
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
         assert request is not None
         return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
 
-    async def _run_remaining_steps(self, crew: SwitchTransaction, request: SwitchInstance | None) -> CommandEnded:
-        run, step = SwitchStepRunner(crew, request), crew.journal.step
+    async def _run_remaining_steps(
+        self, transaction: SwitchTransaction, request: SwitchInstance | None
+    ) -> CommandEnded:
+        run, step = SwitchStepRunner(transaction, request), transaction.journal.step
         if step in _ROLLBACK_STEPS:
-            return await run.run_rollback(asked=True)
+            return await run.run_rollback(is_requested=True)
         return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
 
     async def abort(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(asked=True))
+        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(is_requested=True))
 
     async def abandon(self, emit: Emit) -> CommandEnded:
         return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
 
     async def _undo_switch(
-        self, emit: Emit, verb: str, way: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
+        self, emit: Emit, verb: str, finish: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
     ) -> CommandEnded:
-        """Take back what was left, one way or the other, unless the new one serves; nothing was stopped: forget it."""
+        """Undo the unfinished switch, unless the new instance serves; if nothing was stopped, delete the journal."""
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
@@ -134,29 +138,29 @@ class _FinishRun:
             if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
-                    f"{journal.instance} has proved itself and serves; what was before is being cleared away",
+                    f"{journal.instance} has passed its checks and serves; the old containers are being removed",
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
             self._describe_operation(journal, is_way_back=True)
-            crew = self._create_transaction(journal, emit)
+            transaction = self._create_transaction(journal, emit)
             await self.ctx.interrupt.run_interruptible(
-                crew.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
-                await self._verify_unchanged(crew, journal)
+                await self._verify_unchanged(transaction, journal)
                 if journal.step is SwitchStep.CHECKING:
-                    await crew.delete_journal()
+                    await transaction.delete_journal()
                     return self._close_original_operation(
                         journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
                     )
-                return self._close_original_operation(journal, verb, await way(SwitchStepRunner(crew)))
+                return self._close_original_operation(journal, verb, await finish(SwitchStepRunner(transaction)))
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
 
-    # in the history
+    # history
 
     def _describe_operation(self, journal: SwitchJournal, *, is_way_back: bool) -> None:
-        """Tell our own row what it is about."""
+        """Describe the operation in its own history row."""
         row = self.ctx.operation
         if row is None:
             return None
@@ -168,16 +172,16 @@ class _FinishRun:
         )
 
     def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
-        """Tell the row of whoever had left it, where that was from here too, what became of it."""
+        """Record the result in the history row of the unfinished switch, where that was run from here too."""
         if ended.outcome in (Outcome.READY, Outcome.DONE):
-            said = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
-            self.ctx.history.close_operation(journal.id, said, self.ctx.clock.unix_time())
+            text = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
+            self.ctx.history.close_operation(journal.id, text, self.ctx.clock.unix_time())
         return ended
 
-    # what lies there
+    # the journal
 
     async def _find_journal(self, stack: AsyncExitStack, emit: Emit) -> SwitchJournal | None:
-        """Return the journal that goes furthest of those that lie there, with a session to every node that it touches."""
+        """Return the journal with the most progress, with a session to every node that it affects."""
         await self._open_sessions(stack, self.request.nodes, emit)
         views = await self.ctx.interrupt.run_interruptible(self._read_journals(), _UNCHANGED_MESSAGE)
         silent = [one for one in views.values() if isinstance(one, NodeError)]
@@ -192,9 +196,9 @@ class _FinishRun:
             return None
         if len({one.id for one in there.values()}) > 1:
             raise OperationRefused(
-                "more than one switch was left: "
+                "there is more than one unfinished switch: "
                 + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
-                "name a node of the one that is meant: --node",
+                "name a node of the one you mean: --node",
             )
         for name, view in found.items():
             if view.journal is not None and view.is_held:
@@ -230,8 +234,10 @@ class _FinishRun:
             )
         return [by_name[name] for name in journal.affected_nodes if name not in self.sessions]
 
-    async def _verify_unchanged(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
-        """Look again under the locks: another may have finished it, or gone on with it, in between."""
+    async def _verify_unchanged(self, transaction: SwitchTransaction, journal: SwitchJournal) -> None:
+        """Read the journals again under the locks: another operator may have finished or resumed the switch
+        meanwhile.
+        """
         found = await gather_or_cancel(
             *(journals.read_journal_with_text(self.sessions[node]) for node in journal.affected_nodes)
         )
@@ -240,35 +246,39 @@ class _FinishRun:
             view.journal is not None and view.journal.id != journal.id for view in views
         ):
             raise OperationRefused(
-                f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
-                "see how it stands: sparkctl status",
+                f"another operator has taken over or finished the switch to {journal.instance}; nothing was done",
+                "see its state: sparkctl status",
             )
         for node, (_, text) in zip(journal.affected_nodes, found, strict=True):
-            crew.adopt_journal(node, text)
+            transaction.adopt_journal(node, text)
 
     def _create_transaction(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
-        """From now on it is ours: who looks at the journal sees who is at work."""
+        """Take over the switch: the journal names its new operator from now on."""
         ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.unix_time())
         return SwitchTransaction(
             self.ctx, self.sessions, ours, emit, self.began, guarded=self.request.guarded and journal.guarded
         )
 
     def _rebuild_request(self, journal: SwitchJournal) -> SwitchInstance:
-        """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
-        way = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
+        """Rebuild the request from the words in the journal; raises `OperationRefused` where the profile has
+        changed.
+        """
+        abort_hint = f"bring back what was stopped: sparkctl abort --node {journal.affected_nodes[0]}"
         name, *words = journal.words
         try:
             profile = ProfileLibrary().load_profile(name, overrides=tuple(words[1::2]))
         except SparkctlError as gone:
-            raise OperationRefused(f"the profile of the switch cannot be loaded here: {gone.message}", way) from gone
+            raise OperationRefused(
+                f"the profile of the switch cannot be loaded here: {gone.message}", abort_hint
+            ) from gone
         if profile.digest != journal.profile_hash:
             raise OperationRefused(
                 f"{name} is another profile here (hash {profile.digest}) than the one that the switch is to "
                 f"({journal.profile_hash}); secrets that were given with --set are not in a journal, either",
-                f"{way}; then switch anew",
+                f"{abort_hint}; then switch again",
             )
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
-        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
+        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], abort_hint)
         return SwitchInstance(
             profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
@@ -276,9 +286,10 @@ class _FinishRun:
             guarded=self.request.guarded and journal.guarded,
         )  # fmt: skip
 
-    def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
-        """What only the first operator's shell had (``${VAR}`` in the profile) is missed before anything is done: a new one
-        that may serve by now has not failed by it."""
+    def _refuse_unless_launchable(self, profile: Profile, head: Node, abort_hint: str) -> None:
+        """Refuse before any change where ``${VAR}`` values of the profile are missing in this shell: only the first
+        operator had them, and a new instance that serves by now has not failed by it.
+        """
         try:
             build_launch_plan(
                 profile,
@@ -288,14 +299,14 @@ class _FinishRun:
                 environ=self.request.environ,
                 engine=load_engine(profile.engine),
             )
-        except SparkctlError as lacks:
+        except SparkctlError as error:
             raise OperationRefused(
-                f"it cannot be resumed from here: {lacks.message}", "\n".join(filter(None, (lacks.hint, way)))
-            ) from lacks
+                f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, abort_hint)))
+            ) from error
 
     def _build_no_switch_end(self) -> CommandEnded:
         where = " or ".join(node.name for node in self.request.nodes)
-        return self._build_end(None, f"no switch was left on {where}")
+        return self._build_end(None, f"there is no unfinished switch on {where}")
 
     def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
         clock = self.ctx.clock

@@ -1,4 +1,6 @@
-"""The steps of a switch on its way: stop and keep the old one, prove its memory back, start the new one, clear the old."""
+"""The forward steps of a switch: stop and keep the old instance, check its memory, start the new one, remove the old
+containers.
+"""
 
 from __future__ import annotations
 
@@ -32,56 +34,60 @@ FitCalculation = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
 
 
 class MemoryNotReleased(OperationRefused):
-    """What was stopped did not give back what the new one needs."""
+    """The stopped instances did not release the memory that the new one needs."""
 
 
 def rollback_name(name: str, container_id: str) -> str:
-    """Return the name of a container while it is kept."""
+    """Return the name of a container while it is kept for a rollback."""
     return f"{name[:_MAX_NAME_LENGTH]}.kept-{container_id[:6]}"
 
 
 def original_name(name: str) -> str:
-    """Return the name that a kept container had."""
+    """Return the name that a kept container had before."""
     return _KEPT_SUFFIX_PATTERN.sub("", name)
 
 
-async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName, list[Container]]:
-    """Return what is still to be stopped, by node."""
+async def list_running_old_containers(transaction: SwitchTransaction) -> dict[NodeName, list[Container]]:
+    """Return the old containers that still run, by node."""
     alive: dict[NodeName, list[Container]] = {}
-    for node, container in await list_old_containers(crew):
+    for node, container in await list_old_containers(transaction):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
     return alive
 
 
-async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
-    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
+async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
+    """Stop the old containers and keep them; ended ones are fine. Raises the first failure."""
     if alive:
-        halt = await stop_containers(crew.sessions, crew.step_context, crew.emit, alive, keep=True)
+        halt = await stop_containers(transaction.sessions, transaction.step_context, transaction.emit, alive, keep=True)
         for _, failure in halt.failures:
             raise failure
-    names = " and ".join(crew.journal.stops)
-    crew.report_step(SwitchStep.STOPPING, f"{names} stopped; {_format_kept_count(len(crew.journal.old))} kept")
+    names = " and ".join(transaction.journal.stops)
+    transaction.report_step(
+        SwitchStep.STOPPING, f"{names} stopped; {_format_kept_count(len(transaction.journal.old))} kept"
+    )
 
 
-async def list_old_containers(crew: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
-    """Return what was stopped, or is to be; None for one that is not there any more."""
+async def list_old_containers(transaction: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
+    """Return the old containers, stopped or to be stopped; None for one that no longer exists."""
 
     async def inspect_old_container(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
         try:
-            return node, await crew.sessions[node].docker.inspect_container(container)
+            return node, await transaction.sessions[node].docker.inspect_container(container)
         except ContainerNotFound:
             return node, None
 
-    return await gather_or_cancel(*(inspect_old_container(node, container) for node, container in crew.journal.old))
+    return await gather_or_cancel(
+        *(inspect_old_container(node, container) for node, container in transaction.journal.old)
+    )
 
 
 def _format_kept_count(number: int) -> str:
     return "the container is" if number == 1 else f"{number} containers are"
 
 
-async def verify_memory_released(crew: SwitchTransaction, fits: FitCalculation) -> None:
-    """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
+async def verify_memory_released(transaction: SwitchTransaction, fits: FitCalculation) -> None:
+    """Estimate the fit again from the current memory of the nodes. Raises `MemoryNotReleased` where it does not fit."""
     made = await fits()
     short = [one for one in made if one.is_refused]
     if short:
@@ -89,58 +95,62 @@ async def verify_memory_released(crew: SwitchTransaction, fits: FitCalculation) 
     free = ", ".join(
         f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
     )
-    crew.report_step(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
+    transaction.report_step(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
 
 
-async def rename_kept_containers(crew: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
-    """Rename kept containers that have a name which the new one is to have."""
-    for node, container in await list_old_containers(crew):
+async def rename_kept_containers(transaction: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
+    """Rename kept containers whose names the new ones need."""
+    for node, container in await list_old_containers(transaction):
         if container is not None and (node, container.name) in names:
-            await crew.sessions[node].docker.rename_container(container.id, rollback_name(container.name, container.id))
+            await transaction.sessions[node].docker.rename_container(
+                container.id, rollback_name(container.name, container.id)
+            )
 
 
-async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
-    """Start it as `up` does, under the locks that are held; return how that ended."""
-    start = request.to_start_request(container for _, container in crew.journal.old)
-    ended = await forward_events(start_instance(crew.step_context, start), crew.emit)
+async def start_new_instance(transaction: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
+    """Start the new instance as `up` does, under the locks that are held; return its end."""
+    start = request.to_start_request(container for _, container in transaction.journal.old)
+    ended = await forward_events(start_instance(transaction.step_context, start), transaction.emit)
     if ended.outcome is Outcome.READY:
-        crew.report_step(
+        transaction.report_step(
             SwitchStep.STARTING,
-            f"{crew.journal.instance} is ready after {format_duration(ended.seconds)}, a token came",
+            f"{transaction.journal.instance} is ready after {format_duration(ended.seconds)}, a token came",
         )
     return ended
 
 
-async def remove_old_containers(crew: SwitchTransaction) -> str | None:
-    """Remove the containers that were kept, their logs saved. Return which stayed, in words, because their logs could not be
-    saved: it was done by us where the journal still is ours afterwards.
+async def remove_old_containers(transaction: SwitchTransaction) -> str | None:
+    """Remove the kept containers, their logs saved; return those that stayed because their logs could not be saved.
 
-    The step has just asked whether the switch is still ours, and all are cleared at once.
+    The caller has just verified that the switch is still its own, and must verify it again afterwards. All are removed
+    in parallel.
     """
 
     async def remove_old_container(node: NodeName, container: Container) -> bool:
         try:
-            await remove_ended_container(crew.sessions[node], crew.step_context, crew.emit, container)
+            await remove_ended_container(
+                transaction.sessions[node], transaction.step_context, transaction.emit, container
+            )
         except (OperationRefused, DockerError) as why:
-            crew.warn(node, why.message, why.hint)
+            transaction.warn(node, why.message, why.hint)
             return False
         return True
 
-    old = [(node, one) for node, one in await list_old_containers(crew) if one is not None]
-    save_pending_stops(crew, old)
+    old = [(node, one) for node, one in await list_old_containers(transaction) if one is not None]
+    save_pending_stops(transaction, old)
     gone = await gather_or_cancel(*(remove_old_container(node, container) for node, container in old))
     stayed = [
         f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
     ]
-    return f"{' and '.join(stayed)} stayed, as said above" if stayed else None
+    return f"{' and '.join(stayed)} stayed, as reported above" if stayed else None
 
 
-async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
-    """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
+async def describe_losses(transaction: SwitchTransaction) -> tuple[str, ...]:
+    """Return a sentence about each Spark that only lost an instance: what still runs there, or that it is free."""
 
     async def describe_node(node: NodeName) -> str:
         try:
-            there = await crew.sessions[node].docker.list_containers()
+            there = await transaction.sessions[node].docker.list_containers()
         except (NodeError, DockerError):
             return f"what else is on {node} is not known"
         ours = sorted(
@@ -153,25 +163,27 @@ async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
         )
 
     return await gather_or_cancel(
-        *(describe_node(node) for node in crew.journal.affected_nodes if node not in crew.journal.nodes)
+        *(describe_node(node) for node in transaction.journal.affected_nodes if node not in transaction.journal.nodes)
     )
 
 
-async def save_remaining_stops(crew: SwitchTransaction) -> None:
-    """Remember the ranks of the old ones on Sparks that were silent: the next contact stops them."""
-    save_pending_stops(crew, [(node, one) for node, one in await list_old_containers(crew) if one is not None])
+async def save_remaining_stops(transaction: SwitchTransaction) -> None:
+    """Save the stops of old ranks on Sparks that did not answer, for the next contact."""
+    save_pending_stops(
+        transaction, [(node, one) for node, one in await list_old_containers(transaction) if one is not None]
+    )
 
 
-def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
-    """Remember the ranks on Sparks that were silent: the next contact stops them."""
-    owed, now = PendingStopFiles(crew.ctx.history.directory), crew.ctx.clock.unix_time()
+def save_pending_stops(transaction: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
+    """Save the stops of these ranks on Sparks that did not answer, for the next contact."""
+    owed, now = PendingStopFiles(transaction.ctx.history.directory), transaction.ctx.clock.unix_time()
     for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
         run = whole.get_label(ContainerLabel.RUN)
         for name in whole.elsewhere if run else ():
             node = NodeName(name)
-            if node in crew.journal.affected_nodes:
+            if node in transaction.journal.affected_nodes:
                 continue
             try:
                 owed.save_stop(PendingStop(node=node, instance=whole.name, since=now, run=run))
             except OSError as error:
-                crew.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")
+                transaction.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")

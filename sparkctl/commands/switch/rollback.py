@@ -1,4 +1,4 @@
-"""The way back of a switch: the new one's containers go, the old ones are started again and prove themselves."""
+"""The rollback of a switch: remove the new containers, start the old ones again and check that they serve."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ NodeContainer = tuple[NodeName, Container]
 
 
 class RollbackFailed(SparkctlError):
-    """What was stopped does not serve again. ``verdict``: on the ``instance`` whose log was watched, None where none was."""
+    """The old instance does not serve again. ``verdict``: about the ``instance`` whose log was watched, None without
+    one.
+    """
 
     def __init__(
         self, message: str, hint: str | None = None, verdict: Verdict | None = None, instance: str | None = None
@@ -53,70 +55,84 @@ class RollbackFailed(SparkctlError):
         self.verdict, self.instance = verdict, instance
 
 
-async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | None:
-    """Return why not all of what was stopped can come back: a container of it was removed by somebody, or was not reached
-    when the others stopped; None where it can."""
+async def find_rollback_obstacle(transaction: SwitchTransaction) -> RollbackFailed | None:
+    """Return why not everything can be started again: a container was removed by somebody, or its node did not answer
+    during the stop. None where everything can.
+    """
     try:
-        old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
+        old = [
+            await _inspect_old_container(transaction, node, container) for node, container in transaction.journal.old
+        ]
     except RollbackFailed as lost:
         return lost
     for one in group_by_instance(RankContainer(node, container) for node, container in old):
         if one.missing:
             where = f" on {' and '.join(map(sanitize_line, one.elsewhere))}" if one.elsewhere else ""
             return RollbackFailed(
-                f"{one.name} cannot be started again: its rank{where} was not seen to run when it stopped, and half a "
-                "model answers nobody"
+                f"{one.name} cannot be started again: its rank{where} was not running when it stopped, and half a "
+                "model answers no requests"
             )
     return None
 
 
-async def list_new_containers(crew: SwitchTransaction, node: NodeName) -> list[Container]:
-    """Return what the switch started on a node: containers of that very profile, and never those of before."""
-    kept, its = {container for _, container in crew.journal.old}, (crew.journal.instance, crew.journal.profile_hash)
+async def list_new_containers(transaction: SwitchTransaction, node: NodeName) -> list[Container]:
+    """Return the containers that the switch started on a node: those of that profile, without the old ones."""
+    kept, its = (
+        {container for _, container in transaction.journal.old},
+        (transaction.journal.instance, transaction.journal.profile_hash),
+    )
     return [
         one
-        for one in await crew.sessions[node].docker.list_containers()
+        for one in await transaction.sessions[node].docker.list_containers()
         if (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its and one.id not in kept
     ]
 
 
-async def remove_container(crew: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
-    """Stop a container and remove it, its log kept."""
-    await crew.reacquire_if_lost(node)
-    await stop_watching_containers(crew.sessions[node], crew.step_context, crew.emit, [one.id], UnwatchReason.STOPPED)
-    return await stop_container(crew.sessions[node], crew.step_context, crew.emit, one, resolve_stop_grace(one, None))
+async def remove_container(transaction: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
+    """Stop a container and remove it; its log is saved."""
+    await transaction.reacquire_if_lost(node)
+    await stop_watching_containers(
+        transaction.sessions[node], transaction.step_context, transaction.emit, [one.id], UnwatchReason.STOPPED
+    )
+    return await stop_container(
+        transaction.sessions[node], transaction.step_context, transaction.emit, one, resolve_stop_grace(one, None)
+    )
 
 
-async def remove_new_containers(crew: SwitchTransaction) -> str | None:
-    """Stop and remove what the switch started, its log kept. Return which of its containers stayed, in words."""
+async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
+    """Stop and remove the new containers, their logs saved; return the names of those that stayed."""
     logs, kept = [], []
-    for node in crew.journal.nodes:
-        for one in await list_new_containers(crew, node):
-            stopped = await remove_container(crew, node, one)
+    for node in transaction.journal.nodes:
+        for one in await list_new_containers(transaction, node):
+            stopped = await remove_container(transaction, node, one)
             logs += [stopped.log] if stopped.log else []
             kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
-    said = f"; log: {' '.join(logs)}" if logs else ""
+    log_text = f"; log: {' '.join(logs)}" if logs else ""
     left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
-    crew.report_step(SwitchStep.UNDOING, (left or f"nothing of {crew.journal.instance} is left") + said)
+    transaction.report_step(
+        SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + log_text
+    )
     return left
 
 
-async def restart_old_containers(crew: SwitchTransaction) -> str:
-    """Start the old containers again, in their order, and watch each model as `up` does: until it is ready by its own rule
-    and gave a token.
+async def restart_old_containers(transaction: SwitchTransaction) -> str:
+    """Start the old containers again in their order, and watch each model as `up` does, until it is ready and gave a
+    token.
 
-    Returns what happened, in words. Raises `NotBack` where one does not come back.
+    Returns a sentence about the result. Raises `RollbackFailed` where one does not serve again.
     """
-    began = crew.ctx.clock.monotonic()
-    old = [await _inspect_old_container(crew, node, container) for node, container in crew.journal.old]
-    undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop_page_cache(crew, node)}
-    rows, ranks = _begin_history_rows(crew, old), list[RankWatch]()
+    began = transaction.ctx.clock.monotonic()
+    old = [await _inspect_old_container(transaction, node, container) for node, container in transaction.journal.old]
+    undropped = {
+        node for node in dict.fromkeys(node for node, _ in old) if not await _drop_page_cache(transaction, node)
+    }
+    rows, ranks = _begin_history_rows(transaction, old), list[RankWatch]()
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
         for node, container in old:
-            ranks.append(await _create_rank_watch(crew, node, container, began, drop_was_told=node in undropped))
-            await _restart_container(crew, container, ranks[-1])
-        await gather_or_cancel(*(_watch_until_ready(crew, model, running) for model in _group_by_model(ranks)))
+            ranks.append(await _create_rank_watch(transaction, node, container, began, drop_was_told=node in undropped))
+            await _restart_container(transaction, container, ranks[-1])
+        await gather_or_cancel(*(_watch_until_ready(transaction, model, running) for model in _group_by_model(ranks)))
     except SparkctlError as why:
         for row in rows:
             is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
@@ -128,44 +144,43 @@ async def restart_old_containers(crew: SwitchTransaction) -> str:
     finally:
         for rank in ranks:
             await rank.detach_guard()  # its guard stays armed where it still loads
-        seconds = crew.ctx.clock.monotonic() - began
+        seconds = transaction.ctx.clock.monotonic() - began
         for row in rows:
             is_back = sys.exc_info()[0] is None
             row.record_end(
                 str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None,
                 why="the same containers, started again", seconds=seconds if is_back else None,
             )  # fmt: skip
-    took, is_one = format_duration(seconds), len(crew.journal.stops) == 1
-    crew.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
-    _, names = distinguish_names(crew.journal.instance, crew.journal.stops)
+    took, is_one = format_duration(seconds), len(transaction.journal.stops) == 1
+    transaction.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
+    _, names = distinguish_names(transaction.journal.instance, transaction.journal.stops)
     return f"{' and '.join(names)} {'serves' if is_one else 'serve'} again after {took}"
 
 
-async def _inspect_old_container(crew: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
+async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
     try:
-        return node, await crew.sessions[node].docker.inspect_container(container)
+        return node, await transaction.sessions[node].docker.inspect_container(container)
     except ContainerNotFound as gone:
-        names_ = " and ".join(crew.journal.stops)
+        names_ = " and ".join(transaction.journal.stops)
         raise RollbackFailed(
-            f"the container {container[:12]} of {names_} is not on {node} any more",
-            f"once this is over, start it anew: sparkctl up {crew.journal.stops[0]}",
+            f"the container {container[:12]} of {names_} is no longer on {node}",
+            f"afterwards, start it again: sparkctl up {transaction.journal.stops[0]}",
         ) from gone
 
 
-async def _drop_page_cache(crew: SwitchTransaction, node: NodeName) -> bool:
-    """Drop a node's page cache; return whether that could be done."""
+async def _drop_page_cache(transaction: SwitchTransaction, node: NodeName) -> bool:
+    """Drop a node's page cache; return whether that was possible."""
     try:
-        await drop_node_caches(crew.sessions[node], crew.step_context, crew.emit)
+        await drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
     except MissingSudoRight as no:
-        crew.warn(node, f"page cache not dropped: {no.message}", no.hint)
+        transaction.warn(node, f"page cache not dropped: {no.message}", no.hint)
         return False
     return True
 
 
-def _begin_history_rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
-    """Begin a row of the history for each model that is started again. Its seconds are no start's: nothing is expected of
-    them."""
-    ctx, where = crew.ctx, dict[str, list[NodeName]]()
+def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
+    """Begin a history row for each model that is started again. Its duration does not count for later estimates."""
+    ctx, where = transaction.ctx, dict[str, list[NodeName]]()
     for node, container in old:
         where.setdefault(container.get_label(ContainerLabel.INSTANCE) or original_name(container.name), []).append(node)
     rows = []
@@ -179,22 +194,25 @@ def _begin_history_rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -
 
 
 async def _create_rank_watch(
-    crew: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
+    transaction: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
 ) -> RankWatch:
-    """Return what watches one that is started again, as a start of its profile is watched. The container tells what it runs
-    with; its times and its guard's rule are of the profile, where there is one of that name here."""
-    session, profile = crew.sessions[node], _load_profile(container)
+    """Return the watch of a container that is started again. Its command comes from the container, its time limits and
+    guard rule from the profile of that name, if there is one here.
+    """
+    session, profile = transaction.sessions[node], _load_profile(container)
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
     made = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
     made = replace(
         made, container_name=original_name(container.name), rank=int(index), ranks=int(count),
         timeouts=_PHASE_TIMEOUTS if profile is None else profile.start.timeouts,
-        guard=None if not crew.guarded else GuardRule(limit=_GUARD_LIMIT_SECONDS) if profile is None else build_guard_rule(profile),
+        guard=None if not transaction.guarded else GuardRule(limit=_GUARD_LIMIT_SECONDS) if profile is None else build_guard_rule(profile),
         secrets=tuple(await session.docker.read_secret_values(container.id)),
     )  # fmt: skip
-    again = f"sparkctl resume --node {crew.journal.affected_nodes[0]}"
+    again = f"sparkctl resume --node {transaction.journal.affected_nodes[0]}"
     engine = load_engine(made.engine if made.engine in engine_names() else UNKNOWN_ENGINE)
-    rank = RankWatch(crew.step_context, session, engine=engine, plan=made, emit=crew.emit, began=began, again=again)
+    rank = RankWatch(
+        transaction.step_context, session, engine=engine, plan=made, emit=transaction.emit, began=began, again=again
+    )
     rank.container_id, rank.drop_was_told = container.id, drop_was_told
     return rank
 
@@ -206,14 +224,14 @@ def _load_profile(container: Container) -> Profile | None:
         return None
 
 
-async def _restart_container(crew: SwitchTransaction, container: Container, rank: RankWatch) -> None:
-    """Start it under a guard, where one is to be had; its log of before is not what it does now."""
+async def _restart_container(transaction: SwitchTransaction, container: Container, rank: RankWatch) -> None:
+    """Start the container under a guard where possible; its earlier log is ignored."""
     session, node = rank.session, rank.plan.node
-    await crew.reacquire_if_lost(node)
+    await transaction.reacquire_if_lost(node)
     try:
         await rank.arm_guard()
     except OperationRefused as no:
-        crew.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
+        transaction.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
     try:
         if rank.plan.container_name != container.name:
             await session.docker.rename_container(container.id, rank.plan.container_name)
@@ -228,21 +246,24 @@ async def _restart_container(crew: SwitchTransaction, container: Container, rank
 
 
 def _group_by_model(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
-    """Return the ranks of each model, in their order."""
+    """Group the ranks by model, in their order."""
     found: dict[str, list[RankWatch]] = {}
     for rank in ranks:
         found.setdefault(dict(rank.plan.labels).get(ContainerLabel.RUN) or rank.container_id, []).append(rank)
     return [sorted(model, key=lambda rank: rank.plan.rank) for model in found.values()]
 
 
-async def _watch_until_ready(crew: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]) -> None:
-    """Watch one model until it is ready; one that is ``running`` already, from an earlier try, may prove itself at once:
-    its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
+async def _watch_until_ready(
+    transaction: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]
+) -> None:
+    """Watch one model until it is ready. One that is ``running`` since an earlier attempt is first checked at once,
+    because its log may no longer show its start. Raises `RollbackFailed` with its verdict.
+    """
     is_running = all(rank.container_id in running for rank in model)
     end = (
         None
         if is_running and await _check_serving(model[0])
-        else await watch_ranks(crew.step_context, model, await measure_clock_offsets(model))
+        else await watch_ranks(transaction.step_context, model, await measure_clock_offsets(model))
     )
     if end is None or end.verdict is None:
         for rank in model:
@@ -252,7 +273,7 @@ async def _watch_until_ready(crew: SwitchTransaction, model: Sequence[RankWatch]
 
 
 async def _check_serving(head: RankWatch) -> bool:
-    """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
+    """Check a model's health and a token once; False where its profile defines no such check."""
     link, service = head.session.link, head.plan.readiness_target
     if service.ready.health is None and service.ready.probe == "none":
         return False
@@ -278,8 +299,9 @@ def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> Rollbac
 async def order_restarts(
     sessions: Mapping[NodeName, NodeSession], old: Sequence[NodeContainer]
 ) -> tuple[NodeContainer, ...]:
-    """Return containers in the order in which they are started again: those that are models by themselves as they were
-    started, then the ranks of each model, as its engine wants them."""
+    """Return containers in the order of their restart: models on one node first, in the order of their start, then the
+    ranks of each model as its engine needs them.
+    """
     alone = [one for one in old if one[1].get_label(ContainerLabel.RANK) is None]
     times = await gather_or_cancel(*(_read_start_time(sessions[node], container) for node, container in alone))
     ordered = [alone[at] for at in sorted(range(len(alone)), key=lambda at: times[at])]
@@ -308,46 +330,48 @@ def _get_rank_index(one: NodeContainer) -> int:
 
 
 async def _must_start_head_first(session: NodeSession, head: Container) -> bool:
-    """Ask its engine by the head's own command: a worker's does not tell how they meet."""
+    """Ask the engine with the head's command, because a worker's does not say how the ranks meet."""
     engine = head.get_label(ContainerLabel.ENGINE) or ""
     return engine in engine_names() and load_engine(engine).must_start_head_first(
         (await session.docker.read_run_options(head.id)).command
     )
 
 
-async def remove_both_sides(crew: SwitchTransaction) -> tuple[str, ...]:
-    """Stop and remove what the journal names and sparkctl made; return what of it stayed, or still holds something.
+async def remove_both_sides(transaction: SwitchTransaction) -> tuple[str, ...]:
+    """Stop and remove the containers of both sides; return those that stayed or still hold something.
 
-    One that does not go keeps the others from nothing: a switch that cannot be undone has to have an end. Raises `Fenced`,
-    `NodeError` and `DockerDown`.
+    A container that cannot be removed does not prevent the others, so that every switch can be ended. Raises
+    `OwnershipLost`, `NodeError` and `DockerUnavailable`.
     """
-    old = [(node, one) for node, one in await list_old_containers(crew) if one is not None and one.is_managed]
-    new = [(node, one) for node in crew.journal.nodes for one in await list_new_containers(crew, node)]
-    save_pending_stops(crew, old)
+    old = [(node, one) for node, one in await list_old_containers(transaction) if one is not None and one.is_managed]
+    new = [(node, one) for node in transaction.journal.nodes for one in await list_new_containers(transaction, node)]
+    save_pending_stops(transaction, old)
 
     async def remove_on_node(node: NodeName) -> list[str]:
         there = [one for where, one in (*new, *old) if where == node]
         return [
-            f"{sanitize_line(one.name)} on {node}" for one in there if not await _remove_and_verify(crew, node, one)
+            f"{sanitize_line(one.name)} on {node}"
+            for one in there
+            if not await _remove_and_verify(transaction, node, one)
         ]
 
     stayed = [
         each
-        for names in await gather_or_cancel(*(remove_on_node(node) for node in crew.journal.affected_nodes))
+        for names in await gather_or_cancel(*(remove_on_node(node) for node in transaction.journal.affected_nodes))
         for each in names
     ]
     if not stayed:
-        crew.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
+        transaction.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
     return tuple(stayed)
 
 
-async def _remove_and_verify(crew: SwitchTransaction, node: NodeName, one: Container) -> bool:
-    """Take one away; tell whether it is gone with all that it held. Why it is not has been said."""
+async def _remove_and_verify(transaction: SwitchTransaction, node: NodeName, one: Container) -> bool:
+    """Remove a container; tell whether it and its memory are gone. Problems were emitted as warnings."""
     try:
-        stopped = await remove_container(crew, node, one)
+        stopped = await remove_container(transaction, node, one)
     except (OwnershipLost, DockerUnavailable):
         raise
     except (OperationRefused, DockerError) as why:
-        crew.warn(node, why.message, why.hint)
+        transaction.warn(node, why.message, why.hint)
         return False
     return stopped.removed and stopped.is_proved

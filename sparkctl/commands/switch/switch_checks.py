@@ -1,4 +1,6 @@
-"""What can fail is tried while the old one still serves: images, the model's files, mounts, port, flags, disk, rights."""
+"""Checks before a switch, while the old instance still serves: images, model files, mounts, port, flags, disk,
+rights.
+"""
 
 from __future__ import annotations
 
@@ -43,35 +45,41 @@ from sparkctl.profiles.profile_lint import list_start_warnings
 from sparkctl.transport.node_session import NodeSession
 
 
-async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
-    """Return what was proved, in words; raises the first thing that stands in the way. Cautions are told.
+async def run_switch_checks(
+    transaction: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]
+) -> str:
+    """Return what was verified, as sentences; raise the first obstacle; emit the rest as warnings.
 
-    What the SSH user may not look at is a caution. With ``keep_going`` so is a mount that is not there yet, and a file of
-    weights that is not whole.
+    What the SSH user may not read is a warning. With ``keep_going`` so are a missing mount and an incomplete file of
+    weights.
     """
     coming = [site.coming for site in sites if site.coming is not None]
     launches = [one.plan for one in coming]
-    goes = frozenset(container for _, container in crew.journal.old)
-    scenes = await gather_or_cancel(*(_inspect_node(crew, request, one) for one in coming))
-    for launch, scene in zip(launches, scenes, strict=True):
-        _check_start_decision(crew, request, launch, scene, goes)
-        _refuse_missing_mounts(crew, request, launch, scene)
-        _check_drop_caches_right(crew, launch, scene)
-    await gather_or_cancel(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
+    goes = frozenset(container for _, container in transaction.journal.old)
+    scenes = await gather_or_cancel(*(_inspect_node(transaction, request, one) for one in coming))
+    for launch, inspection in zip(launches, scenes, strict=True):
+        _check_start_decision(transaction, request, launch, inspection, goes)
+        _refuse_missing_mounts(transaction, request, launch, inspection)
+        _check_drop_caches_right(transaction, launch, inspection)
+    await gather_or_cancel(*(verify_port_access(transaction.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
-    _warn_about_flags(crew, request)
-    files = await gather_or_cancel(*(_check_model_files(crew, request, one.model_plan) for one in coming))
+    _warn_about_flags(transaction, request)
+    files = await gather_or_cancel(*(_check_model_files(transaction, request, one.model_plan) for one in coming))
     if len(launches) > 1:
-        await _check_connectivity(crew, request)
-    weights = max((sum(size for one in scene.look.models for _, size in one.files) for scene in scenes), default=0)
-    told = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    told += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
-    return "; ".join((*told, "mounts, port and disk are in order"))
+        await _check_connectivity(transaction, request)
+    weights = max(
+        (sum(size for one in inspection.look.models for _, size in one.files) for inspection in scenes), default=0
+    )
+    proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
+    proofs += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
+    return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 
-async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming: IncomingRank) -> PreflightInspection:
+async def _inspect_node(
+    transaction: SwitchTransaction, request: SwitchInstance, coming: IncomingRank
+) -> PreflightInspection:
     launch = coming.plan
-    session = crew.sessions[launch.node]
+    session = transaction.sessions[launch.node]
     engine, containers, image = await gather_or_cancel(
         session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
     )
@@ -83,49 +91,53 @@ async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming
 
 
 def _check_start_decision(
-    crew: SwitchTransaction,
+    transaction: SwitchTransaction,
     request: SwitchInstance,
     launch: LaunchPlan,
-    scene: PreflightInspection,
+    inspection: PreflightInspection,
     goes: frozenset[str],
 ) -> None:
-    """Let the decision be made that `up` makes, with what goes counted as gone."""
-    freed = {port for one in scene.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
-    listening = scene.look.listening
-    look = replace(scene.look, listening=None if listening is None else listening - freed, paths=())
-    left = tuple(one for one in scene.containers if one.id not in goes)
+    """Make the decision of `up`, with the stopped containers counted as gone."""
+    freed = {port for one in inspection.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
+    listening = inspection.look.listening
+    look = replace(inspection.look, listening=None if listening is None else listening - freed, paths=())
+    left = tuple(one for one in inspection.containers if one.id not in goes)
     decision = decide_start(
-        launch, replace(scene, look=look, containers=left), replace=False, again=request.retry_command
+        launch, replace(inspection, look=look, containers=left), replace=False, again=request.retry_command
     )
     for message, hint in decision.warnings:
-        crew.warn(launch.node, message, hint)
+        transaction.warn(launch.node, message, hint)
 
 
 def _refuse_missing_mounts(
-    crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection
+    transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, inspection: PreflightInspection
 ) -> None:
-    """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
-    for caution in check_mounts(launch, scene):
+    """Refuse a missing mount source now; the engine would find no model only after the old one is stopped."""
+    for caution in check_mounts(launch, inspection):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
                 caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"
             )
-        crew.warn(launch.node, caution.message)
+        transaction.warn(launch.node, caution.message)
 
 
-def _check_drop_caches_right(crew: SwitchTransaction, launch: LaunchPlan, scene: PreflightInspection) -> None:
-    if launch.drop_caches and scene.look.drop_right not in (None, "allowed"):
-        user = scene.look.identity.user if scene.look.identity else None
-        hint = format_sudoers_command(crew.sessions[launch.node].node, user)
-        crew.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
+def _check_drop_caches_right(
+    transaction: SwitchTransaction, launch: LaunchPlan, inspection: PreflightInspection
+) -> None:
+    if launch.drop_caches and inspection.look.drop_right not in (None, "allowed"):
+        user = inspection.look.identity.user if inspection.look.identity else None
+        hint = format_sudoers_command(transaction.sessions[launch.node].node, user)
+        transaction.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
 
 
 def _refuse_other_image(
     words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
 ) -> None:
-    """Two images behind one name: ranks of different versions do not meet."""
+    """Refuse different images under one name: ranks of different versions cannot work together."""
     found = {
-        scene.image.id: launch.node for launch, scene in zip(launches, scenes, strict=True) if scene.image is not None
+        inspection.image.id: launch.node
+        for launch, inspection in zip(launches, scenes, strict=True)
+        if inspection.image is not None
     }
     if len(found) > 1:
         (one, here), (other, there), *_ = found.items()
@@ -139,17 +151,17 @@ def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _warn_about_flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
+def _warn_about_flags(transaction: SwitchTransaction, request: SwitchInstance) -> None:
     for message, hint in check_flags(request):
-        crew.warn(request.nodes[0].name, message, hint)
+        transaction.warn(request.nodes[0].name, message, hint)
 
 
-async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
-    """Return how many files of the model were found whole; raises `Refused` for those that surely are not."""
+async def _check_model_files(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
+    """Return how many model files are complete; raises `OperationRefused` for those that are certainly not."""
     where = list_checkpoint_paths(request.profile, launch)
     if not where:
         return 0
-    session = crew.sessions[launch.node]
+    session = transaction.sessions[launch.node]
     try:
         done = await session.run(
             model_files_decoder.build_weights_check_command(where),
@@ -157,11 +169,11 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
         )
         found = model_files_decoder.decode_weights_check(done.stdout)
     except (NodeStarved, ValueError, KeyError, TypeError) as silent:
-        crew.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
+        transaction.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
         return 0
     unread = [one.place if name == "." else f"{one.place}/{name}" for one in found for name in one.unread]
     if unread:
-        crew.warn(
+        transaction.warn(
             launch.node,
             f"cannot tell whether the model's files are complete: this user may not read {_format_first(unread)}; "
             "the container may",
@@ -173,9 +185,9 @@ async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, l
             raise OperationRefused(
                 what,
                 f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
-                f"or go on all the same: {request.retry_command} --keep-going",
+                f"or continue anyway: {request.retry_command} --keep-going",
             )
-        crew.warn(launch.node, what)
+        transaction.warn(launch.node, what)
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
 
 
@@ -183,9 +195,9 @@ def _format_first(several: Sequence[str]) -> str:
     return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
-async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) -> None:
-    """Have every rank's node say whether it reaches the others."""
-    sessions = [crew.sessions[node.name] for node in request.nodes]
+async def _check_connectivity(transaction: SwitchTransaction, request: SwitchInstance) -> None:
+    """Check from every rank's node that it reaches the others."""
+    sessions = [transaction.sessions[node.name] for node in request.nodes]
     looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     lanes = [
         NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
@@ -193,42 +205,43 @@ async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) 
         if look.lanes is not None
     ]
     if len(lanes) < len(sessions):
-        return crew.warn(
-            request.nodes[0].name, "not every node said what links it has: the way between them is not checked"
+        return transaction.warn(
+            request.nodes[0].name, "not every node said what links it has: the link between them is not checked"
         )
-    way = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
-    cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))
-    for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, way)):
-        crew.warn(None, caution)
+    route = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
+    cautions = (*route.cautions, *await connectivity_check.check_fabric(sessions, route))
+    for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, route)):
+        transaction.warn(None, caution)
     return None
 
 
 def check_flags(request: SwitchInstance) -> Iterator[tuple[str, str | None]]:
-    """Yield what the engine's catalogue says against the profile's flags, each with the command that does without."""
+    """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it."""
     for one in list_start_warnings(request.profile, ProfileLibrary()):
         yield one.message, one.format_remedy(request.retry_command)
 
 
-_PLANNED_START_ID = "planned"  # the name of a start that is only thought of
+_PLANNED_START_ID = "planned"  # a name for a start that is only planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInspection:
-    """What was found on a node. ``launch``: what would be started there, None where nothing would; ``alone``: the same as a
-    model by itself, whose words tell of the model."""
+    """The inspection of a node. ``launch``: what would start there, None for nothing; ``alone``: the same as a model
+    on one node, whose arguments describe the model.
+    """
 
     look: NodeInspection
     containers: tuple[Container, ...]
     launch: LaunchPlan | None
     alone: LaunchPlan | None
-    comes: frozenset[str]
+    loading_ids: frozenset[str]
     has_image: bool
 
 
 async def inspect_switch_nodes(
     ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession]
 ) -> tuple[NodeInventory, ...]:
-    """Look at every node at once; one that cannot be asked is silent."""
+    """Inspect every node in parallel; one that does not answer is marked silent."""
     answers = await asyncio.gather(
         *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
     )
@@ -255,7 +268,7 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             containers=await session.docker.list_containers(),
             launch=None,
             alone=None,
-            comes=frozenset(),
+            loading_ids=frozenset(),
             has_image=True,
         )
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
@@ -265,9 +278,14 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
         _read_model_files(session, request, alone),
     )
     look = replace(look, models=models)
-    comes = await node_fit.find_loading_containers(session, look, containers)
+    loading_ids = await node_fit.find_loading_containers(session, look, containers)
     return SwitchInspection(
-        look=look, containers=containers, launch=launch, alone=alone, comes=comes, has_image=image is not None
+        look=look,
+        containers=containers,
+        launch=launch,
+        alone=alone,
+        loading_ids=loading_ids,
+        has_image=image is not None,
     )
 
 
@@ -281,7 +299,7 @@ async def _read_model_files(
 def _build_planned_launch(
     ctx: CommandContext, request: SwitchInstance, session: NodeSession, *, alone: bool
 ) -> LaunchPlan | None:
-    """Return what would be started on this node, as far as it is known before the way between the nodes was looked for."""
+    """Return what would start on this node, as far as known before the link between the nodes is inspected."""
     names = tuple(node.name for node in request.nodes)
     if session.node.name not in names:
         return None
@@ -330,8 +348,8 @@ def _build_new_launch(
             look=seen.look,
             containers=seen.containers,
             replaced=gone,
-            comes=seen.comes,
-            asked=len(request.nodes),
+            loading_ids=seen.loading_ids,
+            node_count=len(request.nodes),
         )
 
     return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone)

@@ -1,4 +1,6 @@
-"""``switch``: what conflicts gives way to something else, each step proved, and undone where the new one fails."""
+"""``switch``: stop what conflicts with a profile and start it, each step verified, with a rollback where the new one
+fails.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 
 
 def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenerator[Event, None]:
-    """Switch and stream what happens; the last event is `Ended`."""
+    """Switch and stream what happens; the last event is `CommandEnded`."""
 
     def stream_switch(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(
@@ -52,12 +54,12 @@ def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenera
 
 
 async def rerun_switch(ctx: CommandContext, request: SwitchInstance, emit: Emit) -> CommandEnded:
-    """Do a switch as a part of the verb whose context this is, in its row of the history."""
+    """Run a switch as a part of another command, in that command's history row."""
     return await _SwitchRun(ctx, request).run(emit)
 
 
 class _SwitchRun:
-    """One run of the verb."""
+    """One run of the command."""
 
     def __init__(self, ctx: CommandContext, request: SwitchInstance) -> None:
         self.ctx = ctx
@@ -90,15 +92,19 @@ class _SwitchRun:
             journal = await guard(self._build_journal(plan), _UNCHANGED_MESSAGE)
             if self.ctx.operation is not None:
                 self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.affected_nodes))))
-            crew = SwitchTransaction(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
-            await guard(crew.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
+            transaction = SwitchTransaction(
+                self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded
+            )
+            await guard(transaction.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
             try:
-                await self._run_checks(crew, plan)
-                return await SwitchStepRunner(crew, self.request).run_forward(SwitchStep.STOPPING, is_untouched=True)
+                await self._run_checks(transaction, plan)
+                return await SwitchStepRunner(transaction, self.request).run_forward(
+                    SwitchStep.STOPPING, is_untouched=True
+                )
             finally:
-                await crew.release_locks()
+                await transaction.release_locks()
 
-    # looking
+    # inspect
 
     async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
         request = self.request
@@ -117,7 +123,7 @@ class _SwitchRun:
         order = await order_restarts(self.sessions, self._list_containers_to_stop(plan))
         request = self.request
         words = request.words or (request.profile.name,)
-        row = self.ctx.operation  # by its key it is found again by whoever finishes this
+        row = self.ctx.operation  # the key by which `resume` and `abort` find it in the history
         return SwitchJournal(
             id=uuid.uuid4().hex if row is None else row.operation_key, operator=self.ctx.operator,
             since=self.ctx.clock.unix_time(), step=SwitchStep.CHECKING,
@@ -136,28 +142,29 @@ class _SwitchRun:
             if (site.node, one.container.id) in goes
         ]
 
-    # before the old one is touched
+    # before the old instance is touched
 
-    async def _run_checks(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
-        """Try everything that can fail while the old one serves; on any failure nothing of the switch is left."""
+    async def _run_checks(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
+        """Run all checks while the old instance serves; on failure nothing of the switch remains."""
         guard = self.ctx.interrupt.run_interruptible
         try:
-            await crew.begin_step(SwitchStep.CHECKING)
+            await transaction.begin_step(SwitchStep.CHECKING)
             proved, _ = await guard(
                 gather_or_cancel(
-                    run_switch_checks(crew, self.request, self.sites), self._refuse_changed_nodes(crew, plan)
+                    run_switch_checks(transaction, self.request, self.sites),
+                    self._refuse_changed_nodes(transaction, plan),
                 ),
                 _UNCHANGED_MESSAGE,
             )
-            crew.report_step(SwitchStep.CHECKING, proved)
+            transaction.report_step(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
         except SparkctlError:
-            await crew.delete_journal()
+            await transaction.delete_journal()
             raise
 
-    async def _refuse_changed_nodes(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
-        """Look again under the locks: before, somebody may have started or stopped something."""
-        again = await self._plan_switch(crew.step_context)
+    async def _refuse_changed_nodes(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
+        """Inspect again under the locks: another operator may have started or stopped something meanwhile."""
+        again = await self._plan_switch(transaction.step_context)
         if _list_stopped_container_ids(again) != _list_stopped_container_ids(plan) or again.obstacles:
             raise OperationRefused(
                 "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.retry_command}"
@@ -166,7 +173,7 @@ class _SwitchRun:
     # where nothing has to stop
 
     async def _start_without_stops(self) -> CommandEnded:
-        """Start it as `up` does; in the history it is that start, and nothing beside."""
+        """Start it as `up` does; the history records that start only."""
 
         def share_session(node: Node) -> NodeSession:
             return SharedSession(self.sessions[node.name])
@@ -185,5 +192,5 @@ class _SwitchRun:
 
 
 def _list_stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:
-    """Return the containers that it stops."""
+    """Return the ids of the containers that the switch stops."""
     return {(change.node, one.container_id) for change in plan.changes for one in change.stopped_containers}

@@ -1,6 +1,6 @@
-"""What has to stop so that something else can start: from what each node has to a `SwitchPlan`. Pure.
+"""Plans a switch: which instances must stop so that a profile can start, as a `SwitchPlan`. Pure.
 
-Only what conflicts goes, whole models only, and never what sparkctl did not start.
+It stops only what conflicts, only whole models, and never what sparkctl did not start.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 
-_MAX_EXHAUSTIVE_INSTANCES = (
-    8  # instances of which every choice is tried; of more only one alone, and the largest together
-)
+_MAX_EXHAUSTIVE_INSTANCES = 8  # of more instances only each one alone, and the largest together, are tried
 _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRank:
-    """What is to start on a node. ``fit`` is the sum with these containers (ids) counted as gone. ``alone``: the launch as of a
-    model by itself, whose words tell of the model; those of one rank may not. None: as ``plan``."""
+    """What is to start on a node. ``fit``: the estimate with these containers (ids) gone. ``alone``: the launch as a
+    model on one node, whose arguments describe the model, unlike those of one rank; None: same as ``plan``.
+    """
 
     plan: LaunchPlan
     has_image: bool
@@ -37,7 +36,7 @@ class IncomingRank:
 
     @property
     def model_plan(self) -> LaunchPlan:
-        """The launch that tells of the model."""
+        """The launch whose arguments describe the model."""
         return self.alone or self.plan
 
     @property
@@ -48,10 +47,10 @@ class IncomingRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInventory:
-    """What one node has: whoever may have processes there, memory in bytes, ports that are listened on.
+    """What one node has: who may have processes there, memory in bytes, ports in use.
 
-    ``silent``: why it could not be asked; nothing else of it is known then. ``ended``: names of containers that do not run,
-    and whether sparkctl made them.
+    ``silent``: why it could not be asked; nothing else is known then. ``ended``: names of ended containers, and
+    whether sparkctl made them.
     """
 
     node: NodeName
@@ -69,7 +68,7 @@ ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node an
 
 @dataclass(slots=True, kw_only=True)
 class _PlanBuilder:
-    """A plan in the making."""
+    """Builds a `SwitchPlan` step by step."""
 
     sites: Sequence[NodeInventory]
     all: Sequence[InstanceContainers]
@@ -83,7 +82,7 @@ class _PlanBuilder:
         return frozenset(each for one in self.goes for each in one.container_ids)
 
     def add_stop(self, whole: InstanceContainers, node: NodeName, conflict: SwitchConflict) -> None:
-        """Have it go, for what it does on this node."""
+        """Add an instance to the stops, with the reason on this node."""
         if whole not in self.goes:
             self.goes.append(whole)
         for part in whole.containers_on(node):
@@ -96,18 +95,19 @@ def plan_switch(
     profile: str, nodes: Sequence[NodeName], sites: Sequence[NodeInventory], *, keep_going: bool = False,
     seconds: float | None = None, rolls_back: bool = True,
 ) -> SwitchPlan:  # fmt: skip
-    """Return what switching to ``profile`` on ``nodes`` (its head's first) means. ``sites``: every node that is known, also
-    those that only may hold a rank of what goes. ``keep_going``: a silent node that only loses something is no obstacle.
-    ``rolls_back``: whether what goes is to come back where the new one fails."""
+    """Return the plan for switching to ``profile`` on ``nodes`` (the head first).
+
+    ``sites``: every known node, also those that may only hold a rank of a stopped model. ``keep_going``: a silent node
+    that only loses something is no obstacle. ``rolls_back``: whether the old instances come back where the new one
+    fails.
+    """
     ordered = sorted(sites, key=lambda site: (nodes.index(site.node) if site.node in nodes else len(nodes), site.node))
     draft = _PlanBuilder(sites=ordered, all=group_by_instance(each for site in ordered for each in site.occupants))
     targets = [site for site in ordered if site.coming is not None]
     instance = targets[0].coming.plan.instance if targets and targets[0].coming else profile
     for site in ordered:
         if site.node in nodes and site.silent is not None:
-            draft.obstacles.append(
-                f"{site.node} is where it is to start, and could not be asked: {sanitize_line(site.silent)}"
-            )
+            draft.obstacles.append(f"{site.node} must start it, and could not be asked: {sanitize_line(site.silent)}")
     if _is_already_running(draft, targets, nodes):
         return SwitchPlan(
             profile=profile, instance=instance, nodes=tuple(nodes), changes=(), seconds=seconds, is_there=True
@@ -131,7 +131,7 @@ def plan_switch(
 
 
 def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
-    """Tell whether the very same runs there already, whole."""
+    """Tell whether exactly this version runs there already, with all its ranks."""
     wanted = {(site.coming.plan.instance, site.coming.plan.profile_hash) for site in targets if site.coming is not None}
     return len(targets) == len(nodes) and any(
         one.is_managed
@@ -142,11 +142,11 @@ def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], n
     )
 
 
-# what is in the way
+# conflicts
 
 
 def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
-    """Have whatever goes that cannot stay beside the new one, memory apart; what is not ours is named."""
+    """Add the stops for conflicts other than memory; report foreign conflicts as obstacles."""
     assert site.coming is not None
     coming, launch, node = site.coming, site.coming.plan, site.node
     if not coming.has_image:
@@ -183,7 +183,7 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
 
 
 def _classify_same_name(whole: InstanceContainers, launch: LaunchPlan) -> SwitchConflict:
-    """Return in what a model of the same name is not the one that is to come."""
+    """Return how a model of the same name differs from the new one."""
     if whole.get_label(ContainerLabel.HASH) != launch.profile_hash:
         return SwitchConflict.INSTANCE
     return SwitchConflict.PART if whole.missing else SwitchConflict.PLACES
@@ -205,7 +205,7 @@ def _describe_foreign_conflict(node: NodeName, part: RankContainer, what: str) -
 
 
 def _free_memory(draft: _PlanBuilder, targets: Sequence[NodeInventory]) -> None:
-    """Have the fewest go without whom it does not fit, the smaller ones where the number is the same."""
+    """Add the fewest stops that free enough memory, the smaller instances among equals."""
     short = [site for site in targets if _is_fit_refused(site, draft.stopped_ids)]
     if not short:
         return
@@ -218,7 +218,7 @@ def _free_memory(draft: _PlanBuilder, targets: Sequence[NodeInventory]) -> None:
                 for node in dict.fromkeys(one.nodes):
                     if node in {site.node for site in short}:
                         draft.add_stop(one, node, SwitchConflict.MEMORY)
-                if one not in draft.goes:  # it is what an earlier one's going does not free that counts
+                if one not in draft.goes:  # memory counts that an earlier stop does not free
                     draft.add_stop(one, one.nodes[0], SwitchConflict.MEMORY)
             return
     _add_memory_obstacles(draft, targets, free)
@@ -238,7 +238,7 @@ def _list_stop_choices(free: Sequence[InstanceContainers]) -> Iterator[tuple[Ins
 def _select_necessary_stops(
     draft: _PlanBuilder, targets: Sequence[NodeInventory], some: Sequence[InstanceContainers]
 ) -> list[InstanceContainers]:
-    """Return those without whom it would not do: of many instances not every choice was tried."""
+    """Return the stops that are necessary: with many instances not every combination was tried."""
     kept = list(some)
     for one in some:
         fewer = draft.stopped_ids.union(*(each.container_ids for each in kept if each is not one))
@@ -254,7 +254,7 @@ def _is_fit_refused(site: NodeInventory, gone: frozenset[str]) -> bool:
 def _add_memory_obstacles(
     draft: _PlanBuilder, targets: Sequence[NodeInventory], free: Sequence[InstanceContainers]
 ) -> None:
-    """Say who holds what is lacking, where stopping all of ours does not help."""
+    """Report who holds the missing memory, where stopping all of sparkctl's instances is not enough."""
     gone = draft.stopped_ids.union(*(one.container_ids for one in free))
     others = " and ".join(sorted({sanitize_line(one.name) for one in free}))
     for site in targets:
@@ -275,35 +275,35 @@ def _add_memory_obstacles(
 
 
 def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
-    """Have every rank of what goes go with it, and say where one cannot be reached."""
+    """Add all ranks of the stopped models, and report those that cannot be reached."""
     silent = {site.node: site.silent for site in draft.sites if site.silent is not None}
     for whole in draft.goes:
         for part in whole.parts:
             if part.container.state in _TRANSIENT_STATES:
                 draft.obstacles.append(
-                    f"{sanitize_line(part.container.name)} on {part.node} is in between two states "
+                    f"{sanitize_line(part.container.name)} on {part.node} is between two states "
                     f"({sanitize_line(part.container.status)}): try again in a moment"
                 )
             draft.why.setdefault((part.node, part.container.id), [SwitchConflict.NODES])
         unknown = [name for name in whole.elsewhere if name not in {site.node for site in draft.sites}]
-        away = [name for name in whole.elsewhere if name in silent] or (list(silent) if whole.missing else [])
-        if not whole.missing or not (away or unknown):
+        silent_names = [name for name in whole.elsewhere if name in silent] or (list(silent) if whole.missing else [])
+        if not whole.missing or not (silent_names or unknown):
             continue
-        where = " and ".join(sanitize_line(name) for name in (*away, *unknown))
+        where = " and ".join(sanitize_line(name) for name in (*silent_names, *unknown))
         what = f"{sanitize_line(whole.name)} has a rank on {where}, which could not be asked"
         if keep_going:
             draft.cautions.append(f"{what}: it is left there, and stops when the node is reached again")
         else:
-            draft.obstacles.append(f"{what}: half a model would be left there (--keep-going goes on all the same)")
+            draft.obstacles.append(f"{what}: half a model would be left there (--keep-going continues anyway)")
 
 
-# what comes of it
+# the result
 
 
 def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
-            f"no weights lie in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
+            f"there are no weights in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
         )
         return
     more = fit.cautions
@@ -314,7 +314,9 @@ def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) 
 
 
 def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
-    """Say that nothing stops for memory that cannot be summed up, who holds most of it, and what gives it back."""
+    """Explain that nothing is stopped for a memory need that cannot be estimated: name the largest holder and the
+    command that stops it.
+    """
     stays = [
         whole
         for whole in draft.all
@@ -324,20 +326,20 @@ def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
         return []
     most = max(stays, key=lambda whole: sum(one.held or 0 for one in whole.containers_on(site.node)))
     held, name = format_gib(sum(one.held or 0 for one in most.containers_on(site.node))), sanitize_line(most.name)
-    way = f"sparkctl down {shlex.quote(name)}"
-    way = (
-        (way if len(most.parts) > 1 else f"{way} --node {site.node}")
+    command = f"sparkctl down {shlex.quote(name)}"
+    command = (
+        (command if len(most.parts) > 1 else f"{command} --node {site.node}")
         if most.is_managed
         else f"docker stop {shlex.quote(name)}"
     )
     where = "" if most.is_managed else f", on {site.node}"
     return [
-        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {way}"
+        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {command}"
     ]
 
 
 def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | None) -> NodeSwitchPlan | None:
-    """Return what becomes of a node, None where nothing does."""
+    """Return what changes on a node, None where nothing does."""
     gone = draft.stopped_ids
     loses = [one for one in site.occupants if one.container.id in gone]
     if site.coming is None and not loses:
@@ -361,7 +363,9 @@ def _build_switch_container(
 
 
 def _compute_available_after(site: NodeInventory, loses: Sequence[RankContainer], fit: MemoryFit | None) -> int | None:
-    """Return what will be available: what is now, with what goes given back and what comes taken."""
+    """Return the memory available afterwards: what is available now, plus what is released, minus what the new one
+    takes.
+    """
     if site.available is None or any(one.held is None for one in loses):
         return None
     free = site.available + sum(one.held or 0 for one in loses)

@@ -1,4 +1,4 @@
-"""What ``switch`` is asked for."""
+"""The request of ``switch``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from sparkctl.model.profile import Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInstance:
-    """What to start, and where. ``nodes`` in the order of ranks, the head first; ``known``: every node that may hold a rank
-    of what goes, these among them.
+    """What to start, and where.
 
-    ``keep_going``: also where a node that only loses something is silent, and where a check is not conclusive.
-    ``rolls_back`` False: a new one that failed is left as it is, for study. ``timeout``: seconds for the new one's start.
-    ``words`` are the profile and its overrides as the operator gave them.
+    Attributes:
+        nodes: in the order of ranks, the head first.
+        known: every node that may hold a rank of a stopped model, ``nodes`` included.
+        keep_going: continue although a node that only loses something is silent, or a check has no clear result.
+        rolls_back: False: leave a failed new instance as it is, for study.
+        timeout: seconds for the start of the new one.
+        words: the profile and its overrides as the operator typed them.
     """
 
     profile: Profile
@@ -34,7 +37,7 @@ class SwitchInstance:
     guarded: bool = True
 
     def to_start_request(self, kept: Iterable[str] = ()) -> StartInstance:
-        """What is asked of `up` once the way is free; ``kept`` are the containers that may have to come back."""
+        """Return the `up` request for the new instance; ``kept``: the containers that a rollback may need."""
         flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
         return StartInstance(
             profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
@@ -44,5 +47,5 @@ class SwitchInstance:
 
     @property
     def retry_command(self) -> str:
-        """The command that asks for the same once more, secrets in it masked."""
+        """The command that repeats this request, secrets in it masked."""
         return self.to_start_request().build_switch_command()

@@ -1,4 +1,4 @@
-"""A switch from whatever step on: forward to the new one, or back to the old one, and one honest end."""
+"""Runs a switch from any step: forward to the new instance, back to the old one, or to its abandonment."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ _UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
 
 
 class SwitchStepRunner:
-    """``request`` is not needed on the way back, which needs no profile: the containers are there."""
+    """Runs the steps. ``request`` is not needed for a rollback, which uses the existing containers."""
 
-    def __init__(self, crew: SwitchTransaction, request: SwitchInstance | None = None) -> None:
-        self.crew = crew
+    def __init__(self, transaction: SwitchTransaction, request: SwitchInstance | None = None) -> None:
+        self.transaction = transaction
         self.request = request
 
     # forward
 
     async def run_forward(self, first: SwitchStep, *, is_untouched: bool = False) -> CommandEnded:
-        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it.
+        """Run from step ``first`` to the end. A failure leads to a rollback, unless its node is unreachable.
 
-        ``is_untouched``: nothing was stopped by anybody so far, so that Ctrl-C before the first is stopped leaves no journal.
+        ``is_untouched``: nothing was stopped yet, so that Ctrl-C before the first stop leaves no journal.
         """
         try:
             return await self._run_forward_steps(first, is_untouched=is_untouched)
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         except OwnershipLost:
             raise
         except SparkctlError as why:
             return await self._handle_failure(why, None)
 
     async def _run_forward_steps(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
-        crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
+        transaction, guard = self.transaction, self.transaction.ctx.interrupt.run_interruptible
         reached = FORWARD_STEPS.index(first)
         ended: CommandEnded | None = None
         if reached <= FORWARD_STEPS.index(SwitchStep.STOPPING):
-            await crew.begin_step(SwitchStep.STOPPING)
+            await transaction.begin_step(SwitchStep.STOPPING)
             try:
                 alive = await guard(
-                    forward_steps.list_running_old_containers(crew), "interrupted before anything was stopped"
+                    forward_steps.list_running_old_containers(transaction), "interrupted before anything was stopped"
                 )
-                crew.ctx.interrupt.raise_if_pressed("interrupted before anything was stopped")
+                transaction.ctx.interrupt.raise_if_pressed("interrupted before anything was stopped")
             except CommandInterrupted as pressed:
                 if not is_untouched:
                     raise
-                await crew.delete_journal()
+                await transaction.delete_journal()
                 return self._build_end(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
-            await guard(forward_steps.stop_old_containers(crew, alive), "interrupted while the old one stopped")
+            await guard(forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped")
         if reached <= FORWARD_STEPS.index(SwitchStep.RELEASING):
-            await crew.begin_step(SwitchStep.RELEASING)
+            await transaction.begin_step(SwitchStep.RELEASING)
             await guard(
-                forward_steps.verify_memory_released(crew, self._calculate_fits),
+                forward_steps.verify_memory_released(transaction, self._calculate_fits),
                 "interrupted before the new one was started",
             )
         if reached <= FORWARD_STEPS.index(SwitchStep.STARTING):
@@ -73,113 +73,115 @@ class SwitchStepRunner:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
                 return await self._handle_failure(None, ended)
-        await crew.begin_step(SwitchStep.CLEARING)
+        await transaction.begin_step(SwitchStep.CLEARING)
         stayed = await guard(
-            forward_steps.remove_old_containers(crew),
-            f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet",
+            forward_steps.remove_old_containers(transaction),
+            f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet",
         )
-        await crew.delete_journal()
-        crew.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
+        await transaction.delete_journal()
+        transaction.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
         name, gave_way = self._distinct_names[0], " and ".join(self._distinct_names[1])
-        where = " and ".join(crew.journal.nodes)
-        crew.report_step(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
+        where = " and ".join(transaction.journal.nodes)
+        transaction.report_step(SwitchStep.DONE, f"{transaction.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
-        with suppress(CommandInterrupted):  # it is done: all that Ctrl-C can spare is this
-            left = await guard(forward_steps.describe_losses(crew), "")
+        with suppress(CommandInterrupted):  # the switch is done: Ctrl-C can only skip this
+            left = await guard(forward_steps.describe_losses(transaction), "")
         message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
         started = (None, None) if ended is None else (ended.endpoint, ended.guard)
         return self._build_end(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
 
     async def _start_new_instance(self) -> CommandEnded:
         assert self.request is not None
-        crew, name = self.crew, choose_container_name(self.request.profile)
-        await crew.begin_step(SwitchStep.STARTING)
-        taken = frozenset((node, name) for node in crew.journal.nodes)
-        await crew.ctx.interrupt.run_interruptible(
-            forward_steps.rename_kept_containers(crew, taken), "interrupted before the new one was started"
+        transaction, name = self.transaction, choose_container_name(self.request.profile)
+        await transaction.begin_step(SwitchStep.STARTING)
+        taken = frozenset((node, name) for node in transaction.journal.nodes)
+        await transaction.ctx.interrupt.run_interruptible(
+            forward_steps.rename_kept_containers(transaction, taken), "interrupted before the new one was started"
         )
-        return await forward_steps.start_new_instance(crew, self.request)
+        return await forward_steps.start_new_instance(transaction, self.request)
 
     async def _calculate_fits(self) -> tuple[MemoryFit, ...]:
         assert self.request is not None
-        sessions = [self.crew.sessions[node] for node in self.crew.journal.nodes]
-        found = await inspect_switch_nodes(self.crew.step_context, self.request, sessions)
+        sessions = [self.transaction.sessions[node] for node in self.transaction.journal.nodes]
+        found = await inspect_switch_nodes(self.transaction.step_context, self.request, sessions)
         for site in found:
             if site.silent is not None:
-                await self.crew.sessions[site.node].link.connect()  # says why it cannot be asked
+                await self.transaction.sessions[site.node].link.connect()  # says why it cannot be asked
         return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
 
     async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
-        """Go back, or leave it for study where that was asked for."""
-        journal = self.crew.journal
+        """Roll back, or leave it for study where that was requested."""
+        journal = self.transaction.journal
         if journal.rolls_back:
             return await self.run_rollback(why, ended)
         try:
-            await self.crew.begin_step(SwitchStep.LEFT)
+            await self.transaction.begin_step(SwitchStep.LEFT)
         except OwnershipLost:
             raise
-        except SparkctlError as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except SparkctlError as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         message = f"{self._describe_failure(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         return self._build_end_with_journal(
-            Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.crew.finish_commands
+            Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.transaction.finish_commands
         )
 
     # back
 
     async def run_rollback(
-        self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, asked: bool = False
+        self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, is_requested: bool = False
     ) -> CommandEnded:
-        """Bring the old one back. ``asked``: `abort` did, and then it is no failure."""
-        crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
-        story = self._describe_failure(why, ended)
+        """Roll back to the old instance. ``is_requested``: `abort` requested it, so it is no failure."""
+        transaction, guard = self.transaction, self.transaction.ctx.interrupt.run_interruptible
+        failure = self._describe_failure(why, ended)
         try:
-            lost = await guard(
-                rollback.find_rollback_obstacle(crew), "interrupted before anything of it was taken back"
-            )
-            if lost is not None and asked and crew.journal.step in FORWARD_STEPS:
-                where = f"--node {crew.journal.affected_nodes[0]}"
-                hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{format_abandon_command(where)}"
+            lost = await guard(rollback.find_rollback_obstacle(transaction), "interrupted before the rollback")
+            if lost is not None and is_requested and transaction.journal.step in FORWARD_STEPS:
+                where = f"--node {transaction.journal.affected_nodes[0]}"
+                hint = f"{transaction.journal.instance} can still be finished: sparkctl resume {where}\n{format_abandon_command(where)}"
                 raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
-            await crew.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was taken away")
+            await transaction.begin_step(SwitchStep.UNDOING)
+            stayed = await guard(
+                rollback.remove_new_containers(transaction), "interrupted while the new one was removed"
+            )
             if lost is not None:
-                await forward_steps.save_remaining_stops(crew)
-                await crew.delete_journal()  # there is nothing left that a later try could bring back
-                said = lost.message if asked else f"{story}; and {lost.message}"
-                start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
-                return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
-            await crew.begin_step(SwitchStep.RESTORING)
-            serves = await guard(rollback.restart_old_containers(crew), "interrupted while the old one started again")
-            await crew.delete_journal()
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            said = away.message if asked else f"{story}; {away.message}"
-            return await self._build_unfinished_end(said, away.exit_code, getattr(away, "node", None), ended)
+                await forward_steps.save_remaining_stops(transaction)
+                await transaction.delete_journal()  # nothing is left that a later attempt could restore
+                text = lost.message if is_requested else f"{failure}; and {lost.message}"
+                start = "\n".join(f"start it again: sparkctl up {name}" for name in transaction.journal.stops)
+                return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
+            await transaction.begin_step(SwitchStep.RESTORING)
+            serves = await guard(
+                rollback.restart_old_containers(transaction), "interrupted while the old one started again"
+            )
+            await transaction.delete_journal()
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            text = error.message if is_requested else f"{failure}; {error.message}"
+            return await self._build_unfinished_end(text, error.exit_code, getattr(error, "node", None), ended)
         except OperationRefused as no:
-            if isinstance(no, OwnershipLost) or crew.journal.step in FORWARD_STEPS:
+            if isinstance(no, OwnershipLost) or transaction.journal.step in FORWARD_STEPS:
                 raise
-            return await self._build_failed_rollback_end(no, story, ended, asked=asked)
-        except SparkctlError as worse:
-            return await self._build_failed_rollback_end(worse, story, ended, asked=asked)
-        crew.report_step(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
+            return await self._build_failed_rollback_end(no, failure, ended, is_requested=is_requested)
+        except SparkctlError as error:
+            return await self._build_failed_rollback_end(error, failure, ended, is_requested=is_requested)
+        transaction.report_step(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
         serves = "; ".join(filter(None, (serves, stayed)))
-        if asked:
+        if is_requested:
             return self._build_end(Outcome.DONE, message=serves)
-        return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
+        return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{failure}; {serves}")
 
     async def run_abandon(self) -> CommandEnded:
-        """End it with neither: what is left of both goes, and the switch is forgotten also where something of it stayed."""
-        crew, guard, names = (
-            self.crew,
-            self.crew.ctx.interrupt.run_interruptible,
-            f"{self._old_names} and {self.crew.journal.instance}",
+        """Remove both sides and delete the journal, even where a container stayed."""
+        transaction, guard, names = (
+            self.transaction,
+            self.transaction.ctx.interrupt.run_interruptible,
+            f"{self._old_names} and {self.transaction.journal.instance}",
         )
         try:
-            await crew.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(rollback.remove_both_sides(crew), "interrupted while what is left was put away")
-            await crew.delete_journal()
-        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
-            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+            await transaction.begin_step(SwitchStep.UNDOING)
+            stayed = await guard(rollback.remove_both_sides(transaction), "interrupted while what is left was removed")
+            await transaction.delete_journal()
+        except (CommandInterrupted, NodeError, DockerUnavailable) as error:
+            return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         if stayed:
             return self._build_end(
                 Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
@@ -188,7 +190,7 @@ class SwitchStepRunner:
             )  # fmt: skip
         return self._build_end(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
 
-    # saying
+    # report
 
     @property
     def _old_names(self) -> str:
@@ -196,41 +198,46 @@ class SwitchStepRunner:
 
     @property
     def _distinct_names(self) -> tuple[str, tuple[str, ...]]:
-        return distinguish_names(self.crew.journal.instance, self.crew.journal.stops)
+        return distinguish_names(self.transaction.journal.instance, self.transaction.journal.stops)
 
     async def _build_failed_rollback_end(
-        self, worse: SparkctlError, story: str, ended: CommandEnded | None, *, asked: bool
+        self, error: SparkctlError, failure: str, ended: CommandEnded | None, *, is_requested: bool
     ) -> CommandEnded:
-        """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
-        await self.crew.verify_ownership()
-        said = worse.message if asked else f"{story}; and {worse.message}"
-        hint = "\n".join(filter(None, (worse.hint, self.crew.finish_commands)))
-        return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
+        """Return the end of a rollback that failed and can be repeated. Raises `OwnershipLost` as
+        `_build_unfinished_end`.
+        """
+        await self.transaction.verify_ownership()
+        text = error.message if is_requested else f"{failure}; and {error.message}"
+        hint = "\n".join(filter(None, (error.hint, self.transaction.finish_commands)))
+        return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, text, hint)
 
     def _describe_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> str:
         name, _ = self._distinct_names
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"
-        said = why.message if why is not None else ended.message if ended is not None else None
-        return f"{name} was not started" + (f": {said}" if said else "")
+        text = why.message if why is not None else ended.message if ended is not None else None
+        return f"{name} was not started" + (f": {text}" if text else "")
 
     async def _build_unfinished_end(
         self, message: str, code: ExitCode, node: str | None, ended: CommandEnded | None = None
     ) -> CommandEnded:
-        """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
-        then nothing of it can be finished from here."""
-        await self.crew.verify_ownership()
+        """Return the end of a switch that stays unfinished. Raises `OwnershipLost` where another operator has taken it
+        over or ended it.
+        """
+        await self.transaction.verify_ownership()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
-        step = self.crew.journal.step
+        step = self.transaction.journal.step
         where = f"at {format_step_number(step)}" if step in FORWARD_STEPS else format_step_number(step)
-        said = f"{message}\nthe switch to {self.crew.journal.instance} is left {where}"
-        return self._build_end_with_journal(outcome, code, ended, said, self.crew.finish_commands)
+        text = f"{message}\nthe switch to {self.transaction.journal.instance} is left {where}"
+        return self._build_end_with_journal(outcome, code, ended, text, self.transaction.finish_commands)
 
     def _build_end_with_journal(
         self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str
     ) -> CommandEnded:
-        """Return an end that leaves the journal: what the verdict offers to try would be refused until that is over."""
+        """Return an end with the journal in place: the verdict's own command would be refused until the switch is
+        finished.
+        """
         verdict = None if ended is None else ended.verdict
         if ended is not None and verdict is not None and verdict.edit is not None:
             again = f"\nafter that, with the change: {verdict.again}" if verdict.again else ""
@@ -248,9 +255,19 @@ class SwitchStepRunner:
         endpoint: str | None = None,
         guard: GuardCoverage | None = None,
     ) -> CommandEnded:
-        clock = self.crew.ctx.clock
+        clock, journal = self.transaction.ctx.clock, self.transaction.journal
         return CommandEnded(
-            ts=clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=clock.monotonic() - self.crew.began, node=self.crew.journal.nodes[0],
-            instance=self.crew.journal.instance, endpoint=endpoint, message=message, hint=hint, verdict=None if of is None else of.verdict,
-            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs, guard=guard,
-        )  # fmt: skip
+            ts=clock.unix_time(),
+            outcome=outcome,
+            exit_code=int(code),
+            seconds=clock.monotonic() - self.transaction.began,
+            node=journal.nodes[0],
+            instance=journal.instance,
+            endpoint=endpoint,
+            message=message,
+            hint=hint,
+            verdict=None if of is None else of.verdict,
+            log=None if of is None else of.log,
+            more_logs=() if of is None else of.more_logs,
+            guard=guard,
+        )

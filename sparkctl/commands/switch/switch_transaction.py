@@ -1,4 +1,4 @@
-"""The nodes of one switch: their sessions, their locks, and the journal that lies on each of them."""
+"""The nodes of one switch: their sessions, their locks, and the journal on each of them."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.node.switch_journal_codec import NO_JOURNAL, encode_switch_journal
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
-_FINAL_CHECK_SECONDS = 5.0  # seconds for a lost node to answer before the result is told without it
-_RECONNECT_TIMEOUT_SECONDS = 60.0  # seconds for a node to be back before the next step is given up
+_FINAL_CHECK_SECONDS = 5.0  # seconds to wait for a lost node before the result leaves it out
+_RECONNECT_TIMEOUT_SECONDS = 60.0  # seconds to wait for a lost node before the next step fails
 
 
 class OwnershipLost(OperationRefused):
-    """Another operator has this switch, or what became of it: nothing of it is to be touched from here any more."""
+    """Another operator has taken over or ended this switch: nothing of it may be changed from here any more."""
 
     def __init__(self, instance: str, why: str) -> None:
         super().__init__(
-            f"the switch to {instance} is not ours any more, and nothing more is done from here: {why}",
+            f"the switch to {instance} no longer belongs to this sparkctl, which does nothing more: {why}",
             "see what runs there: sparkctl status",
         )
 
 
 class OwnedNodeLock:
-    """A node's lock as the steps of a switch are lent it: had only while the switch is still ours."""
+    """A node's lock as a step of a switch uses it: held only while the switch is still ours."""
 
-    def __init__(self, crew: SwitchTransaction, node: NodeName) -> None:
-        self._crew, self._node = crew, node
+    def __init__(self, transaction: SwitchTransaction, node: NodeName) -> None:
+        self._crew, self._node = transaction, node
 
     async def reacquire_if_lost(self) -> None:
-        """Have it; raises `Fenced`."""
+        """Make sure that lock and switch are still ours; raises `OwnershipLost`."""
         await self._crew.reacquire_if_lost(self._node)
 
 
 class SwitchTransaction:
-    """What every step is given. ``began``: of the verb, by the context's clock. No journal may lie anywhere before the first
-    step, but what was `found`. Leave it with `release`."""
+    """What every step needs: sessions, locks and journal.
+
+    ``began``: start of the command, by the context's clock. No journal may be on any node before the first step,
+    except an adopted one (`adopt_journal`). End with `release_locks`.
+    """
 
     def __init__(
         self,
@@ -60,15 +63,15 @@ class SwitchTransaction:
         guarded: bool = True,
     ) -> None:
         self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
-        self.emit = deduplicate_warnings(emit)  # the same warning of two steps is no news
+        self.emit = deduplicate_warnings(emit)  # drop a warning that an earlier step gave already
         self._locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
-        # What may lie on each node, as far as we know; `found` tells of a switch that another left.
+        # The known journal on each node; `adopt_journal` adds the one of another operator.
         self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.affected_nodes, (NO_JOURNAL,))
-        self._tried: set[NodeName] = set()  # where we have written, or may have
+        self._tried: set[NodeName] = set()  # nodes where we have written, or may have
 
     @property
     def step_context(self) -> CommandContext:
-        """The context of a verb that is a step of this: over these connections, under these locks."""
+        """The context of a command that is a step of this switch: with its sessions, under its locks."""
         locks: dict[NodeName, NodeLock] = {node: OwnedNodeLock(self, node) for node in self._locks}
         return replace(self.ctx, lend=self._share_session, holds={**self.ctx.holds, **locks})
 
@@ -76,7 +79,7 @@ class SwitchTransaction:
         return SharedSession(self.sessions[node.name])
 
     async def acquire_locks(self, doing: str) -> None:
-        """Take the locks of all nodes, in the order of their names; raises `Taken` with none of them held."""
+        """Take the locks of all nodes in the order of their names; raises `LockConflict` with none of them held."""
         try:
             for node in self.journal.affected_nodes:
                 warn = self._create_warner(node)
@@ -87,7 +90,7 @@ class SwitchTransaction:
             raise
 
     async def _settle_pending_stops(self) -> None:
-        """Finish the stops that are owed on these nodes, but none of what this switch stops, keeps, starts or brings back."""
+        """Do the pending stops on these nodes, except those of containers that this switch handles."""
         why = f"the switch to {self.journal.instance} decides on it now"
         for node in self.journal.affected_nodes:
             warn = self._create_warner(node)
@@ -95,24 +98,25 @@ class SwitchTransaction:
             await finish_pending_stops(self.sessions[node], self.ctx, warn)
 
     def adopt_journal(self, node: NodeName, text: str) -> None:
-        """Know what another left on a node, read under its lock: only over that is ours written."""
+        """Record another operator's journal, read under the node's lock: only that one may be overwritten."""
         self._lies[node] = (text,)
 
     async def release_locks(self) -> None:
-        """Free the locks; what lies on the nodes stays."""
+        """Release the locks; journals and containers stay."""
         while self._locks:
             _, lock = self._locks.popitem()
             await lock.release()
 
     async def begin_step(self, step: SwitchStep) -> None:
-        """Begin a step: it stands in every node's journal before anything of it is done. Raises `Fenced`."""
+        """Begin a step: write it to every node's journal before doing anything. Raises `OwnershipLost`."""
         self.journal = replace(self.journal, step=step)
         await gather_or_cancel(*(self._write_journal(node) for node in self.journal.affected_nodes))
         self.report_step(step)
 
     async def reacquire_if_lost(self, *nodes: NodeName) -> None:
-        """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
-        before it changes anything. Raises `Fenced`."""
+        """Make sure that the locks of these nodes, or of all, are held and their journals are ours; call it before
+        every change, because a suspended process may have lost them. Raises `OwnershipLost`.
+        """
         await gather_or_cancel(
             *(
                 self._retry_after_reconnect(node, self._verify_lock_and_journal)
@@ -121,8 +125,9 @@ class SwitchTransaction:
         )
 
     async def verify_ownership(self) -> None:
-        """Raise `Fenced` where the journal of a node that answers now tells that another has this switch, or ended it; a node
-        that does not answer tells nothing."""
+        """Raise `OwnershipLost` where a reachable node's journal shows another operator, or is gone; an unreachable
+        node is skipped.
+        """
         for node in self._tried:
             if self.sessions[node].link.status.state is not NodeState.OK:
                 continue
@@ -135,7 +140,7 @@ class SwitchTransaction:
         do: Callable[[NodeName], Coroutine[Any, Any, None]],
         patience: float = _RECONNECT_TIMEOUT_SECONDS,
     ) -> None:
-        """Do something on a node, once more where the connection broke under it."""
+        """Run an action on a node, once more where the connection broke."""
         try:
             await do(node)
         except ConnectionLost:
@@ -156,22 +161,22 @@ class SwitchTransaction:
     async def _verify_journal(self, node: NodeName) -> None:
         mine = self.journal
         view = await journals.read_journal(self.sessions[node])
-        lies = view.journal
+        found = view.journal
         if view.found is JournalPresence.NONE:
             if NO_JOURNAL in self._lies[node]:
                 return
             raise OwnershipLost(
-                self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it"
+                self.journal.instance, f"its journal is gone from {node}: another operator finished or undid it"
             )
-        if lies is None:
-            raise OwnershipLost(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
-        if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
-            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(lies, is_held=False)}")
+        if found is None:
+            raise OwnershipLost(self.journal.instance, f"the owner of the journal on {node} is not known: {view.why}")
+        if (found.id, found.operator, found.since) != (mine.id, mine.operator, mine.since):
+            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(found, is_held=False)}")
 
     async def _write_journal(self, node: NodeName) -> None:
-        """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
+        """Write the journal over our last version and over nothing else: compare and write are one step on the node."""
         text = encode_switch_journal(self.journal)
-        self._lies[node] = (*self._lies[node], text)  # a connection that breaks does not tell whether it was written
+        self._lies[node] = (*self._lies[node], text)  # after a lost connection it is not known whether it was written
         await self._retry_after_reconnect(node, self._replace_journal)
         self._lies[node] = (text,)
 
@@ -181,13 +186,13 @@ class SwitchTransaction:
         if await journals.write_journal(self.sessions[node], encode_switch_journal(self.journal), self._lies[node]):
             return
         if NO_JOURNAL not in self._lies[node]:
-            await self._verify_lock_and_journal(node)  # says whose it is
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+            await self._verify_lock_and_journal(node)  # raises with its owner
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
         view = await journals.read_journal(self.sessions[node])
         raise journals.build_switch_refusal(node, view, is_held=view.is_held)
 
     async def delete_journal(self) -> None:
-        """Remove the journal everywhere: there is nothing left to finish."""
+        """Delete the journal everywhere: nothing is left to finish."""
         nodes = [node for node, known in self._lies.items() if known != (NO_JOURNAL,)]
         await gather_or_cancel(*(self._retry_after_reconnect(node, self._remove_journal) for node in nodes))
 
@@ -197,11 +202,11 @@ class SwitchTransaction:
         await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._verify_lock_and_journal(node)
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
         self._lies[node] = (NO_JOURNAL,)
 
     def report_step(self, step: SwitchStep, proof: str | None = None) -> None:
-        """Say that a step has begun, or what proves it."""
+        """Report that a step has begun, or its proof."""
         clock = self.ctx.clock
         self.emit(
             SwitchStepReported(
@@ -216,7 +221,7 @@ class SwitchTransaction:
         )
 
     def warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
-        """Say something of a node that does not end the work."""
+        """Emit a warning about a node; the switch goes on."""
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
 
     def _create_warner(self, node: NodeName) -> Callable[[str], None]:
@@ -224,5 +229,5 @@ class SwitchTransaction:
 
     @property
     def finish_commands(self) -> str:
-        """What to do about a switch that is left where it is."""
+        """The commands that finish an unfinished switch."""
         return journals.list_finish_commands(self.journal)

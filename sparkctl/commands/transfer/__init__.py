@@ -1,1 +1,3 @@
-"""The parts of a transfer between Sparks: both ends of the stream, files, and images."""
+"""Copying a profile's image and model files between Sparks: the plan, the stream between two nodes, files and
+images.
+"""

@@ -1,4 +1,6 @@
-"""The files of a model on their way: asked for by number, written beside their names, proved by sums, then put in place."""
+"""Copies a model's files: requested by number, written next to their names, verified by checksums, then moved into
+place.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ from sparkctl.model.events import Emit, TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
 from sparkctl.transport.node_session import NodeSession
 
-_MAX_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
-_CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a word; an end says every few seconds that it goes on
-_PROGRESS_SECONDS = 0.5  # seconds between two words of progress
+_MAX_STREAMS = 8  # one stream is limited by one core for TLS and checksums, about 0.6 GB/s
+_CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a message; an end reports progress every few seconds
+_PROGRESS_SECONDS = 0.5  # seconds between two progress reports
 
 
 class TransferReporter:
-    """Tells how far what goes to one node is."""
+    """Emits the progress of a transfer to one node."""
 
     def __init__(self, clock: Clock, emit: Emit, source: NodeName, target: NodeName, name: str) -> None:
         self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
@@ -43,12 +45,12 @@ class TransferReporter:
         self._told_at = 0.0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
-        """Begin with something else."""
+        """Begin a new item."""
         self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False) -> None:
-        """So many bytes are there."""
+        """Report the bytes that have arrived."""
         now = self.clock.monotonic()
         rate, left = self._pace.add_sample(now, done)
         if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
@@ -67,127 +69,128 @@ class TransferReporter:
             )
 
     def warn(self, words: str, hint: str | None = None) -> None:
-        """Say what the operator has to know."""
+        """Emit a warning."""
         self.emit(WarningEmitted(self.clock.unix_time(), self.target, words, hint))
 
 
 async def compare_checksums(
-    near: NodeSession, far: NodeSession, course: TransferPlan, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, progress: TransferReporter
 ) -> TransferPlan:
-    """Return the course with the doubtful decided by the sums of their contents, made on both nodes at once; those that
-    are equal get the source's time, so that the next look is enough."""
-    total = sum(one.size for one in course.doubtful)
-    progress.begin_item("comparing files of another time", total)
-    sizes = [one.size for one in course.doubtful]
+    """Return the plan with the doubtful files decided by checksums, computed on both nodes in parallel; files with
+    equal contents get the source's time, so that the next comparison needs no checksums.
+    """
+    total = sum(one.size for one in plan.doubtful)
+    progress.begin_item("comparing files with different times", total)
+    sizes = [one.size for one in plan.doubtful]
 
     def report_summed_bytes(done: int) -> None:
         progress.report_progress(done)
 
     here, there = await gather_or_cancel(
-        _read_checksums(near, [{"path": one.source} for one in course.doubtful], sizes, report_summed_bytes),
-        _read_checksums(far, [_describe_target(one) for one in course.doubtful], sizes, lambda _: None),
+        _read_checksums(source, [{"path": one.source} for one in plan.doubtful], sizes, report_summed_bytes),
+        _read_checksums(target, [_describe_target(one) for one in plan.doubtful], sizes, lambda _: None),
     )
-    equal = {one.number: a is not None and a == b for one, a, b in zip(course.doubtful, here, there, strict=True)}
-    return resolve_doubtful_files(course, equal)
+    equal = {one.number: a is not None and a == b for one, a, b in zip(plan.doubtful, here, there, strict=True)}
+    return resolve_doubtful_files(plan, equal)
 
 
 def _describe_target(one: FileTransfer | SymbolicLink) -> dict[str, Any]:
-    """Return where something goes, as the receiver wants it: it follows no link below the base."""
+    """Return the target path as the receiver expects it: it follows no link below the base."""
     return {"base": one.base, "name": one.name}
 
 
 async def _read_checksums(
     session: NodeSession, files: Sequence[dict[str, Any]], sizes: Sequence[int], seen: Any
 ) -> list[str | None]:
-    """Return the sum of each file, None where it could not be read."""
+    """Return the checksum of each file, None where it could not be read."""
     found: list[str | None] = [None] * len(files)
     held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
     done = 0
     try:
         while line := await asyncio.wait_for(held.readline(), _CHECKSUM_TIMEOUT_SECONDS):
-            said = parse_message(session.node.name, line)
-            if "done" in said:
+            message = parse_message(session.node.name, line)
+            if "done" in message:
                 return found
-            if "summed" in said and 0 <= (number := said["summed"]) < len(found):
-                found[number] = None if said.get("sum") is None else str(said["sum"])
+            if "summed" in message and 0 <= (number := message["summed"]) < len(found):
+                found[number] = None if message.get("sum") is None else str(message["sum"])
                 done += sizes[number]
                 seen(done)
     except TimeoutError:
         pass
     finally:
         await held.release()
-    raise NodeUnreachable(session.node.name, f"{session.node.name} did not get the sums of its files done")
+    raise NodeUnreachable(session.node.name, f"{session.node.name} did not finish the checksums of its files")
 
 
 async def transfer_files(
-    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> TransferRoute:
-    """Bring over what differs, then the links; return the road it took."""
-    if course.is_done:
-        return road
+    """Copy the files that differ, then the links; return the route that was used."""
+    if plan.is_done:
+        return route
     try:
-        await _stream_files(near, far, course, road, progress)
+        await _stream_files(source, target, plan, route, progress)
     except RouteUnreachable as closed:
         progress.warn(
-            f"{near.node.name} does not reach {far.node.name} between them ({closed.message}): it goes through this machine",
-            f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
+            f"{source.node.name} does not reach {target.node.name} directly ({closed.message}): it goes through this machine",
+            f"a firewall on {target.node.name}? sudo ufw allow in on INTERFACE",
         )
-        road = TransferRoute()
-        await _stream_files(near, far, course, road, progress)
-    return road
+        route = TransferRoute()
+        await _stream_files(source, target, plan, route, progress)
+    return route
 
 
 async def _stream_files(
-    near: NodeSession, far: NodeSession, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, plan: TransferPlan, route: TransferRoute, progress: TransferReporter
 ) -> None:
-    progress.begin_item(f"files of {progress.name}", course.total_bytes, course.present_bytes)
-    sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in course.send]
+    progress.begin_item(f"files of {progress.name}", plan.total_bytes, plan.present_bytes)
+    sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in plan.send]
     taking = [
         {"n": one.number, **_describe_target(one), "size": one.size, "mtime": one.mtime, "mode": one.mode}
-        for one in course.send
+        for one in plan.send
     ]
-    streams = max(1, min(_MAX_STREAMS, len(course.send)))
-    async with open_transfer_stream(near, far, (sending, taking), road, streams) as pair:
-        await _verify_and_place_files(pair, {one.number: one for one in course.send}, course, progress)
-    progress.report_progress(course.total_bytes, is_last=True)
+    streams = max(1, min(_MAX_STREAMS, len(plan.send)))
+    async with open_transfer_stream(source, target, (sending, taking), route, streams) as pair:
+        await _verify_and_place_files(pair, {one.number: one for one in plan.send}, plan, progress)
+    progress.report_progress(plan.total_bytes, is_last=True)
 
 
 async def _verify_and_place_files(
-    pair: TransferStream, files: dict[int, FileTransfer], course: TransferPlan, progress: TransferReporter
+    pair: TransferStream, files: dict[int, FileTransfer], plan: TransferPlan, progress: TransferReporter
 ) -> None:
-    """Keep each file whose sums are equal on both nodes, throw away one whose are not; then make the links and end both."""
+    """Keep each file with equal checksums on both nodes, delete the others; then make the links and end both sides."""
     sums: dict[int, dict[str, str]] = {number: {} for number in files}
     open_ = set(files)
     broken: list[str] = []
 
     async def send_times_and_links() -> None:
-        await pair.send_to_receiver(touch=[{**_describe_target(each), "mtime": each.mtime} for each in course.touch])
+        await pair.send_to_receiver(touch=[{**_describe_target(each), "mtime": each.mtime} for each in plan.touch])
         await pair.send_to_receiver(
-            links=[{**_describe_target(link), "target": link.target} for link in course.links if not broken]
+            links=[{**_describe_target(link), "target": link.target} for link in plan.links if not broken]
         )
 
     if not files:
         await send_times_and_links()
-    async for side, said in pair.read_messages():
-        if "at" in said:
-            progress.report_progress(said["at"])
-        number = said.get("sent", said.get("got"))
+    async for side, message in pair.read_messages():
+        if "at" in message:
+            progress.report_progress(message["at"])
+        number = message.get("sent", message.get("got"))
         if isinstance(number, int) and number in sums:
-            sums[number][side] = str(said.get("sum"))
+            sums[number][side] = str(message.get("sum"))
             if len(sums[number]) == 2:
                 is_equal = len(set(sums[number].values())) == 1
                 if not is_equal:
                     broken.append(files[number].name)
                 await pair.send_to_receiver(**({"keep": number} if is_equal else {"drop": number}))
-        number = said.get("kept", said.get("dropped"))
+        number = message.get("kept", message.get("dropped"))
         if isinstance(number, int):
             open_.discard(number)
             if not open_:
                 await send_times_and_links()
-        if "linked" in said:
+        if "linked" in message:
             await pair.send_to_receiver(end=True)
     if broken:
         raise NodeUnreachable(
-            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was thrown away",
+            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was deleted",
             "the same command sends it again; if it happens again, look at the cable and the memory of both",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What of a model's files has to go from one node to another, of what was seen on both. Pure."""
+"""Plans a transfer: which model files must be copied, from the listings of both nodes. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pathlib import PurePosixPath
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
 
-RESERVED_BYTES = 64 * MIB  # what stays free on a disk that something is written to
+RESERVED_BYTES = 64 * MIB  # stays free on the disk of the target
 _PART_SUFFIX = ".sparkctl-part"
-_CONTENT_NAME_PATTERN = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$")  # of Hugging Face's cache
+_CONTENT_NAME_PATTERN = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$")  # in Hugging Face's cache
 _NANOSECONDS_PER_SECOND = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTransfer:
-    """A file, where it is and where it goes: ``name`` below ``base``. ``have``: bytes of it that an earlier transfer has left
-    there."""
+    """A file with its source and target: ``name`` below ``base``. ``have``: bytes that an earlier transfer left
+    there.
+    """
 
     number: int
     name: str
@@ -32,18 +33,18 @@ class FileTransfer:
 
     @property
     def target_path(self) -> str:
-        """Where it goes."""
+        """The path of the target."""
         return f"{self.base.rstrip('/')}/{self.name}"
 
     @property
     def part_file_name(self) -> str:
-        """The name of what is not whole yet, beside the file."""
+        """The name of the incomplete file, next to the final one."""
         return part_name(self.name, self.size, self.mtime)
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolicLink:
-    """A symbolic link to make: ``name`` below ``base``, and what it leads to."""
+    """A symbolic link to make: ``name`` below ``base``, and its target."""
 
     base: str
     name: str
@@ -52,8 +53,11 @@ class SymbolicLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferPlan:
-    """``send``: what differs. ``doubtful``: as large there as here but of another time, so their contents decide.
-    ``touch``: what only its time is wrong of. ``same``: how many files are there already."""
+    """What a transfer does.
+
+    ``send``: files that differ. ``doubtful``: same size but another time, so checksums decide. ``touch``: files where
+    only the time differs. ``same``: number of files that are equal already.
+    """
 
     send: tuple[FileTransfer, ...] = ()
     doubtful: tuple[FileTransfer, ...] = ()
@@ -63,33 +67,35 @@ class TransferPlan:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of the files to be sent, with what is there of them."""
+        """The bytes of the files to send, including those that have arrived already."""
         return sum(one.size for one in self.send)
 
     @property
     def present_bytes(self) -> int:
-        """What is there of them from before."""
+        """The bytes that an earlier transfer left."""
         return sum(one.have for one in self.send)
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to be sent."""
+        """The bytes still to send."""
         return self.total_bytes - self.present_bytes
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Tell whether nothing is left to do."""
         return not (self.send or self.doubtful or self.links or self.touch)
 
 
 def part_name(name: str, size: int, mtime: int) -> str:
-    """Return the name of a part of a file, relative as the file's: it tells of which state of the file it is a part."""
+    """Return the name of a file's incomplete copy, relative as the file's; it contains the size and time of the
+    version that it belongs to.
+    """
     path = PurePosixPath(name)
     return str(path.with_name(f".{path.name}.{size}-{mtime // _NANOSECONDS_PER_SECOND}{_PART_SUFFIX}"))
 
 
 def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferPlan:
-    """Return what has to go for each (source, target) of the same place."""
+    """Return the plan for each (source, target) pair of the same place."""
     send: list[FileTransfer] = []
     doubtful: list[FileTransfer] = []
     links: list[SymbolicLink] = []
@@ -134,7 +140,7 @@ def _is_same_file(entry: ModelFile, found: ModelFile | None) -> bool:
 
 
 def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> TransferPlan:
-    """Return the course once the contents of the doubtful are known: those that differ are sent."""
+    """Return the plan after the checksums of the doubtful files are known: those that differ are sent."""
     differing = tuple(each for each in one.doubtful if not equal.get(each.number, False))
     touch = tuple(each for each in one.doubtful if equal.get(each.number, False))
     return TransferPlan(
@@ -144,7 +150,7 @@ def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> Tran
 
 @dataclass(frozen=True, slots=True)
 class SpaceNeed:
-    """So many bytes for ``what`` in a room."""
+    """Bytes that ``what`` needs on a disk."""
 
     what: str
     size: int
@@ -152,7 +158,7 @@ class SpaceNeed:
 
 
 def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]]:
-    """Return what does not fit, with the bytes that are missing; things on one filesystem share its room."""
+    """Return what does not fit and the missing bytes; items on one filesystem share its free space."""
     left: dict[object, int] = {}
     lacking = []
     for need in needs:
@@ -168,14 +174,14 @@ def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]
 
 @dataclass(slots=True)
 class TransferRate:
-    """How fast bytes come, over the last seconds, and when they will all be there."""
+    """The rate of the last seconds and the time until the end."""
 
     total: int | None
     seen: list[tuple[float, int]]
     window: float = 6.0
 
     def add_sample(self, now: float, done: int) -> tuple[float | None, float | None]:
-        """Return bytes a second and the seconds that are left; None where that is not known yet."""
+        """Return bytes per second and the remaining seconds; None where not known yet."""
         self.seen.append((now, done))
         while len(self.seen) > 2 and now - self.seen[0][0] > self.window:
             del self.seen[0]
@@ -187,6 +193,6 @@ class TransferRate:
 
 
 def format_file_count(count: int, size: int) -> str:
-    """Return ``14 files, 34.2 GiB``."""
-    much = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-    return f"{count} file{'' if count == 1 else 's'}, {much}"
+    """Return for example ``14 files, 34.2 GiB``."""
+    amount = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+    return f"{count} file{'' if count == 1 else 's'}, {amount}"

@@ -1,7 +1,8 @@
-"""``sync``: a profile's image and its model's files from one node to others, straight between them where they are cabled.
+"""``sync``: copy a profile's image and model files from one node to others, directly over the cable between them where
+there is one.
 
-Only what differs goes. A file is whole under its name or not there: what is not whole lies beside it, and the same
-command goes on with it. What was written is proved by sums that both ends make and tell us over SSH.
+Only differences are copied. A file has its final name only when it is complete; an incomplete one lies next to it, and
+the same command continues it. Checksums computed on both ends and reported over SSH verify the result.
 """
 
 from __future__ import annotations
@@ -37,24 +38,29 @@ from sparkctl.transport.node_session import NodeSession
 
 
 async def transfer_image(
-    near: NodeSession, far: NodeSession, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
+    source: NodeSession,
+    target: NodeSession,
+    name: str,
+    image: ImageInfo,
+    route: TransferRoute,
+    progress: TransferReporter,
 ) -> str:
-    """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
+    """Copy an image and verify that it is the same on both nodes; return that as a sentence. Raises `DockerError`."""
     progress.begin_item(f"image {name}", image.size)
     job = {"n": 0, "image": name}
     try:
-        await _stream_image(near, far, job, road, progress)
+        await _stream_image(source, target, job, route, progress)
     except RouteUnreachable:
         progress.warn(
-            f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
+            f"{source.node.name} does not reach {target.node.name} directly: the image goes through this machine"
         )
-        await _stream_image(near, far, job, TransferRoute(), progress)
-    arrived = await far.docker.inspect_image(name)
+        await _stream_image(source, target, job, TransferRoute(), progress)
+    arrived = await target.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
-        seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
+        difference = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
         raise DockerError(
-            far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
-            f"on {far.node.name}: docker pull {name}",
+            target.node.name, f"{name} did not arrive on {target.node.name} as it left: {difference}",
+            f"on {target.node.name}: docker pull {name}",
         )  # fmt: skip
     if image.size is not None:
         progress.report_progress(image.size, is_last=True)  # the stream itself is a little longer or shorter
@@ -62,30 +68,30 @@ async def transfer_image(
 
 
 async def _stream_image(
-    near: NodeSession, far: NodeSession, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
+    source: NodeSession, target: NodeSession, job: dict[str, Any], route: TransferRoute, progress: TransferReporter
 ) -> None:
     ended: dict[str, tuple[int, str]] = {}
     refused: list[str] = []
-    async with open_transfer_stream(near, far, ([job], [job]), road, 1) as pair:
-        async for side, said in pair.read_messages():
-            if "at" in said:
-                progress.report_progress(said["at"])
-            if "status" in said:
-                ended[side] = int(said["status"]), sanitize_line(str(said.get("said", "")))
-                refused += [sanitize_line(str(name)) for name in said.get("refused") or ()]
-            if "got" in said:
+    async with open_transfer_stream(source, target, ([job], [job]), route, 1) as pair:
+        async for side, message in pair.read_messages():
+            if "at" in message:
+                progress.report_progress(message["at"])
+            if "status" in message:
+                ended[side] = int(message["status"]), sanitize_line(str(message.get("said", "")))
+                refused += [sanitize_line(str(name)) for name in message.get("refused") or ()]
+            if "got" in message:
                 await pair.send_to_receiver(end=True)
-    for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
+    for side, session, what in (("send", source, "docker save"), ("take", target, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
             node = session.node.name
             raise _build_docker_error(node, what, words or f"exit {status}")
     if refused:
         raise DockerError(
-            far.node.name,
-            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was put back on "
-            f"{far.node.name} to what it was before",
-            f"docker save of one image never does that: see what Docker on {near.node.name} is, and who can change it",
+            target.node.name,
+            f"{source.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was restored on "
+            f"{target.node.name}",
+            f"docker save of one image never does that: see what Docker on {source.node.name} is, and who can change it",
         )
 
 
@@ -96,13 +102,15 @@ def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
 
 
 _LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files
-_NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
-_IMAGE_SPACE_FACTOR = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
+_NO_MODEL_MESSAGE = "the profile of {} names no model whose files its mounts lead to ({}): only the image is copied"
+_IMAGE_SPACE_FACTOR = 2  # free space per byte of image: docker load unpacks before it stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProfile:
-    """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
+    """What to copy and where: ``targets`` one after the other. ``environ``: the operator's, for the variables of the
+    profile.
+    """
 
     profile: Profile
     source: Node
@@ -115,7 +123,7 @@ class TransferProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContents:
-    """What one node has of it. ``places`` is empty where the profile names no place of its model."""
+    """What one node has of the profile. ``places`` is empty where the profile names no model directory."""
 
     node: NodeName
     image: ImageInfo | None
@@ -126,7 +134,7 @@ class NodeContents:
 
 @dataclass(frozen=True, slots=True)
 class PendingTransfer:
-    """What has to go to one node: the image's bytes (None: it is there already, or not asked for), and the files."""
+    """What must be copied to one node: the image's bytes (None: present already, or not requested), and the files."""
 
     image: ImageInfo | None
     files: TransferPlan
@@ -134,41 +142,42 @@ class PendingTransfer:
 
     @property
     def is_done(self) -> bool:
-        """Whether both nodes are equal already."""
+        """Tell whether both nodes are equal already."""
         return self.image is None and self.files.is_done
 
 
 def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGenerator[Event, None]:
-    """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
-    after Ctrl-C (130) and after a break the same command goes on."""
+    """Yield `TransferProgressed` during the copy, then the end: 0 when equal, 6 if refused before the copy began, 3
+    after a failure; after Ctrl-C (130) or a failure the same command continues.
+    """
 
     async def transfer_to_targets(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        said = []
+        results = []
         for target in request.targets:
-            said.append(await _transfer_to_target(ctx, request, target, emit))
+            results.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
         return CommandEnded(
             ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(said),
+            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(results),
         )  # fmt: skip
 
-    again = "interrupted; what has come stays, and the same command goes on where it was"
+    again = "interrupted; what has arrived stays, and the same command continues"
     return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
 
 
 async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
-    """Bring one target up to the source; return what was done, in words."""
+    """Bring one target up to date with the source; return what was done, as a sentence."""
     if target.name == request.source.name:
-        raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
+        raise OperationRefused(f"{target.name} is both the source and the target", "name two nodes")
     began = ctx.clock.monotonic()
-    async with ctx.create_session(request.source) as near, ctx.create_session(target) as far:
-        await gather_or_cancel(near.link.connect(), far.link.connect())
+    async with ctx.create_session(request.source) as source, ctx.create_session(target) as destination:
+        await gather_or_cancel(source.link.connect(), destination.link.connect())
         here, there = await gather_or_cancel(
-            _read_node_contents(ctx, request, near), _read_node_contents(ctx, request, far)
+            _read_node_contents(ctx, request, source), _read_node_contents(ctx, request, destination)
         )
         todo = _plan_transfer(request, here, there)
-        road, words = _choose_route(
+        route, words = _choose_route(
             here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric}
         )
         name = request.profile.name
@@ -185,7 +194,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
         _refuse_full_disk(target.name, todo, there)
         if request.dry_run:
             return f"would send {_describe_pending(todo)} to {target.name} over {words}"
-        if not road.lanes:
+        if not route.lanes:
             emit(
                 WarningEmitted(
                     ctx.clock.unix_time(),
@@ -195,20 +204,20 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
             )
         progress = TransferReporter(ctx.clock, emit, request.source.name, target.name, name)
         if todo.files.doubtful:
-            todo = replace(todo, files=await compare_checksums(near, far, todo.files, progress))
+            todo = replace(todo, files=await compare_checksums(source, destination, todo.files, progress))
             _refuse_full_disk(target.name, todo, there)
-        road = await transfer_files(near, far, todo.files, road, progress)
+        route = await transfer_files(source, destination, todo.files, route, progress)
         proof = []
         if todo.image is not None:
-            proof.append(await transfer_image(near, far, request.profile.image, todo.image, road, progress))
+            proof.append(await transfer_image(source, destination, request.profile.image, todo.image, route, progress))
         if todo.files.touch:
-            proof.insert(0, f"{len(todo.files.touch)} files of another time are equal")
+            proof.insert(0, f"{len(todo.files.touch)} files with different times are equal")
         seconds = ctx.clock.monotonic() - began
-        over = f"over {words}" if road.lanes else "through this machine"
+        over = f"over {words}" if route.lanes else "through this machine"
         if todo.files.send:
             proof.insert(
                 0,
-                f"the sums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
+                f"the checksums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
             )
         proved = ", ".join(proof) or "the links are the same"
         return (
@@ -217,7 +226,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 
 
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
-    """Look at one node."""
+    """Inspect one node."""
     node = session.node
     look = await session.read_node("identity", "docker", "fabric")
     engine = load_engine(request.profile.engine)
@@ -237,8 +246,8 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
             session.docker.inspect_image(request.profile.image), session.docker.read_info()
         )
         rooms = [info.root_dir] if info.root_dir else []
-    asked = model_files_decoder.build_listing_program(wanted, rooms)
-    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_LISTING_TIMEOUT_SECONDS)
+    program = model_files_decoder.build_listing_program(wanted, rooms)
+    done = await session.run(program.argv, stdin=program.stdin, timeout=_LISTING_TIMEOUT_SECONDS)
     try:
         found, room = model_files_decoder.decode_file_listing(done.stdout)
     except ValueError as error:
@@ -252,7 +261,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
 
 
 class DefaultingEnviron(dict[str, str]):
-    """The operator's environment; what it does not have is empty, for nothing is started with it."""
+    """The operator's environment; missing variables are empty, because nothing is started with it."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -266,7 +275,7 @@ class DefaultingEnviron(dict[str, str]):
 
 
 def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeContents) -> PendingTransfer:
-    """Return what differs; raises `Refused` for what the source itself does not have."""
+    """Return what differs; raises `OperationRefused` for what the source itself does not have."""
     image = None
     if request.image:
         if here.image is None:
@@ -297,7 +306,7 @@ def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
     if source.denied or source.kind == "denied":
         some = ", ".join(source.denied[:3])
         raise OperationRefused(
-            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights"
+            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "check its permissions"
         )
     if source.unsafe:
         raise OperationRefused(
@@ -317,14 +326,14 @@ def _refuse_unwritable(node: NodeName, target: FileListing) -> None:
 
 
 def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeName, str]) -> tuple[TransferRoute, str]:
-    """Return the way between the two, and what it is called."""
+    """Return the route between the two nodes, and its name."""
     try:
-        way = find_fabric_route([here.lanes, there.lanes], chosen)
+        route = find_fabric_route([here.lanes, there.lanes], chosen)
     except OperationRefused as none:
         return TransferRoute(), f"through this machine ({none.message})"
-    names = " and ".join(lane.interface for lane in way.head_end.lanes)
-    lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
-    is_meant = way.is_fast or bool(chosen)
+    names = " and ".join(lane.interface for lane in route.head_end.lanes)
+    lanes = tuple(zip(route.ends[0].lanes, route.ends[1].lanes, strict=True))
+    is_meant = route.is_fast or bool(chosen)
     return TransferRoute(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
 
 
@@ -346,7 +355,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
             node,
             f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
             f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
-            f"on {node}: docker system df; docker image prune; or take an old model away",
+            f"on {node}: docker system df; docker image prune; or remove an old model",
         )
 
 
@@ -355,7 +364,7 @@ def _describe_pending(todo: PendingTransfer) -> str:
     if todo.files.send:
         parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing_bytes))
     if todo.files.doubtful:
-        parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
+        parts.append(f"of {len(todo.files.doubtful)} files with different times, those whose contents differ")
     if todo.files.links and not todo.files.send:
         parts.append(f"{len(todo.files.links)} links")
     if todo.image is not None:

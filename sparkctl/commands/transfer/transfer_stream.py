@@ -1,7 +1,8 @@
-"""Two ends of a stream between two nodes, started and told what to do over SSH; no key lies between the nodes.
+"""Runs the two ends of a transfer stream between two nodes, controlled over SSH; no key has to lie on the nodes.
 
-They meet at an address of the receiver on the way between them, or, where they do not reach each other, each listens on
-its own loopback and we pass the bytes on. They talk TLS 1.3, each with a certificate that is made for the one transfer.
+The sender connects to an address of the receiver on the link between them or, where they do not reach each other, each
+listens on its own loopback and this machine relays the bytes. They use TLS 1.3, each with a certificate made for this
+one transfer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Certificate:
 
 
 def make_certificate() -> Certificate:
-    """Return a new one. It is valid whatever a node's clock says: it lives as long as the two programs that get it."""
+    """Return a new certificate. It is valid whatever the clock of a node shows, and used only by the two programs that
+    get it.
+    """
     from datetime import datetime
 
     from cryptography import x509
@@ -64,7 +67,7 @@ def make_certificate() -> Certificate:
 
 
 def make_certificate_pair() -> tuple[dict[str, str], dict[str, str]]:
-    """Return what each of two ends is told: its certificate, its key, and the other's certificate."""
+    """Return for each end its certificate, its key, and the other end's certificate."""
     one, other = make_certificate(), make_certificate()
     return (
         {"certificate": one.certificate, "key": one.key, "peer": other.certificate},
@@ -74,15 +77,15 @@ def make_certificate_pair() -> tuple[dict[str, str], dict[str, str]]:
 
 _LOOPBACK = "127.0.0.1"
 _START_TIMEOUT_SECONDS = 20.0  # seconds until an end has said where it listens
-_SILENCE_TIMEOUT_SECONDS = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
-_LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may say what went wrong
+_SILENCE_TIMEOUT_SECONDS = 90.0  # without a message; an end that computes checksums reports every few seconds
+_LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may report the cause
 _CHUNK_BYTES = 1 << 18
 _LOCK_NAME = "sync.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRoute:
-    """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
+    """The lanes of a transfer as (sender, receiver) pairs; none: through this machine."""
 
     lanes: tuple[tuple[FabricLane, FabricLane], ...] = ()
 
@@ -93,7 +96,7 @@ class RouteUnreachable(SparkctlError):
 
 @dataclass(slots=True)
 class TransferStream:
-    """Both ends, at work. `words` yields what they say; ``receiver`` is told what to do with what has come."""
+    """Both ends of a running stream. `read_messages` yields their messages; commands go to the ``receiver``."""
 
     sender: RemoteProcess
     receiver: RemoteProcess
@@ -101,43 +104,43 @@ class TransferStream:
     _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
 
     async def send_to_receiver(self, **words: Any) -> None:
-        """Tell the receiver what to do."""
+        """Send a command to the receiver."""
         await self.receiver.write(json.dumps(words).encode() + b"\n")
 
     async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield (side, words) as they come: send or take. Ends when both are done.
+        """Yield (side, message) as they arrive; side is send or take. Ends when both are done.
 
-        Raises what an end says went wrong; the other end, which only lost it, is not the one to ask.
+        Raises the error that an end reports; the end that only lost its peer is not used as the source.
         """
         done: set[str] = set()
         while len(done) < 2:
             try:
-                side, said = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
+                side, message = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
             except TimeoutError as error:
                 raise NodeUnreachable(
-                    self.names["take"], "neither end of the transfer has said a word for a minute"
+                    self.names["take"], "neither end of the transfer has answered for a minute"
                 ) from error
-            if said is None and side in done:
+            if message is None and side in done:
                 continue
-            if said is None:
+            if message is None:
                 raise await self._find_root_error(side, {"error": "its end of the transfer has gone", "kind": "lost"})
-            if "error" in said or "unreachable" in said or "taken" in said:
-                raise await self._find_root_error(side, said)
-            if "done" in said:
+            if "error" in message or "unreachable" in message or "taken" in message:
+                raise await self._find_root_error(side, message)
+            if "done" in message:
                 done.add(side)
             else:
-                yield side, said
+                yield side, message
 
-    async def _find_root_error(self, side: str, said: dict[str, Any]) -> SparkctlError:
-        """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
-        if "unreachable" in said:
-            return RouteUnreachable(sanitize_line(str(said["unreachable"])))
-        if "taken" in said:
+    async def _find_root_error(self, side: str, message: dict[str, Any]) -> SparkctlError:
+        """Return the error that explains the failure best: the other end may know more than that its peer is gone."""
+        if "unreachable" in message:
+            return RouteUnreachable(sanitize_line(str(message["unreachable"])))
+        if "taken" in message:
             return OperationRefused(
                 f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C"
             )
-        best = (side, said)
-        if _is_lost(said):
+        best = (side, message)
+        if _is_lost(message):
             try:
                 async with asyncio.timeout(_LAST_ERROR_SECONDS):
                     while _is_lost(best[1]):
@@ -151,11 +154,11 @@ class TransferStream:
         return _build_transfer_error(self.names[best[0]], best[1])
 
     def report_failure(self, side: str, words: str) -> None:
-        """Let `words` raise this, as if an end had said it."""
+        """Let `read_messages` raise this error as if an end had reported it."""
         self._said.put_nowait((side, {"error": words}))
 
     async def forward_messages(self, side: str, held: RemoteProcess) -> None:
-        """Pass on what one end says; lines that are no JSON are a login shell's."""
+        """Forward the messages of one end; lines without JSON come from a login shell."""
         try:
             while line := await held.readline():
                 self._said.put_nowait((side, parse_message(self.names[side], line)))
@@ -165,26 +168,26 @@ class TransferStream:
 
 
 def parse_message(node: str, line: bytes) -> dict[str, Any]:
-    """Return what an end says in a line, nothing where it is no JSON but a login shell's.
+    """Return the message in a line; empty where it is no JSON but a login shell's output.
 
-    Raises `UnreadableAnswer` where a field of it is not what an end says.
+    Raises `UnreadableAnswer` where a field does not have its type.
     """
     try:
-        said = load_json(line)
+        message = load_json(line)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return {}
     for name, is_right in _FIELD_CHECKS.items():
-        if name in said and not is_right(said[name]):
+        if name in message and not is_right(message[name]):
             raise _build_unreadable_error(node)
-    return said
+    return message
 
 
 def _build_unreadable_error(node: str) -> UnreadableAnswer:
     return UnreadableAnswer(
         node,
-        f"what {node} says of the transfer cannot be read",
+        f"the transfer messages from {node} cannot be read",
         f"on {node}, see what python3 is, and who can change it",
     )
 
@@ -210,32 +213,32 @@ _FIELD_CHECKS: dict[str, Callable[[object], bool]] = {
 }
 
 
-def _is_lost(said: dict[str, Any]) -> bool:
-    """Whether an end says no more than that the other one is gone."""
-    return said.get("kind") == "lost"
+def _is_lost(message: dict[str, Any]) -> bool:
+    """Tell whether an error only says that the other end is gone."""
+    return message.get("kind") == "lost"
 
 
-def _build_transfer_error(node: str, said: dict[str, Any]) -> SparkctlError:
-    words = sanitize_line(str(said["error"]))
-    if said.get("kind") == "tampered":
+def _build_transfer_error(node: str, message: dict[str, Any]) -> SparkctlError:
+    words = sanitize_line(str(message["error"]))
+    if message.get("kind") == "tampered":
         return TransferTampered(
             node,
             f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
             "see what lies between them (another machine with an address of one of them? a proxy?); "
-            "nothing of what was changed is kept, and the same command goes on where it was",
+            "nothing of what was changed is kept, and the same command continues where it stopped",
         )
-    if said.get("number") in (errno.ENOSPC, errno.EDQUOT):
+    if message.get("number") in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
+            node, f"the disk of {node} became full: {words}", "make room there; the same command then continues"
         )
-    if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if message.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
         return OperationRefused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
-    if said.get("number") == errno.ELOOP:
-        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
+    if message.get("number") == errno.ELOOP:
+        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then continues")
     return NodeUnreachable(
-        node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was"
+        node, f"the transfer broke off, {node} says: {words}", "the same command continues where it stopped"
     )
 
 
@@ -244,19 +247,20 @@ async def open_transfer_stream(
     source: NodeSession,
     target: NodeSession,
     jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
-    road: TransferRoute,
+    route: TransferRoute,
     streams: int,
     *,
     alone: bool = True,
 ) -> AsyncIterator[TransferStream]:
-    """Start both ends with their jobs, the sender's and the receiver's; leaving ends both, whatever happened.
+    """Start both ends with their jobs, the sender's and the receiver's; on exit both are ended.
 
-    ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
+    ``alone``: refuse a second receiver on the target. Raises `RouteUnreachable` inside where the sender cannot
+    connect.
     """
     tls = make_certificate_pair()
-    ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
+    ways = [route.lanes[number % len(route.lanes)] for number in range(streams)] if route.lanes else []
     own = [far.address for _, far in ways] or [_LOOPBACK] * streams
-    peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
+    peers = [near.address for near, _ in route.lanes] or [_LOOPBACK]  # the sender binds to one of these
     send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
             "lock": _LOCK_NAME if alone else None}  # fmt: skip
@@ -296,19 +300,19 @@ async def start_transfer_program(session: NodeSession, request: dict[str, Any]) 
 
 
 async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -> list[int]:
-    """Return where an end listens, a port a stream."""
+    """Return the ports where an end listens, one for each stream."""
     node = session.node.name
     try:
         async with asyncio.timeout(_START_TIMEOUT_SECONDS):
             while line := await held.readline():
-                said = parse_message(node, line)
-                if "ports" in said and len(said["ports"]) == streams:
-                    return list(said["ports"])
-                if "taken" in said:
+                message = parse_message(node, line)
+                if "ports" in message and len(message["ports"]) == streams:
+                    return list(message["ports"])
+                if "taken" in message:
                     raise OperationRefused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
-                if "error" in said:
-                    raise _build_transfer_error(node, said)
-                if "ports" in said:
+                if "error" in message:
+                    raise _build_transfer_error(node, message)
+                if "ports" in message:
                     raise _build_unreadable_error(node)
     except TimeoutError:
         pass
@@ -320,7 +324,7 @@ async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -
 async def _relay_through_client(
     source: NodeSession, target: NodeSession, from_port: int, to_port: int, pair: TransferStream
 ) -> None:
-    """Pass the bytes of one stream between two nodes that do not reach each other."""
+    """Relay the bytes of one stream between two nodes that do not reach each other."""
     try:
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
         from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)

@@ -50,7 +50,7 @@ def test_the_command_writes_one_file_and_says_where(tmp_path: Path) -> None:
         assert "commands/dmesg: not simulated" in found[f"{node}/missing.txt"]
     again = run_demo("doctor", "--collect", str(file), scenario="two-stacks")
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert "reading" not in again.stderr, "judged before a node is asked"
 
 

@@ -41,7 +41,7 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
         assert len(told) == 1, "it is said once"
         await theirs.release()
         await sim_clients.wait_until_true(lambda: len(told) == 2)
-        assert told[1] == "the lock on spark1 is held for this again"
+        assert told[1] == "the lock on spark1 is held again"
         assert "milo@desk" in sparks.nodes["spark1"].locks["/run"]
         await ours.release()
     await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)

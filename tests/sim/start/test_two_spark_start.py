@@ -160,7 +160,7 @@ async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(
     sparks.docker["spark2"].containers.clear()  # a head that waits for ever for a worker that is gone
     half = find_command_end(await collect_events(ctx, make_start_request(sparks)))
     assert (half.outcome, half.exit_code) == (Outcome.REFUSED, 6)
-    assert "half of qwen36-tp2 runs: a rank of it is on spark1, and none on spark2" in (half.message or "")
+    assert "half of qwen36-tp2 runs: a rank of it is on spark1, but none on spark2" in (half.message or "")
     assert "sparkctl down qwen36-tp2" in (half.hint or "")
 
 
@@ -285,7 +285,7 @@ async def test_a_worker_whose_spark_does_not_come_back_is_not_known_and_nothing_
     await slow.sshd["spark2"].close()
     ended = find_command_end([event async for event in stream])
     assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.UNREACHABLE, 3, "spark2")
-    assert "its rank of qwen36-tp2 may well go on there" in (ended.message or "")
+    assert "its rank of qwen36-tp2 may still be running there" in (ended.message or "")
     assert list_container_states(slow) == ["running", "running"]
 
 
@@ -329,7 +329,7 @@ async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(
     ctx.interrupt.record_press()
     ended = find_command_end([event async for event in stream])
     assert ended.outcome is Outcome.INTERRUPTED
-    assert "still starting on spark1 and spark2, without us" in (ended.message or "")
+    assert "keeps starting on spark1 and spark2 in the background" in (ended.message or "")
     assert list_container_states(slow) == ["running", "running"]
     other = CommandContext(history=ctx.history, operator="milo@desk")
     events = await collect_events(other, make_start_request(slow))
@@ -384,7 +384,7 @@ async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
     ended = find_command_end(events)
     assert made, "it was created before the key"
     assert (ended.outcome, ended.exit_code) == (Outcome.INTERRUPTED, 130)
-    assert ended.message == "interrupted before all ranks were started; those that were are taken back"
+    assert ended.message == "interrupted before all ranks were started; the started ones are removed"
     assert list_container_states(slow) == [], "no half of it"
     told = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == node]
     assert any("was removed again" in message for message in told)
@@ -497,7 +497,7 @@ def test_the_command_takes_all_nodes_or_one_for_each_rank_and_no_other_number() 
     assert "--dist-init-addr 192.168.200.12:25000" in turned
     for words, said in (
         (("up", "qwen36-tp2", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
-        (("up", "qwen36", "-n", "spark1", "-n", "spark2"), "is for one Spark, and spark1 and spark2 are named"),
+        (("up", "qwen36", "-n", "spark1", "-n", "spark2"), "is for one Spark, but spark1 and spark2 are named"),
         (("up", "qwen36-tp2", "-n", "spark1", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
     ):
         refused = run_demo(*words)

@@ -182,7 +182,7 @@ async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_h
     missing = find_memory_release(told).missing
     assert missing is not None
     assert 25 * GIB < missing < 35 * GIB
-    assert "no process is seen that holds it" in list_warnings(told)[0]
+    assert "no visible process holds it" in list_warnings(told)[0]
 
 
 # a model over both Sparks
@@ -250,7 +250,7 @@ async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedS
     assert ended.message == "stopped here, but a rank may still run: big on gx10-b"
     assert not both.docker["spark1"].containers
     assert len(both.docker["spark2"].containers) == 1, "no node was asked that is not there"
-    assert any("no node is called so here" in one for one in list_warnings(told))
+    assert any("no node here has that name" in one for one in list_warnings(told))
 
 
 async def test_free_takes_the_whole_model_and_leaves_what_others_started(
@@ -450,7 +450,7 @@ async def test_a_container_restarted_meanwhile_is_not_stopped(both: SimulatedSpa
         await session.link.connect()
         said: list[str] = []
         await (await acquire_node_lock(session, ctx, "testing", said.append)).release()
-    assert "was started again since: it is left" in said[0]
+    assert "was started again since: it keeps running" in said[0]
     assert ids[1] in both.docker["spark2"].containers
     assert owed.list_all(ctx.clock.unix_time()) == ()
 

@@ -233,7 +233,7 @@ async def test_killed_at_each_step_it_is_finished_or_undone(
     is_cleared = step in (SwitchStep.CLEARING, SwitchStep.DONE)
     if finish == "resume" or is_cleared:
         if ended.exit_code == 6:
-            assert "has proved itself" in (ended.message or "")
+            assert "has passed its checks" in (ended.message or "")
             _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
         assert ended.exit_code == 0, ended
         assert bed.is_new()
@@ -283,10 +283,10 @@ async def test_a_switch_that_another_ended_offers_no_way_to_finish_it(bed: Switc
                 ctx.interrupt.record_press()
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6, event
-    assert "is not ours any more" in (event.message or "")
+    assert "no longer belongs to this sparkctl" in (event.message or "")
     assert "resume" not in f"{event.message} {event.hint}"
     _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
-    assert "no switch was left" in (ended.message or "")
+    assert "there is no unfinished switch" in (ended.message or "")
 
 
 async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: SwitchScene) -> None:
@@ -365,7 +365,7 @@ async def test_where_nothing_was_left_there_is_nothing_to_finish(bed: SwitchScen
     for verb in (resume_switch(bed.ctx(), bed.finish()), abort_switch(bed.ctx(), bed.finish())):
         _, ended = await collect_events_and_end(verb)
         assert ended.exit_code == 0
-        assert "no switch was left" in (ended.message or "")
+        assert "there is no unfinished switch" in (ended.message or "")
 
 
 async def test_a_silent_spark_that_holds_a_rank_is_refused_and_with_keep_going_it_is_stopped_later(
@@ -414,7 +414,7 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(bed: 
     node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
     assert ended.exit_code == 6
-    assert "no weights lie in" in (ended.message or "")
+    assert "there are no weights in" in (ended.message or "")
     assert list_switch_steps(seen) == []
     assert bed.running() == bed.old
     assert bed.journals == [None, None]
@@ -507,7 +507,7 @@ async def test_where_the_new_one_fails_and_the_old_one_is_gone_nothing_stays_shu
     del docker.containers[gone]
     _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 1
-    assert "is not on spark2 any more" in (ended.message or "")
+    assert "is no longer on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
     assert bed.journals == [None, None]
 

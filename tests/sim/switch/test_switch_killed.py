@@ -98,7 +98,7 @@ async def test_an_owner_who_stood_still_for_too_long_touches_nothing_of_the_next
         out, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         said = json.loads(out.splitlines()[-1])
         assert said["exit_code"] == 6, said
-        assert "is not ours any more" in said["message"]
+        assert "no longer belongs to this sparkctl" in said["message"]
         assert bed.is_new()
         assert bed.all() == new, "and it is hers"
         assert bed.journals == [None, None]

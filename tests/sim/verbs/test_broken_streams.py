@@ -67,7 +67,7 @@ EARLY = [
     (["up", "no-such-profile"], "no profile is called"),
     (["up", "qwen36", "--node", "no-such-node"], "no node is called"),
     (["up", "qwen36", "--set", "port=many"], "port"),
-    (["up", "qwen36", "-n", "spark1", "-n", "spark2"], "qwen36 is for one Spark, and spark1 and spark2 are named"),
+    (["up", "qwen36", "-n", "spark1", "-n", "spark2"], "qwen36 is for one Spark, but spark1 and spark2 are named"),
     (["up", "qwen36", "--no-such-option"], "--no-such-option"),
     (["status", "--node", "no-such-node"], "no node is called"),
     (["profiles", "show", "no-such-profile"], "no profile is called"),

@@ -140,7 +140,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
     assert judged is not None
     assert (whole.node, judged.cause, judged.summary) == (ended.node, ended.verdict.cause, ended.verdict.summary)
     assert f"of 2 of {name} on {ended.node}" in whole.source
-    assert "read beside it" in whole.source
+    assert "also read" in whole.source
     for at, node in enumerate(nodes):
         async with ctx.create_session(node) as session:
             await session.link.connect()
@@ -153,7 +153,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
         assert not lines or node.name == ended.node, "a line of the other's log is not one to go to here"
         alone = await diagnose_instance(ctx, name, [node], None)
         assert f"rank {at} of 2 of {name} on {node.name}" in alone.source
-        assert "no other rank's was read" in alone.source
+        assert "no other rank's log was read" in alone.source
 
     assert [event async for event in stop_instance(ctx, StopInstance(instance=name, nodes=nodes, everywhere=nodes))]
     gone = await diagnose_instance(ctx, name, nodes, None)
@@ -174,6 +174,6 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     await sparks.sshd["spark2"].close()
     found = await diagnose_instance(ctx, "minimax-m27", nodes, None)
     assert [name for name, _ in found.silent] == ["spark2"]
-    assert "no other rank's was read" in found.source
+    assert "no other rank's log was read" in found.source
     assert found.diagnosis.verdict is not None
     assert found.diagnosis.verdict.summary.startswith("Rank 0 of 2, on spark1: ")

@@ -183,7 +183,7 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
     assert told.stdout == ""
     forced = run_demo(*words, "--force", "--json")
     assert parse_result(forced)["outcome"] == "ready", "in the simulation it does run"
-    assert "--force starts it all the same" in forced.stdout
+    assert "--force starts it anyway" in forced.stdout
 
 
 async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
@@ -246,6 +246,8 @@ async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.DETACHED
     told = [event.message for event in events if isinstance(event, WarningEmitted)]
-    assert any("does not fit" in one and "no weights lie in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told)
+    assert any(
+        "does not fit" in one and "there are no weights in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told
+    )
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"

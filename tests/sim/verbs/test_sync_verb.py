@@ -131,7 +131,7 @@ async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) 
         ) as events:
             seen = [event async for event in events]
         assert find_command_end(seen).outcome is Outcome.DONE
-        assert any(isinstance(one, WarningEmitted) and "the image alone" in one.message for one in seen)
+        assert any(isinstance(one, WarningEmitted) and "only the image" in one.message for one in seen)
         async with aclosing(
             transfer_profile(ctx, TransferProfile(profile=profile, source=nodes[0], targets=nodes[1:], image=False))
         ) as events:

@@ -201,10 +201,12 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             await pilot.press("escape")
             await wait_for_text(pilot, lambda text: "was left" not in text and text.count("● ready") == 2)
             await pilot.press("o")
-            await wait_until_true(pilot, lambda: "no switch was left on these Sparks" in read_toasts(pilot))
+            await wait_until_true(pilot, lambda: "there is no unfinished switch on these Sparks" in read_toasts(pilot))
             pilot.app.clear_notifications()
             await pilot.press("colon", *"abort", "enter")
-            await wait_for_text(pilot, lambda text: "no switch was left on these Sparks" in text and "Undo" not in text)
+            await wait_for_text(
+                pilot, lambda text: "there is no unfinished switch on these Sparks" in text and "Undo" not in text
+            )
 
 
 def flatten_screen(shown: str) -> str:

@@ -269,7 +269,7 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
     monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "fifo"))
     monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "_ANSWER_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(NodeStarved, match="here did not say within"):
+    with pytest.raises(NodeStarved, match="here did not report within"):
         await node_lock.acquire_node_lock(session, make_context(place), "testing", lambda words: None)
 
 
@@ -278,7 +278,7 @@ async def test_a_failing_lock_script_is_not_read_as_a_lock(
 ) -> None:
     monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "none"))
-    with pytest.raises(NodeError, match="did not say whether somebody else changes something"):
+    with pytest.raises(NodeError, match="did not report whether another operator is changing it"):
         await node_lock.acquire_node_lock(session, make_context(place), "testing", lambda words: None)
     monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "run"))
     (place / "bin").mkdir()

@@ -321,7 +321,7 @@ def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_f
         OperationKind.START, clock, "milo", nodes[:1], left, profile="qwen36", instance="qwen36"
     )
     start.record_facts()
-    start.record_end("interrupted", 130, why="qwen36 is still starting on spark1, without us.")
+    start.record_end("interrupted", 130, why="qwen36 keeps starting on spark1 in the background.")
     left.record_end("interrupted", 130, why="the switch to qwen36 is left at step 4 of 6 (starting)")
     assert history.get_last_starts() == ()
     again = history.begin_operation(OperationKind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")

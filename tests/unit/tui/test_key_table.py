@@ -25,6 +25,6 @@ def test_enter_is_offered_where_it_does_something() -> None:
 def test_what_has_no_key_has_its_verb_in_place_of_one() -> None:
     actions = [one for one in ACTIONS if one.id in (ActionId.FREE, ActionId.DOWN)]
     down, free = (join_text(one) for one in render_key_help(actions, ActionContext()))
-    assert free.lstrip().startswith(":free   stop all that sparkctl started")
+    assert free.lstrip().startswith(":free   stop everything that sparkctl started")
     assert free.count(":free") == 1
     assert down.lstrip().startswith("x   stop the instance")

@@ -43,7 +43,7 @@ def test_a_healthy_node_has_no_problems() -> None:
     assert not WELL.has_other_problems
     assert render_problems(WELL, 90) == []
     now = ActionContext(names=(NODE,), views=(VIEW,), node=NODE)
-    assert reason_no_problems(now) == "nothing is found wrong with spark2"
+    assert reason_no_problems(now) == "no problems found on spark2"
     assert reason_no_problems(replace(now, is_troubled=True)) is None
 
 

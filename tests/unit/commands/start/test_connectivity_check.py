@@ -107,7 +107,7 @@ def test_large_packets_that_get_lost_refuse() -> None:
     way = make_route(ONE, TWO)
     pings = make_good_report(way, ONE)
     pings.large["enp1s0f0np0", "192.168.200.2"] = SILENT
-    with pytest.raises(OperationRefused, match="9000 bytes get lost") as refused:
+    with pytest.raises(OperationRefused, match="9000 bytes are lost") as refused:
         evaluate_pings(way, make_all_reports(way) | {ONE: pings})
     assert "1500" in (refused.value.hint or "")
 

@@ -86,7 +86,7 @@ def test_another_number_of_nodes_is_bad_input_that_says_what_to_give(
 def test_a_profile_for_one_spark_is_not_started_on_two() -> None:
     refuse_wrong_node_count(ONE, SPARKS[:1])
     refuse_wrong_node_count(TWO, SPARKS[:2])
-    with pytest.raises(InvalidInput, match="is for one Spark, and spark1 and spark2 are named"):
+    with pytest.raises(InvalidInput, match="is for one Spark, but spark1 and spark2 are named"):
         refuse_wrong_node_count(ONE, SPARKS[:2])
 
 

@@ -32,7 +32,7 @@ def test_words_stay_whole_and_hang_below_the_first() -> None:
 @pytest.mark.parametrize("width", [20, 40, 60, 79])
 def test_a_command_is_never_broken(width: int) -> None:
     assert wrap_line(HINT, width, 4) == ["  try:", "    " + HINT.removeprefix("  try: ")]
-    talk = "see why: sparkctl logs qwen36 --node spark1; start it anew: sparkctl down qwen36"
+    talk = "see why: sparkctl logs qwen36 --node spark1; start it again after: sparkctl down qwen36"
     whole = wrap_line(talk, width)
     assert any("sparkctl logs qwen36 --node spark1" in line for line in whole)
     assert any("sparkctl down qwen36" in line for line in whole)
@@ -55,7 +55,7 @@ def test_where_lines_are_cut_a_command_goes_on_below_a_backslash(width: int) -> 
 
 def test_the_first_command_of_an_advice_ends_where_the_advice_goes_on() -> None:
     assert find_command("sparkctl switch a --set x=2, or start b in its place") == "sparkctl switch a --set x=2"
-    assert find_command("see why: sparkctl logs a; start it anew: sparkctl down a") == "sparkctl logs a"
+    assert find_command("see why: sparkctl logs a; start it again after: sparkctl down a") == "sparkctl logs a"
     assert find_command("start b in its place") is None
 
 
