@@ -23,13 +23,13 @@ from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.global_actions import GlobalActions
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.node_selection import NodeSelection
+from sparkctl.tui.panel_interface import Panel
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens import registry
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.screens.overview_screen import OverviewScreen
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_caches
 from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
-from sparkctl.tui.toasts import ToastApp
 
 if TYPE_CHECKING:
     from sparkctl.config import Config
@@ -86,7 +86,7 @@ _SHUTDOWN_SECONDS = 2.0  # seconds for what goes on beside the keys to end
 _FIRST_PAINT_SECONDS = 0.5  # seconds after which the first picture is there, or another in its place
 
 
-class PanelApp(ToastApp):
+class PanelApp(Panel):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
@@ -331,7 +331,7 @@ class PanelApp(ToastApp):
             confirm_exit(self, course)
 
     async def _exit_with_summary(self) -> None:
-        from sparkctl.tui.job_runner import build_exit_summary  # it knows nodes, as the room does
+        from sparkctl.tui.job_reports import build_exit_summary  # it knows nodes, as the room does
 
         said = () if self._room is None else build_exit_summary(self._room, self.node_names)
         self.exit(said + await self._stop_background_work())

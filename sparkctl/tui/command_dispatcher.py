@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 _VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
 _HELP_FLAGS = frozenset(("--help", "-h"))
@@ -34,7 +34,7 @@ _USAGE_BY_ACTION = {  # alone they are about what is selected
 class CommandDispatcher:
     """Of one panel."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._typed: list[str] = []
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel_interface import Controller
 
 _UPDATE_SECONDS = 2.0  # seconds at least between two sums of a node
 _RECHECK_SECONDS = 60.0  # seconds until files that were not there, or not whole, are looked for again
@@ -34,7 +34,7 @@ _EstimateKey = tuple[str, NodeName]  # a profile's hash, and the node
 class MemoryEstimateCache:
     """Of one room. `want` says what is seen; what is known of it is there a moment later, and ``room`` paints then."""
 
-    def __init__(self, room: PanelController) -> None:
+    def __init__(self, room: Controller) -> None:
         self._room = room
         self._wanted: dict[str, Profile] = {}
         self._answers: dict[_EstimateKey, MemoryFit] = {}
@@ -199,7 +199,7 @@ def _round_budget(there: MemoryBudget | None) -> object:
 class HomeDirectoryCache:
     """Of one room; ``spawn`` lets something go on beside the keys."""
 
-    def __init__(self, room: PanelController, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    def __init__(self, room: Controller, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._room, self._spawn = room, spawn
         self._known: dict[NodeName, str | None] = {}  # None: being asked
 

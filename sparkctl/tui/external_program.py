@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 async def run_external_program(
-    panel: PanelApp, words: Sequence[str], hint: str, *, listen: bool = False
+    panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False
 ) -> tuple[int, str]:
     """Run a program to its end; return its exit status and, with ``listen``, what it said on stderr.
 

@@ -16,13 +16,13 @@ from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_player import RecordingPlayer
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 class GlobalActions:
     """Of one panel."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
     def perform_action(self, one: Action) -> None:
@@ -186,7 +186,7 @@ _SSH_FAILED_STATUS = 255  # what ssh ends with where it is ssh that failed
 _EXEC_FAILED_STATUSES = (126, 127)  # what `docker exec` ends with where there is nothing to run
 
 
-def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
+def edit_selected_profile(panel: Panel, field: str | None = None) -> None:
     """Open the profile of the selected instance in the editor, at a field where one is to blame."""
     from sparkctl.tui.profile_editor import edit_profile
 
@@ -195,13 +195,13 @@ def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
         panel.spawn_terminal_task(edit_profile(panel, one.profile, field))
 
 
-def _copy_address(panel: PanelApp) -> None:
+def _copy_address(panel: Panel) -> None:
     one = panel.build_action_context().selected_instance
     if one is not None and one.endpoint is not None:
         panel.copy_text(one.endpoint, one.endpoint)
 
 
-def open_node_shell(panel: PanelApp) -> None:
+def open_node_shell(panel: Panel) -> None:
     name = panel.build_action_context().node
     node = next((node for node in panel.config_nodes if node.name == name), None)
     if panel.setup.badge is not None:
@@ -210,7 +210,7 @@ def open_node_shell(panel: PanelApp) -> None:
         panel.spawn_terminal_task(_open_shell(panel, node))
 
 
-async def _open_shell(panel: PanelApp, node: Node) -> None:
+async def _open_shell(panel: Panel, node: Node) -> None:
     """ssh says on stderr what is wrong with the connection, and that would be painted over: it is said again."""
     from sparkctl.tui.external_program import run_external_program
 
@@ -225,7 +225,7 @@ async def _open_shell(panel: PanelApp, node: Node) -> None:
         panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
 
 
-def open_container_shell(panel: PanelApp) -> None:
+def open_container_shell(panel: Panel) -> None:
     now = panel.build_action_context()
     node = next((node for node in panel.config_nodes if node.name == now.node), None)
     if panel.setup.badge is not None:
@@ -234,7 +234,7 @@ def open_container_shell(panel: PanelApp) -> None:
         panel.spawn_terminal_task(_open_shell_inside(panel, node, now.selected_instance.container))
 
 
-async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> None:
+async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """The end of a shell is that of its last command: only where none was opened is it said."""
     from sparkctl.tui.external_program import run_external_program
 
@@ -254,11 +254,11 @@ async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> Non
         )
 
 
-def show_launch_plan(panel: PanelApp) -> None:
+def show_launch_plan(panel: Panel) -> None:
     panel.spawn_dialog_task(_show_plan(panel))
 
 
-async def _show_plan(panel: PanelApp) -> None:
+async def _show_plan(panel: Panel) -> None:
     from sparkctl.commands.start.launch_plans import read_container_launch
     from sparkctl.tui.dialogs.base import TextDialog
     from sparkctl.views.instance_rows import render_launched_plan
@@ -276,7 +276,7 @@ async def _show_plan(panel: PanelApp) -> None:
     panel.push_screen(TextDialog(f"{one.name} on {one.node} runs with", [(), *rows, ()]))
 
 
-def export_screenshot_svg(panel: PanelApp) -> str:
+def export_screenshot_svg(panel: Panel) -> str:
     """Return the screen as an SVG; of a terminal's own colours, where they are light, on a light ground."""
     svg = panel.export_screenshot(title="sparkctl")
     theme = panel.current_theme
@@ -286,12 +286,12 @@ def export_screenshot_svg(panel: PanelApp) -> str:
     return svg
 
 
-def _save_screenshot(panel: PanelApp) -> None:
+def _save_screenshot(panel: Panel) -> None:
     """The picture is taken now; what is said of it is not on it."""
     panel.spawn_task(_write_screenshot(panel, export_screenshot_svg(panel)))
 
 
-async def _write_screenshot(panel: PanelApp, picture: str) -> None:
+async def _write_screenshot(panel: Panel, picture: str) -> None:
     name = f"sparkctl-{time.strftime('%Y%m%d-%H%M%S')}.svg"
 
     def create_svg_file() -> Path:
@@ -308,7 +308,7 @@ async def _write_screenshot(panel: PanelApp, picture: str) -> None:
         panel.show_toast(f"the screen is in {path}")
 
 
-def increase_sample_rate(panel: PanelApp) -> None:
+def increase_sample_rate(panel: Panel) -> None:
     set_sample_interval(
         panel,
         max(
@@ -322,7 +322,7 @@ def increase_sample_rate(panel: PanelApp) -> None:
     )
 
 
-def decrease_sample_rate(panel: PanelApp) -> None:
+def decrease_sample_rate(panel: Panel) -> None:
     set_sample_interval(
         panel,
         min(
@@ -336,7 +336,7 @@ def decrease_sample_rate(panel: PanelApp) -> None:
     )
 
 
-def set_sample_interval(panel: PanelApp, every: float | None) -> None:
+def set_sample_interval(panel: Panel, every: float | None) -> None:
     from sparkctl.monitor.sampler import LOADING_INTERVAL
 
     if panel.controller is None:
@@ -348,8 +348,8 @@ def set_sample_interval(panel: PanelApp, every: float | None) -> None:
     panel.show_toast(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 
-def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[PanelApp], None]:
-    def control_player(panel: PanelApp) -> None:
+def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
+    def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)
             panel.repaint_unless_frozen()
@@ -357,11 +357,11 @@ def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Pa
     return control_player
 
 
-def _suspend_to_background(panel: PanelApp) -> None:
+def _suspend_to_background(panel: Panel) -> None:
     panel.action_suspend_process()
 
 
-HANDLERS: dict[ActionId, Callable[[PanelApp], None]] = {
+HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.SHELL: open_node_shell,

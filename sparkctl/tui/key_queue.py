@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual import events
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
-    from textual.message_pump import MessagePump
-
-    from sparkctl.tui.app import PanelApp
+    from textual.screen import Screen
+    from textual.widget import Widget
 
 MAX_OPENING_SECONDS = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
 KEY_PRIORITY_SECONDS = (
@@ -33,10 +32,40 @@ IGNORED_KEY_SECONDS = 0.5  # seconds in which keys that were on their way cannot
 _CALM_ROUNDS = 2  # a key on its way up may post a message, which goes the same way
 
 
+class MessageReceiver(Protocol):
+    """A Textual message pump."""
+
+    def call_later(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+        """Call a function after the messages that wait now; return False where none are taken any more."""
+        ...
+
+
+class KeyTarget(MessageReceiver, Protocol):
+    """The app that a `KeyQueue` delivers keys to."""
+
+    @property
+    def focused(self) -> Widget | None:
+        """The widget that has the focus."""
+        ...
+
+    @property
+    def screen(self) -> Screen[object]:
+        """The screen in front."""
+        ...
+
+    def spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task in the background."""
+        ...
+
+    async def deliver_key_event(self, event: events.Key | events.Paste) -> None:
+        """Handle a key now."""
+        ...
+
+
 class KeyQueue:
     """Keeps what is typed while the panel is busy with the key before, or a dialog is being opened."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: KeyTarget) -> None:
         self._panel = panel
         self._typed: deque[events.Key | events.Paste] = deque()
         self._typing: asyncio.Task[None] | None = None
@@ -158,7 +187,7 @@ async def _wait_for_mount(mounting: Awaitable[object]) -> None:
             await mounting
 
 
-async def _drain_pump(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:
+async def _drain_pump(pump: MessageReceiver, do: Callable[[], Awaitable[None]] | None = None) -> bool:
     """Return when everything that a pump was sent is done, and ``do`` after it; False where it takes no messages now."""
     passed = asyncio.Event()
 

@@ -6,7 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from sparkctl.model.events import CheckCompleted, Event, FindingReported, SwitchJournalReported, SwitchPlanned
+from sparkctl.model.events import (
+    CheckCompleted,
+    CommandEnded,
+    Event,
+    FindingReported,
+    SwitchJournalReported,
+    SwitchPlanned,
+    TransferProgressed,
+)
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
@@ -197,3 +205,30 @@ class DoctorRuns:
             del self.looks[name]
         elif look.ended is None:
             self.looks[name] = replace(look, ended=look.earlier, found=look.findings, before=())
+
+
+class TransferTracker:
+    """What is on its way now, the latest word of each."""
+
+    def __init__(self) -> None:
+        self._going: dict[tuple[NodeName, NodeName, str], TransferProgressed] = {}
+
+    @property
+    def running_transfers(self) -> tuple[TransferProgressed, ...]:
+        """Each that is not through."""
+        return tuple(self._going.values())
+
+    def apply_event(self, event: Event) -> bool:
+        """Take in an event of whatever verb; tell whether there is news."""
+        if isinstance(event, TransferProgressed):
+            key = event.source, event.node, event.what
+            self._going.pop(key, None)
+            if event.total is None or event.done < event.total:
+                self._going[key] = event
+            return True
+        return False
+
+    def clear(self, ended: CommandEnded | None) -> None:
+        """Forget what was on its way: its verb has ended, however it did."""
+        del ended
+        self._going.clear()

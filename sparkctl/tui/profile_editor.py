@@ -19,7 +19,7 @@ from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 _DEFAULT_EDITORS = ("nano", "vi")
@@ -62,7 +62,7 @@ def build_editor_argv(
     return [*words, *wait, *(["--goto"] if name in _GOTO_EDITORS else []), f"{path}:{line}:{column or 1}"]
 
 
-async def open_editor(panel: PanelApp, path: Path, line: int | None = None, column: int | None = None) -> int:
+async def open_editor(panel: Panel, path: Path, line: int | None = None, column: int | None = None) -> int:
     """Let the operator edit a file, at a line where there is one; return the editor's exit status, negative for a signal.
 
     Raises `InvalidInput` where there is no editor or it cannot be run.
@@ -76,7 +76,7 @@ async def open_editor(panel: PanelApp, path: Path, line: int | None = None, colu
 _MAX_TOAST_FINDINGS = 2  # findings in the corner; the profiles' screen has them all
 
 
-async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> None:
+async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
     """Let a profile be edited, where it is broken at its first error, and say what is wrong with it then.
 
     ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
@@ -110,7 +110,7 @@ async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> 
         panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-async def fix_profile(panel: PanelApp, name: str) -> None:
+async def fix_profile(panel: Panel, name: str) -> None:
     """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
 
     def fix_and_lint() -> tuple[Path, bool, tuple[LintDiagnostic, ...], LintResult]:
@@ -145,7 +145,7 @@ async def fix_profile(panel: PanelApp, name: str) -> None:
 
 
 def _show_edit_result(
-    panel: PanelApp, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
+    panel: Panel, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
 ) -> None:
     """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
     from sparkctl.views.profiles.lint_view import summarize_lint

@@ -24,7 +24,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 _ESCAPE_CODE = "\x1b[27u"  # escape and nothing else, as kitty's protocol has it
@@ -164,7 +164,7 @@ class StdoutDriver(LinuxDriver):
                         self.process_message(message)
 
     @property
-    def _panel(self) -> PanelApp:
+    def _panel(self) -> Panel:
         return self._app  # type: ignore[return-value]
 
     def _keeps_alt(self, character: str) -> bool:

@@ -17,7 +17,7 @@ from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, wrap_rows
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 T = TypeVar("T")
 _SENTENCE_COLUMNS = 70  # columns in which a sentence is read with ease
@@ -53,7 +53,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         self._tone = tone
 
     @property
-    def panel(self) -> PanelApp:
+    def panel(self) -> Panel:
         """The app, by its own type."""
         return self.app  # type: ignore[return-value]
 

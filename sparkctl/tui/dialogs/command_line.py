@@ -20,7 +20,7 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, 
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
     from sparkctl.tui.panel_options import CommandParser
 
 _MAX_COMPLETIONS = 6
@@ -56,7 +56,7 @@ class CommandLineDialog(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """What may be meant, and below it the line."""
-        panel: PanelApp = self.app  # type: ignore[assignment]
+        panel: Panel = self.app  # type: ignore[assignment]
         yield TextSurface(panel.tones, id="refused")
         yield TextSurface(panel.tones, id="found")
         with Horizontal():
@@ -143,5 +143,5 @@ class CommandLineDialog(ModalScreen[str]):
             if self._found
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
-        panel: PanelApp = self.app  # type: ignore[assignment]
+        panel: Panel = self.app  # type: ignore[assignment]
         sheet.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

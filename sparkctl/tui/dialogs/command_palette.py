@@ -30,7 +30,7 @@ from sparkctl.views.text.styled_text import (
 )
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 THEME_PREFIX = "theme "  # what the entries of colours begin with
 _NO_SELECTION = -1  # nothing is chosen: an arrow chooses
@@ -53,7 +53,7 @@ class PaletteEntry:
     changes: bool = False
 
 
-def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
+def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
     """Return what can be done now in the order of the help, then the colours by name."""
     now = panel.build_action_context()
     actions = panel.actions if panel.front_screen is None else panel.front_screen.actions

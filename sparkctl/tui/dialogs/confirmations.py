@@ -28,7 +28,7 @@ from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 CONFIRM_ANSWER = "do"  # what both dialogs give for a yes
 _STOPPING_VERBS = ("down", "up", "free")
@@ -245,7 +245,7 @@ class LeaveSwitchDialog(ChoiceDialog):
         super().__init__("leave", body, (("", "stay"), (LEAVE_ANSWER, "leave it, and the panel")), TextStyle.ATTENTION)
 
 
-def confirm_exit(panel: PanelApp, course: SwitchProgress) -> None:
+def confirm_exit(panel: Panel, course: SwitchProgress) -> None:
     """Ask, and end the panel where that is wanted; who asks for it again where that is asked has said so."""
     if isinstance(panel.screen, LeaveSwitchDialog):
         panel.exit_panel()

@@ -14,7 +14,7 @@ from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_
 if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 _QUOTE_COLUMNS = 66  # columns
@@ -23,7 +23,7 @@ _QUOTE_COLUMNS = 66  # columns
 class DialogPrompter:
     """Asks on the panel. Whoever asks waits, and nobody else does."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._asking = asyncio.Lock()
 

@@ -22,20 +22,20 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, saniti
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
     from sparkctl.tui.panel_options import PreparedCommand
 
 _MAX_COLUMNS = 104
 _HANGING_INDENT = 10  # of what a diagnosis says, below its labels
 
 
-def show_memory_estimate(panel: PanelApp, words: Sequence[str]) -> None:
+def show_memory_estimate(panel: Panel, words: Sequence[str]) -> None:
     """Say whether a profile fits, as ``plan`` does. Raises `SparkctlError` for a line that is none."""
     assert panel.controller is not None
     panel.spawn_dialog_task(_show_fit(panel, panel.controller.parse_command(words)))
 
 
-async def _show_fit(panel: PanelApp, started: PreparedCommand) -> None:
+async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
     told: list[Event] = []
     try:
         async with aclosing(started.events()) as events:
@@ -90,7 +90,7 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
     ]
 
 
-def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
+def show_diagnosis(panel: Panel, words: Sequence[str]) -> None:
     """Open an instance that has failed, where its verdict stands; of any other, and of one that is gone, say what its log
     tells. Raises `InvalidInput` for a line that is for the command line."""
     names, nodes = parse_names_and_nodes(words[1:])
@@ -109,7 +109,7 @@ def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
         panel.spawn_dialog_task(_show_diagnosis(panel, names[0], nodes))
 
 
-async def _show_diagnosis(panel: PanelApp, name: str, nodes: Sequence[str]) -> None:
+async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None:
     from sparkctl.commands.diagnose_log import diagnose_instance
 
     assert panel.controller is not None
@@ -137,5 +137,5 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     return rows
 
 
-def _get_dialog_columns(panel: PanelApp) -> int:
+def _get_dialog_columns(panel: Panel) -> int:
     return max(20, min(_MAX_COLUMNS, panel.size.width - 10))

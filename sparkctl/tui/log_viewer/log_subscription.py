@@ -21,7 +21,7 @@ from sparkctl.model.node import NodeName, NodeState
 
 if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
-    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel_interface import Controller
 
 MAX_LINES_AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
 KEY_WAIT_SECONDS = 0.002  # s between two looks whether a key is done
@@ -52,7 +52,7 @@ class LogSubscription:
     ``saved``: that of an earlier start of it, from this machine's disk."""
 
     def __init__(
-        self, room: PanelController, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
+        self, room: Controller, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
         saved: SavedLog | None = None,
     ) -> None:  # fmt: skip
         self._saved = saved

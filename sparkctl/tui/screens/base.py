@@ -19,7 +19,7 @@ from sparkctl.views.text.frame_layout import describe_guard_coverage, render_hea
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 MIN_TERMINAL_SIZE = (50, 12)
 
@@ -49,7 +49,7 @@ class KeyFooter(TextSurface):
         """Do what was clicked."""
         for place in self.places:
             if place.start <= event.x < place.stop:
-                panel: PanelApp = self.app  # type: ignore[assignment]
+                panel: Panel = self.app  # type: ignore[assignment]
                 panel.perform_action(place.action)
 
 
@@ -67,7 +67,7 @@ class PanelScreen(StaticFocusScreen):
     frozen_at: float | None = None  # since when nothing but the operator's own moves is painted here, unix seconds
 
     @property
-    def panel(self) -> PanelApp:
+    def panel(self) -> Panel:
         """The app, by its own type."""
         return self.app  # type: ignore[return-value]
 

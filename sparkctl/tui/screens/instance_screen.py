@@ -25,7 +25,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.controller import PanelController
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.model.verdict import FieldChange
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Controller, Panel
 
 
 _ONCE_ANSWER, _KEEP_ANSWER = "once", "keep"
@@ -59,7 +58,7 @@ _LABEL_COLUMNS = 6  # columns of the words before what is told
 _FRAME_COLUMNS = 8  # columns of a dialog's frame, and of what is around it
 
 
-async def ask_to_apply_remedy(panel: PanelApp, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
+async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
     """Show what would be changed and what it would meet on its Spark, and do what is chosen; no is the default.
 
     ``again``: the command of the failed start with the change.
@@ -88,7 +87,7 @@ async def ask_to_apply_remedy(panel: PanelApp, profile: str, node: str, edit: Fi
 
 
 def _render_remedy_preview(
-    panel: PanelApp,
+    panel: Panel,
     made: Profile,
     view: NodeTelemetryView | None,
     edit: FieldChange,
@@ -132,7 +131,7 @@ def _drop_set_option(words: Sequence[str], setting: str) -> tuple[str, ...]:
     return tuple(words) if at is None else (*words[: at - 1], *words[at + 1 :])
 
 
-async def _save_remedy_to_profile(panel: PanelApp, profile: str, edit: FieldChange, words: Sequence[str]) -> None:
+async def _save_remedy_to_profile(panel: Panel, profile: str, edit: FieldChange, words: Sequence[str]) -> None:
     from sparkctl.profiles.profile_edit import save_setting
 
     try:
@@ -291,7 +290,7 @@ class InstanceScreen(ScrollScreen):
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
         return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
 
-    def _diagnose_exit(self, room: PanelController, one: InstanceView | None) -> None:
+    def _diagnose_exit(self, room: Controller, one: InstanceView | None) -> None:
         """Ask once, of a failure that was not watched here, why it ended."""
         if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
             return
@@ -306,7 +305,7 @@ class InstanceScreen(ScrollScreen):
         self._judge_trouble = "why it failed is being read from its log ..."
         self._judging = self.panel.spawn_task(self._start_exit_diagnosis(room, node, str(one.container_id)))
 
-    async def _start_exit_diagnosis(self, room: PanelController, node: Node, container: str) -> None:
+    async def _start_exit_diagnosis(self, room: Controller, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
@@ -367,7 +366,7 @@ class InstanceScreen(ScrollScreen):
 
     # --- what is read beside ---
 
-    def _read_plan(self, room: PanelController, container: str) -> None:
+    def _read_plan(self, room: Controller, container: str) -> None:
         node = room.supervisor.get_node(self._node)
         if node is None:
             return
@@ -376,7 +375,7 @@ class InstanceScreen(ScrollScreen):
             self._reading.cancel()
         self._reading = self.panel.spawn_task(self._load_launch_plan(room, node, container))
 
-    async def _load_launch_plan(self, room: PanelController, node: Node, container: str) -> None:
+    async def _load_launch_plan(self, room: Controller, node: Node, container: str) -> None:
         try:
             self._run, self._run_trouble = (
                 await read_container_launch(room.non_interactive_context, node, container),
@@ -412,11 +411,11 @@ class InstanceScreen(ScrollScreen):
             room.bridge.schedule_repaint()
 
 
-def _find_pending_plan(room: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
+def _find_pending_plan(room: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
     """Return the plan of a start that is watched here, while there is no container to ask."""
     plan = room.bridge.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
-def _explain_missing_plan(room: PanelController) -> str | None:
+def _explain_missing_plan(room: Controller) -> str | None:
     return "this recording does not hold it" if room.is_replaying else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.monitor.store import Store
-    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel_interface import Controller
 
 
 _MAX_LOGS = 24  # logs at once
@@ -372,7 +372,7 @@ class LogScreen(PanelScreen):
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _create_classifier(self, room: PanelController, one: LogSource) -> LineClassifier:
+    def _create_classifier(self, room: Controller, one: LogSource) -> LineClassifier:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""
         engine, ready = None, room.find_ready_line(one.node, one.instance)
         view = room.find_instance(one.node, one.instance)

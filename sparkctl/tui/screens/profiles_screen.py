@@ -16,7 +16,6 @@ from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import filter_pattern
-from sparkctl.model.events import CommandEnded, Event, TransferProgressed
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.engine_environment import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
@@ -41,37 +40,10 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
     from sparkctl.profiles.profile_lint import LintResult
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
-class TransferTracker:
-    """What is on its way now, the latest word of each."""
-
-    def __init__(self) -> None:
-        self._going: dict[tuple[NodeName, NodeName, str], TransferProgressed] = {}
-
-    @property
-    def running_transfers(self) -> tuple[TransferProgressed, ...]:
-        """Each that is not through."""
-        return tuple(self._going.values())
-
-    def apply_event(self, event: Event) -> bool:
-        """Take in an event of whatever verb; tell whether there is news."""
-        if isinstance(event, TransferProgressed):
-            key = event.source, event.node, event.what
-            self._going.pop(key, None)
-            if event.total is None or event.done < event.total:
-                self._going[key] = event
-            return True
-        return False
-
-    def clear(self, ended: CommandEnded | None) -> None:
-        """Forget what was on its way: its verb has ended, however it did."""
-        del ended
-        self._going.clear()
-
-
-async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
+async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
     """Ask which way, and do it; where it goes on, whether to end it."""
     room = panel.controller
     assert room is not None

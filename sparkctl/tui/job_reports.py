@@ -1,0 +1,92 @@
+"""What the panel shows when a job ends, and what it prints when it exits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.actions import DOCTOR, SWITCH
+from sparkctl.model.events import CommandEnded, Outcome
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
+from sparkctl.tui.job_runner import Job
+from sparkctl.views.command_result_view import (
+    describe_command_result,
+    describe_running_instances,
+    describe_stopped_models,
+    render_refused_start,
+)
+from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
+
+if TYPE_CHECKING:
+    from sparkctl.tui.panel_interface import Controller, Panel
+
+_SWITCH_VERBS = ("switch", "resume", "abort")  # their screen tells how they end
+_MAX_DIALOG_COLUMNS = 96
+
+
+def report_job_end(room: Controller, panel: Panel, job: Job, defect: BaseException | None) -> None:
+    """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
+    started, ended = job.started, job.ended
+    if defect is not None:
+        words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
+    elif ended is not None:
+        nodes = [ended.node] if ended.node else list(started.nodes)
+        words, tone = describe_command_result(started.verb, ended, nodes, job.caches, panel.ascii_only)
+    else:
+        return
+    if started.verb == "doctor" and ended is not None and not ended.message:
+        return  # what it found says all
+    if started.verb == "sync":
+        room.moves.clear(ended)
+    if panel.front_screen is not None and panel.front_screen.SCREEN_ID == DOCTOR:
+        room.run_doctor([node for node in panel.config_nodes if node.name in started.nodes])  # is it mended?
+    details = _build_details_dialog(job, min(_MAX_DIALOG_COLUMNS, panel.size.width - 10), by_hand=room.is_taken_over)
+    is_seen = (
+        panel.front_screen is not None and panel.front_screen.SCREEN_ID == SWITCH and started.verb in _SWITCH_VERBS
+    )
+    room.show_notice(words, tone, is_shown=details is not None or is_seen)
+    if details is not None:
+        panel.push_screen(details)
+
+
+def build_exit_summary(room: Controller, names: Sequence[NodeName]) -> tuple[str, ...]:
+    """Return what goes on running, of a node that does not answer what ran there last, and how it stands with what our own
+    switch stops: a sentence each."""
+    if room.is_replaying:
+        return ()
+    watched, own = {job.instance for job in room.jobs.running_jobs}, room.own_switch  # their own end says it
+    if own is not None and own.current_step is not SwitchStep.CHECKING:
+        watched |= {own.instance, *own.stops}
+    views = [room.bridge.store.get_last_known_view(view.name) for view in room.list_node_views(names)]
+    said = (
+        describe_running_instances(
+            view, [one for one in view.instances if one.name not in watched], room.displayed_time()
+        )
+        for view in views
+    )
+    return (*(one for one in said if one is not None), *(() if own is None else describe_stopped_models(own)))
+
+
+def _build_details_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
+    """Return what there is to read about what was done, None where one line tells it."""
+    ended = job.ended
+    if ended is None:
+        return None
+    if by_hand and job.started.verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
+        return TextDialog(
+            "not started", [(), *render_refused_start(job.started.words, ended, columns), ()], TextStyle.ATTENTION
+        )
+    if ended.outcome is Outcome.PLANNED and (rows := _render_dry_run(job, ended, columns)):
+        return TextDialog("a dry run: nothing was changed", [(), *rows, ()])
+    return None
+
+
+def _render_dry_run(job: Job, ended: CommandEnded, columns: int) -> list[TextRow]:
+    if job.plan is not None:
+        return [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
+    if job.started.verb in ("down", "free"):
+        return [each for line in (ended.message or "").splitlines() for each in wrap_paragraph(line, columns=columns)]
+    return []
