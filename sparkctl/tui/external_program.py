@@ -1,4 +1,4 @@
-"""Programs of the operator's own, on the operator's own terminal, while the panel waits behind them."""
+"""Runs another program, such as an editor or ssh, on the terminal while the panel is suspended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 async def run_external_program(
     panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False
 ) -> tuple[int, str]:
-    """Run a program to its end; return its exit status and, with ``listen``, what it said on stderr.
+    """Run a program to its end; return its exit status and, with ``listen``, its stderr.
 
-    The nodes are followed meanwhile, and nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
+    The nodes are followed meanwhile; nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
     """
     loop = asyncio.get_running_loop()
     with panel.batch_update(), nullcontext() if panel.is_headless else panel.suspend():
         with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is the program's
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the program
         try:
             process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
             _, said = await process.communicate()

@@ -23,12 +23,12 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, saniti
 if TYPE_CHECKING:
     from sparkctl.tui.panel_interface import Controller, Panel
 
-_SWITCH_VERBS = ("switch", "resume", "abort")  # their screen tells how they end
+_SWITCH_VERBS = ("switch", "resume", "abort")  # the switch screen shows how they end
 _MAX_DIALOG_COLUMNS = 96
 
 
-def report_job_end(room: Controller, panel: Panel, job: Job, defect: BaseException | None) -> None:
-    """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
+def report_job_end(controller: Controller, panel: Panel, job: Job, defect: BaseException | None) -> None:
+    """Show how a command ended: as a notice, and in a dialog where there is more to read."""
     started, ended = job.started, job.ended
     if defect is not None:
         words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
@@ -38,32 +38,41 @@ def report_job_end(room: Controller, panel: Panel, job: Job, defect: BaseExcepti
     else:
         return
     if started.verb == "doctor" and ended is not None and not ended.message:
-        return  # what it found says all
+        return  # the findings are the report
     if started.verb == "sync":
-        room.moves.clear(ended)
+        controller.moves.clear(ended)
     if panel.front_screen is not None and panel.front_screen.SCREEN_ID == DOCTOR:
-        room.run_doctor([node for node in panel.config_nodes if node.name in started.nodes])  # is it mended?
-    details = _build_details_dialog(job, min(_MAX_DIALOG_COLUMNS, panel.size.width - 10), by_hand=room.is_taken_over)
+        controller.run_doctor(
+            [node for node in panel.config_nodes if node.name in started.nodes]
+        )  # checks whether the problem is fixed
+    details = _build_details_dialog(
+        job, min(_MAX_DIALOG_COLUMNS, panel.size.width - 10), by_hand=controller.is_taken_over
+    )
     is_seen = (
         panel.front_screen is not None and panel.front_screen.SCREEN_ID == SWITCH and started.verb in _SWITCH_VERBS
     )
-    room.show_notice(words, tone, is_shown=details is not None or is_seen)
+    controller.show_notice(words, tone, is_shown=details is not None or is_seen)
     if details is not None:
         panel.push_screen(details)
 
 
-def build_exit_summary(room: Controller, names: Sequence[NodeName]) -> tuple[str, ...]:
-    """Return what goes on running, of a node that does not answer what ran there last, and how it stands with what our own
-    switch stops: a sentence each."""
-    if room.is_replaying:
+def build_exit_summary(controller: Controller, names: Sequence[NodeName]) -> tuple[str, ...]:
+    """Return a sentence for each node with running instances and for each model that the panel's own switch stops.
+
+    Of a node that does not answer, the last known instances count.
+    """
+    if controller.is_replaying:
         return ()
-    watched, own = {job.instance for job in room.jobs.running_jobs}, room.own_switch  # their own end says it
+    watched, own = (
+        {job.instance for job in controller.jobs.running_jobs},
+        controller.own_switch,
+    )  # their own reports mention these
     if own is not None and own.current_step is not SwitchStep.CHECKING:
         watched |= {own.instance, *own.stops}
-    views = [room.bridge.store.get_last_known_view(view.name) for view in room.list_node_views(names)]
+    views = [controller.bridge.store.get_last_known_view(view.name) for view in controller.list_node_views(names)]
     said = (
         describe_running_instances(
-            view, [one for one in view.instances if one.name not in watched], room.displayed_time()
+            view, [one for one in view.instances if one.name not in watched], controller.displayed_time()
         )
         for view in views
     )
@@ -71,7 +80,7 @@ def build_exit_summary(room: Controller, names: Sequence[NodeName]) -> tuple[str
 
 
 def _build_details_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
-    """Return what there is to read about what was done, None where one line tells it."""
+    """Return a dialog with the details of a job; None where one line is enough."""
     ended = job.ended
     if ended is None:
         return None

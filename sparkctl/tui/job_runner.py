@@ -1,6 +1,6 @@
-"""What the operator has started: verbs, each a task of its own, their events through the one store.
+"""Runs the commands that the operator has started, each as a task that emits events.
 
-Quitting ends the watching, never what is watched.
+The end of the panel ends these tasks, never the engines that they watch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sparkctl.model.events import (
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.panel_options import PreparedCommand
 
-_STOP_SECONDS = 2.0  # seconds that a verb has to get to where it can be left
+_STOP_SECONDS = 2.0  # seconds that a command has to reach a safe point
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One verb that runs, and what it has said that its end does not. ``switches``: it has begun to change what stands there."""
+    """One running command and the events that its report needs. ``switches``: it has begun the steps of a switch."""
 
     started: PreparedCommand
     warnings: list[WarningEmitted] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Job:
     switches: bool = False
 
     def record_event(self, event: Event) -> None:
-        """Remember what is told at the end."""
+        """Keep what the report at the end needs."""
         match event:
             case WarningEmitted():
                 self.warnings.append(event)
@@ -59,7 +59,7 @@ class Job:
 
 
 class JobRunner:
-    """Runs verbs. ``emit`` is given every event, ``finished`` each job when it is over, with its defect if that ended it."""
+    """Runs commands. ``emit`` gets every event, ``finished`` each ended job and the exception that ended it, if any."""
 
     def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], object]) -> None:
         self._emit, self._finished = emit, finished
@@ -67,21 +67,21 @@ class JobRunner:
 
     @property
     def running_jobs(self) -> tuple[Job, ...]:
-        """Those that are not over."""
+        """The jobs that have not ended."""
         return tuple(self._tasks.values())
 
     @property
     def switch_job(self) -> Job | None:
-        """The one that is in the middle of a switch."""
+        """The job that runs a switch."""
         return next((job for job in self.running_jobs if job.switches), None)
 
     def interrupt_switch(self) -> None:
-        """Let that end where it can be left, as Ctrl-C does."""
+        """End the switch at its next safe point, as Ctrl-C does."""
         if self.switch_job is not None:
             self.switch_job.started.context.interrupt.record_press()
 
     def start_job(self, started: PreparedCommand) -> Job:
-        """Run a verb beside everything else."""
+        """Run a command as a task."""
         job = Job(started=started)
 
         async def emit_events() -> None:
@@ -96,7 +96,7 @@ class JobRunner:
         return job
 
     def detach_starts(self, down: PreparedCommand) -> None:
-        """Stop watching the starts that a ``down`` or a ``free`` is about to end: what it names, on the nodes that it is about."""
+        """Stop watching the starts that a ``down`` or ``free`` is about to end: those that it names, on its nodes."""
         names, _ = parse_targets(down.words)
         for job in self.running_jobs:
             is_named = (
@@ -107,7 +107,7 @@ class JobRunner:
                 job.started.context.interrupt.record_press()
 
     async def aclose(self) -> tuple[str, ...]:
-        """Let every verb end where it can be left; return what they say of what goes on and of what can be done, a line each."""
+        """End every command at its next safe point; return their messages and hints, one per line."""
         tasks = dict(self._tasks)
         for job in tasks.values():
             job.started.context.interrupt.record_press()

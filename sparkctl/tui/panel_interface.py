@@ -230,7 +230,7 @@ class Panel(ToastApp):
     config_fault: SparkctlError | None
     keyboard: KeyQueue
     orders: Dispatcher
-    room_made: asyncio.Event
+    controller_ready: asyncio.Event
     tones: Mapping[TextStyle, Style]
 
     @property

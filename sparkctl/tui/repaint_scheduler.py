@@ -27,8 +27,8 @@ from sparkctl.views.overview.event_log_view import (
 )
 from sparkctl.views.overview.overview_view import RecentLogLine
 
-STATE_REPAINT_SECONDS = 0.2  # seconds between two paintings
-SAMPLE_REPAINT_SECONDS = 0.5  # while nothing but figures moves
+STATE_REPAINT_SECONDS = 0.2  # seconds between two paints after a change of state
+SAMPLE_REPAINT_SECONDS = 0.5  # seconds between two paints while only figures change
 _STATE_TOPICS = (
     TopicKind.STATE,
     TopicKind.PHASE,
@@ -42,15 +42,15 @@ _MAX_EVENT_LOG_ENTRIES = 20
 
 
 class RepaintScheduler:
-    """Holds the one store of the panel. ``repaint`` is called on the loop, never from within `take`."""
+    """Applies events to the panel's store and calls ``repaint`` on the event loop, never from within `apply_event`."""
 
     def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
         self.store = Store(nodes, now())
         self._now = now
         self.lines: deque[RecentLogLine] = deque(maxlen=_MAX_LOG_LINES)
         self.event_log: deque[EventLogEntry] = deque(maxlen=_MAX_EVENT_LOG_ENTRIES)
-        self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
-        self._listed: set[NodeName] = set()  # whose containers were listed once
+        self._phases: dict[tuple[NodeName, str], Phase] = {}  # of each instance, by the last event
+        self._listed: set[NodeName] = set()  # nodes whose containers were listed at least once
         self.start_results: dict[tuple[str, str], CommandEnded] = {}  # how starts ended, by node and instance
         self._repaint = repaint
         self._handle: asyncio.TimerHandle | None = None
@@ -59,7 +59,7 @@ class RepaintScheduler:
         self._in_bar = False
 
     def apply_event(self, event: Event) -> None:
-        """Take in an event, from whichever task it comes."""
+        """Apply an event to the store, the event log and the recent log lines."""
         topics = self.store.apply_event(event)
         self._append_event_log(_as_reconnect_event(event, topics))
         if isinstance(event, LogArrived):
@@ -74,7 +74,7 @@ class RepaintScheduler:
         self.schedule_repaint(topics)
 
     def reset_store(self) -> None:
-        """Know nothing again."""
+        """Clear all state."""
         self.store = Store((), self._now())
         self.lines.clear()
         self.start_results.clear()
@@ -84,13 +84,13 @@ class RepaintScheduler:
         self._in_bar = False
 
     def add_nodes(self, nodes: Iterable[NodeName]) -> None:
-        """Have a place for nodes that nothing is known of yet."""
+        """Add nodes of unknown state to the store."""
         for name in nodes:
             if name not in self.store.nodes:
                 self.apply_event(NodeStateChanged(ts=self._now(), node=name, state=NodeState.UNKNOWN))
 
     def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
-        """Let the screen be painted soon: sooner where a state changed than where figures moved."""
+        """Schedule a repaint: sooner after a change of state than after new figures."""
         pause = (
             STATE_REPAINT_SECONDS if any(topic.what in _STATE_TOPICS for topic in topics) else SAMPLE_REPAINT_SECONDS
         )
@@ -104,7 +104,7 @@ class RepaintScheduler:
         self._handle = loop.call_at(due, self._run_repaint)
 
     def _append_event_log(self, event: Event) -> None:
-        """Keep what happened, unless the last word about the same thing was the same."""
+        """Add an event to the event log, unless it repeats the last entry about the same thing."""
         if isinstance(event, ContainersListed) and event.known:
             listed = replace(event, instances=self.store.get_last_known_view(event.node).instances)
             self.event_log += describe_container_changes(listed, self._phases, is_first=event.node not in self._listed)
@@ -116,14 +116,14 @@ class RepaintScheduler:
             return
         last = next((one for one in reversed(self.event_log) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
-            return  # it never was away: somebody has made a connection of their own
+            return  # it was never away: another connection was opened
         if last is not None and new.supersedes(last):
             self.event_log.remove(last)
         if last is None or not last.repeats(new):
             self.event_log.append(new)
 
     def _append_log_line(self, line: RecentLogLine) -> None:
-        """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
+        """Keep a log line; of a progress bar, which rewrites its line, only the newest state."""
         text = line.text.rstrip("\r\n")
         head, rewritten, now = text.rpartition("\r")
         if not now.strip():
@@ -135,21 +135,21 @@ class RepaintScheduler:
         self.lines.append(RecentLogLine(line.node, line.instance, prefix + now))
 
     def set_start_result(self, end: CommandEnded) -> None:
-        """Keep how something ended that was not watched here."""
+        """Keep how a start ended that this panel did not watch."""
         if end.node is not None and end.instance is not None:
             self.start_results[end.node, end.instance] = end
 
     def start_results_on_node(self, node: NodeName) -> dict[str, CommandEnded]:
-        """Return how starts on a node ended, by instance."""
+        """Return how the starts on a node ended, by instance."""
         return {instance: end for (name, instance), end in self.start_results.items() if name == node}
 
     def record_refusal(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
-        """Keep that a command line was refused, and why, among what happened."""
+        """Add a refused command line and its reason to the event log."""
         if (where := NodeName(ended.node) if ended.node else node) is not None:
             self.event_log.append(describe_refusal(ended, words, where))
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Cancel the scheduled repaint."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -161,7 +161,7 @@ class RepaintScheduler:
 
 
 def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
-    """Return a node's first sample after it was away as what it tells: that the node answers."""
+    """Return a node's first sample after a break as the event that the node answers again."""
     if isinstance(event, SampleArrived) and any(topic.what is TopicKind.STATE for topic in topics):
         return NodeStateChanged(ts=event.ts, node=event.node, state=NodeState.OK)
     return event

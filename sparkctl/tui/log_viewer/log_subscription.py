@@ -52,16 +52,22 @@ class LogSubscription:
     ``saved``: that of an earlier start of it, from this machine's disk."""
 
     def __init__(
-        self, room: Controller, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
+        self, controller: Controller, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
         saved: SavedLog | None = None,
     ) -> None:  # fmt: skip
         self._saved = saved
-        self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
+        self._controller, self._node, self._instance, self._reader, self._tail = (
+            controller,
+            node,
+            instance,
+            reader,
+            tail,
+        )
         self._taken = asyncio.Event()
         self._container: str | None = None
         self._is_broken = False
         self._saying: asyncio.Task[None] | None = None  # that a break is over
-        self._task = room.run_background_task(self._run(), f"log of {instance} on {node}")
+        self._task = controller.run_background_task(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._report_defect)
 
     def close(self) -> None:
@@ -74,7 +80,7 @@ class LogSubscription:
         if self._saved is not None:
             await self._read_saved(self._saved)
             return
-        if self._room.is_replaying:
+        if self._controller.is_replaying:
             await self._replay_recording()
             return
         while True:
@@ -84,26 +90,26 @@ class LogSubscription:
             self._reader.over()
             if ended is not None and ended.outcome is Outcome.UNREACHABLE:
                 self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
-                await self._room.clock.sleep(_RETRY_SECONDS)
+                await self._controller.clock.sleep(_RETRY_SECONDS)
                 while not self._is_node_answering():
-                    await self._room.clock.sleep(_LOOK_SECONDS)
+                    await self._controller.clock.sleep(_LOOK_SECONDS)
                 continue
             while self._find_container() in (None, self._container):
-                await self._room.clock.sleep(_LOOK_SECONDS)
+                await self._controller.clock.sleep(_LOOK_SECONDS)
 
     async def _follow_container(self) -> CommandEnded | None:
-        node = self._room.supervisor.get_node(self._node)
+        node = self._controller.supervisor.get_node(self._node)
         if node is None:
             self._reader.tell(f"{self._node} is not in the config any more")
             return None
-        ctx = replace(self._room.context, interrupt=InterruptSignal())
+        ctx = replace(self._controller.context, interrupt=InterruptSignal())
         request = ShowLog(
             instance=self._instance,
             nodes=[node],
             follow=True,
             tail=self._tail,
             pace=self._wait_for_delivery,
-            session=self._room.supervisor.create_background_session,
+            session=self._controller.supervisor.create_background_session,
         )
         self._reader.tell(None if self._is_node_answering() else f"connecting to {self._node} ...")
         warned: list[str] = []
@@ -138,14 +144,14 @@ class LogSubscription:
         if self._is_broken:
             self._is_broken = False
             self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
-            self._saying = self._room.run_background_task(
+            self._saying = self._controller.run_background_task(
                 self._clear_recovery_notice(), f"break of the log of {self._instance}"
             )
         elif self._saying is None:
             self._reader.tell(None)
 
     async def _clear_recovery_notice(self) -> None:
-        await self._room.clock.sleep(RECOVERY_NOTICE_SECONDS)
+        await self._controller.clock.sleep(RECOVERY_NOTICE_SECONDS)
         self._saying = None
         self._reader.tell(None)
 
@@ -168,12 +174,12 @@ class LogSubscription:
         await self._taken.wait()
 
     def _is_node_answering(self) -> bool:
-        store = self._room.bridge.store
+        store = self._controller.bridge.store
         return self._node in store.nodes and store.get_state(self._node).state is NodeState.OK
 
     def _find_container(self) -> str | None:
         """Return the container that the instance has now, as far as it was listed and lives."""
-        store = self._room.bridge.store
+        store = self._controller.bridge.store
         if self._node not in store.nodes:
             return None
         views = store.get_last_known_view(self._node).instances
@@ -192,16 +198,16 @@ class LogSubscription:
 
     async def _replay_recording(self) -> None:
         """Give the lines that the recording holds, each when it is due; all anew when somebody goes back in it."""
-        mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
+        mine = [one for one in self._controller.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
         while True:
-            turn = self._room.turn
+            turn = self._controller.turn
             self._reader.begin()
             await asyncio.sleep(0)  # a reader that begins anew may have ended this feed
             if not mine:
                 self._reader.tell("this recording holds no line of its log")
             for event in mine:
-                while event.ts > self._room.displayed_time() and not turn.is_set():
-                    await self._room.clock.sleep(_REPLAY_STEP_SECONDS)
+                while event.ts > self._controller.displayed_time() and not turn.is_set():
+                    await self._controller.clock.sleep(_REPLAY_STEP_SECONDS)
                 if turn.is_set():
                     break
                 await self._deliver_lines(event.lines)

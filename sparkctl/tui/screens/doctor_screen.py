@@ -47,23 +47,23 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         self.show_page(render_doctor(self._build_model(), *self.surface_size(self.list_surface)))
 
     def _start_first_run(self) -> None:
-        room = self.panel.controller
-        if self._has_begun or room is None:
+        controller = self.panel.controller
+        if self._has_begun or controller is None:
             return
         self._has_begun = True
-        if room.examinations.running_nodes:
+        if controller.examinations.running_nodes:
             return
-        when = [room.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
-        if any(one is None or room.displayed_time() - one > _FRESH_SECONDS for one in when):
-            room.run_doctor(self.panel.config_nodes)
+        when = [controller.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
+        if any(one is None or controller.displayed_time() - one > _FRESH_SECONDS for one in when):
+            controller.run_doctor(self.panel.config_nodes)
 
     def _build_model(self) -> DoctorScreenModel:
         panel = self.panel
-        room = panel.controller
-        if room is None:
+        controller = panel.controller
+        if controller is None:
             return DoctorScreenModel(ascii_only=panel.ascii_only)
-        views, seen, now = room.list_node_views(panel.node_names), room.examinations, panel.displayed_time()
-        told = [one for view in views for one in room.bridge.store.get_reported_findings(view.name)]
+        views, seen, now = controller.list_node_views(panel.node_names), controller.examinations, panel.displayed_time()
+        told = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
         asked = tuple(
             DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running_nodes
         )  # fmt: skip

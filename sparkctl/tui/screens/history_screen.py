@@ -101,7 +101,7 @@ class HistoryScreen(ListScreen[int]):
     # --- what is read beside ---
 
     async def _refresh_operations(self) -> None:
-        await self.panel.room_made.wait()
+        await self.panel.controller_ready.wait()
         if self.panel.controller is None:
             return
         store = self.panel.controller.context.history

@@ -193,8 +193,8 @@ class InstanceScreen(ScrollScreen):
         )  # fmt: skip
 
     def _start_result(self) -> CommandEnded | None:
-        room = self.panel.controller
-        return None if room is None else room.find_start_failure(self._node, self._instance)
+        controller = self.panel.controller
+        return None if controller is None else controller.find_start_failure(self._node, self._instance)
 
     def create_body(self) -> Widget:
         """Return the one sheet."""
@@ -202,14 +202,14 @@ class InstanceScreen(ScrollScreen):
 
     def on_screen_resume(self) -> None:
         """Read the end of the log while it is seen."""
-        if self._feed is None and (room := self.panel.controller) is not None:
+        if self._feed is None and (controller := self.panel.controller) is not None:
             reader = LogConsumer(
                 begin=self._mark_lines_old,
                 take=self._append_log_lines,
                 tell=self._set_log_trouble,
                 is_to_wait=self.panel.keyboard.has_pending_key,
             )
-            self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
+            self._feed = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
     def on_screen_suspend(self) -> None:
         """Let the log be: behind another screen nobody reads it."""
@@ -241,15 +241,15 @@ class InstanceScreen(ScrollScreen):
         sheet.set_rows(page.rows)
 
     def _build_model(self) -> InstanceScreenModel | None:
-        room = self.panel.controller
-        if room is None or self._node not in room.bridge.store.nodes:
+        controller = self.panel.controller
+        if controller is None or self._node not in controller.bridge.store.nodes:
             return None
-        store, seen = room.bridge.store, room.build_instance_tile(self._node, self._instance)
-        one = room.find_instance(self._node, self._instance)
+        store, seen = controller.bridge.store, controller.build_instance_tile(self._node, self._instance)
+        one = controller.find_instance(self._node, self._instance)
         if one is not None and one.container_id not in (None, self._read):
-            self._read_plan(room, str(one.container_id))
-        self._diagnose_exit(room, one)
-        run = self._run or _find_pending_plan(room, self._node, self._instance)
+            self._read_plan(controller, str(one.container_id))
+        self._diagnose_exit(controller, one)
+        run = self._run or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
         return InstanceScreenModel(
             seen=seen,
@@ -258,13 +258,13 @@ class InstanceScreen(ScrollScreen):
             course=store.get_startup_timeline(self._node, self._instance),
             end=end,
             run=run,
-            run_trouble=self._run_trouble or _explain_missing_plan(room),
+            run_trouble=self._run_trouble or _explain_missing_plan(controller),
             tail=tuple(self._lines),
             tail_trouble=self._trouble,
             ascii_only=self.panel.ascii_only,
             remedies=self._list_remedy_keys(end, run),
             end_trouble=self._judge_trouble,
-            warnings=room.list_start_warnings(self._node, self._instance),
+            warnings=controller.list_start_warnings(self._node, self._instance),
             accepts=self._find_accept_key(),
         )
 
@@ -290,34 +290,34 @@ class InstanceScreen(ScrollScreen):
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
         return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
 
-    def _diagnose_exit(self, room: Controller, one: InstanceView | None) -> None:
+    def _diagnose_exit(self, controller: Controller, one: InstanceView | None) -> None:
         """Ask once, of a failure that was not watched here, why it ended."""
         if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
             return
-        node = room.supervisor.get_node(self._node)
+        node = controller.supervisor.get_node(self._node)
         if (
             node is None
             or self._start_result() is not None
-            or room.bridge.store.get_view(self._node).state is not NodeState.OK
+            or controller.bridge.store.get_view(self._node).state is not NodeState.OK
         ):
             return
         self._judged = one.container_id
         self._judge_trouble = "why it failed is being read from its log ..."
-        self._judging = self.panel.spawn_task(self._start_exit_diagnosis(room, node, str(one.container_id)))
+        self._judging = self.panel.spawn_task(self._start_exit_diagnosis(controller, node, str(one.container_id)))
 
-    async def _start_exit_diagnosis(self, room: Controller, node: Node, container: str) -> None:
+    async def _start_exit_diagnosis(self, controller: Controller, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
-            end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.config_nodes)
+            end = await diagnose_exit(controller.non_interactive_context, node, container, self.panel.config_nodes)
         except (NodeError, DockerError) as error:
             self._judge_trouble = f"why it failed could not be read: {error.message}"
             self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
         else:
             self._judge_trouble = None if end is not None else "its log gives no verdict"
             if end is not None:
-                room.bridge.set_start_result(end)
-        room.bridge.schedule_repaint()
+                controller.bridge.set_start_result(end)
+        controller.bridge.schedule_repaint()
 
     def do_restart(self, one: Action) -> None:
         """Start it once more, when the operator has said yes."""
@@ -366,26 +366,26 @@ class InstanceScreen(ScrollScreen):
 
     # --- what is read beside ---
 
-    def _read_plan(self, room: Controller, container: str) -> None:
-        node = room.supervisor.get_node(self._node)
+    def _read_plan(self, controller: Controller, container: str) -> None:
+        node = controller.supervisor.get_node(self._node)
         if node is None:
             return
         self._read = container
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = self.panel.spawn_task(self._load_launch_plan(room, node, container))
+        self._reading = self.panel.spawn_task(self._load_launch_plan(controller, node, container))
 
-    async def _load_launch_plan(self, room: Controller, node: Node, container: str) -> None:
+    async def _load_launch_plan(self, controller: Controller, node: Node, container: str) -> None:
         try:
             self._run, self._run_trouble = (
-                await read_container_launch(room.non_interactive_context, node, container),
+                await read_container_launch(controller.non_interactive_context, node, container),
                 None,
             )
         except (NodeError, DockerError) as error:
             self._run, self._run_trouble = None, f"not known: {error.message}"
             self._read = None if isinstance(error, NodeError) else container  # a node may answer later
-        room.remember_ready_line(self._node, self._instance, self._run)
-        room.bridge.schedule_repaint()
+        controller.remember_ready_line(self._node, self._instance, self._run)
+        controller.bridge.schedule_repaint()
 
     def _mark_lines_old(self) -> None:
         self._is_old = True  # what was said before stands until there is something newer
@@ -407,15 +407,15 @@ class InstanceScreen(ScrollScreen):
         self._request_repaint()
 
     def _request_repaint(self) -> None:
-        if (room := self.panel.controller) is not None:
-            room.bridge.schedule_repaint()
+        if (controller := self.panel.controller) is not None:
+            controller.bridge.schedule_repaint()
 
 
-def _find_pending_plan(room: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
+def _find_pending_plan(controller: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
     """Return the plan of a start that is watched here, while there is no container to ask."""
-    plan = room.bridge.store.get_launch_plan(node, instance)
+    plan = controller.bridge.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
-def _explain_missing_plan(room: Controller) -> str | None:
-    return "this recording does not hold it" if room.is_replaying else None
+def _explain_missing_plan(controller: Controller) -> str | None:
+    return "this recording does not hold it" if controller.is_replaying else None

@@ -172,10 +172,10 @@ class LogScreen(PanelScreen):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        room = self.panel.controller
-        if room is None:
+        controller = self.panel.controller
+        if controller is None:
             return
-        end = room.find_start_failure(self._node, self._instance)
+        end = controller.find_start_failure(self._node, self._instance)
         if end is not None and end.verdict is not None:
             self._wanted, self._proofs = find_evidence_line(end.verdict), list_evidence_lines(end.verdict)
         self._restart_reading()
@@ -204,14 +204,16 @@ class LogScreen(PanelScreen):
 
     def _describe_status(self) -> str | None:
         """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
-        room = self.panel.controller
-        if self._troubles and room is not None:
-            named = zip(self._sources, label_log_sources(self._sources, room.bridge.store), strict=True)
+        controller = self.panel.controller
+        if self._troubles and controller is not None:
+            named = zip(self._sources, label_log_sources(self._sources, controller.bridge.store), strict=True)
             told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
             return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
         return (
-            None if room is None or len(self._sources) == 1 else describe_clock_skew(room.bridge.store, self._sources)
+            None
+            if controller is None or len(self._sources) == 1
+            else describe_clock_skew(controller.bridge.store, self._sources)
         )
 
     # --- keys ---
@@ -270,11 +272,11 @@ class LogScreen(PanelScreen):
 
     def do_log_scope(self, _: Action) -> None:
         """Show the logs of more instances, or of fewer again."""
-        room, scopes = self.panel.controller, list(LogScope)
-        assert room is not None
+        controller, scopes = self.panel.controller, list(LogScope)
+        assert controller is not None
         at = scopes.index(self._scope)
         for scope in (*scopes[at + 1 :], *scopes[:at]):
-            if set(list_log_sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
+            if set(list_log_sources(controller.bridge.store, scope, self._chosen)) != set(self._sources):
                 self._earlier, self._scope = 0, scope
                 self._restart_reading()
                 self.repaint()
@@ -315,23 +317,25 @@ class LogScreen(PanelScreen):
 
     def _restart_reading(self) -> None:
         """Begin anew, with an empty log."""
-        room = self.panel.controller
-        if room is None:
+        controller = self.panel.controller
+        if controller is None:
             return
         self._close_subscriptions()
         self._troubles.clear()
         saved = self._list_saved_logs()[self._earlier - 1] if self._earlier else None
         self._sources = (
-            (self._chosen,) if saved is not None else list_log_sources(room.bridge.store, self._scope, self._chosen)
+            (self._chosen,)
+            if saved is not None
+            else list_log_sources(controller.bridge.store, self._scope, self._chosen)
         )
         self._show_log(
             LogBuffer(
-                label_log_sources(self._sources, room.bridge.store),
-                [self._create_classifier(room, one) for one in self._sources],
+                label_log_sources(self._sources, controller.bridge.store),
+                [self._create_classifier(controller, one) for one in self._sources],
             )
         )
         self._feeds = [
-            LogSubscription(room, one.node, one.instance, self._build_consumer(at, one), saved=saved)
+            LogSubscription(controller, one.node, one.instance, self._build_consumer(at, one), saved=saved)
             for at, one in enumerate(self._sources)
         ]
 
@@ -342,20 +346,20 @@ class LogScreen(PanelScreen):
 
     def _list_saved_logs(self) -> list[SavedLog]:
         """Return the saved logs of earlier starts, the newest first."""
-        room = self.panel.controller
-        if room is None or room.is_replaying:
+        controller = self.panel.controller
+        if controller is None or controller.is_replaying:
             return []
-        now = room.find_instance(self._node, self._instance)
+        now = controller.find_instance(self._node, self._instance)
         mine = None if now is None or now.container_id is None else now.container_id[:12]
-        saved = room.context.history.list_saved_logs(self._instance, [self._node])
+        saved = controller.context.history.list_saved_logs(self._instance, [self._node])
         return [one for one in saved if one.short_container_id != mine]
 
     def _include_new_sources(self) -> None:
         """Read what has come since as well; whoever reads is not disturbed, only who follows."""
-        room = self.panel.controller
-        if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
+        controller = self.panel.controller
+        if controller is None or self._pane is None or self._earlier or not self._pane.view.is_following:
             return
-        if set(list_log_sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
+        if set(list_log_sources(controller.bridge.store, self._scope, self._chosen)) - set(self._sources):
             self._restart_reading()
 
     def _show_log(self, book: LogBuffer) -> None:
@@ -372,10 +376,10 @@ class LogScreen(PanelScreen):
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _create_classifier(self, room: Controller, one: LogSource) -> LineClassifier:
+    def _create_classifier(self, controller: Controller, one: LogSource) -> LineClassifier:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""
-        engine, ready = None, room.find_ready_line(one.node, one.instance)
-        view = room.find_instance(one.node, one.instance)
+        engine, ready = None, controller.find_ready_line(one.node, one.instance)
+        view = controller.find_instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _load_known_engine(view.engine)
         return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))

@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
     """Ask which way, and do it; where it goes on, whether to end it."""
-    room = panel.controller
-    assert room is not None
-    going = next((job for job in room.jobs.running_jobs if job.started.verb == "sync"), None)
+    controller = panel.controller
+    assert controller is not None
+    going = next((job for job in controller.jobs.running_jobs if job.started.verb == "sync"), None)
     if going is not None:
         body = [
             *wrap_paragraph(f"sparkctl {' '.join(going.started.words)}", TextStyle.LABEL), (),
             *wrap_paragraph("It goes on. What has come stays, and the same goes on from there when it is asked for again."),
         ]  # fmt: skip
         whether = (("go on", "let it go on"), ("end", "end it"))
-        if await room.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
+        if await controller.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
             going.started.context.interrupt.record_press()
         return
     names = panel.node_names
@@ -74,7 +74,7 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
         ("cancel", "Cancel"),
         *((f"{source}\n{target}", f"{source} {arrow} {target}") for source, target in ways),
     )
-    answer = await room.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
+    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
     if answer is not None and "\n" in answer:
         source, target = answer.split("\n")
         panel.run_command_line(("sync", profile, "--from", source, "--to", target))
@@ -172,13 +172,13 @@ class ProfilesScreen(ListScreen[str]):
 
     def _build_model(self) -> ProfilesScreenModel:
         panel = self.panel
-        room = panel.controller
+        controller = panel.controller
         names = panel.node_names
         stock = self._stock
         shelf = ProfilesScreenModel(
             entries=None if stock is None else stock.entries,
             chosen=self._selected_key,
-            views=() if room is None else room.list_node_views(names),
+            views=() if controller is None else controller.list_node_views(names),
             names=names,
             node=panel.selected_node,
             last=self._last,
@@ -216,14 +216,14 @@ class ProfilesScreen(ListScreen[str]):
 
     def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
         """Return what is known of where they fit, by name and node."""
-        room, entries = self.panel.controller, () if self._stock is None else self._stock.entries
-        if room is None:
+        controller, entries = self.panel.controller, () if self._stock is None else self._stock.entries
+        if controller is None:
             return {}
         return {
-            (one.profile.name, node): room.fits.get_estimate(one.profile, node)
+            (one.profile.name, node): controller.fits.get_estimate(one.profile, node)
             for one in entries
             if one.profile is not None
-            for node in room.bridge.store.nodes
+            for node in controller.bridge.store.nodes
         }
 
     def _request_lint(self, path: Path) -> None:
@@ -242,15 +242,15 @@ class ProfilesScreen(ListScreen[str]):
 
     def _get_preview(self, profile: Profile) -> ProfilePreview:
         """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
-        panel, room = self.panel, self.panel.controller
-        if room is None:
+        panel, controller = self.panel, self.panel.controller
+        if controller is None:
             return ProfilePreview()
         node = next((node for node in panel.config_nodes if node.name == panel.selected_node), None)
         key = (
             profile.name,
             profile.digest,
             str(panel.selected_node),
-            None if node is None else room.find_home_directory(node),
+            None if node is None else controller.find_home_directory(node),
         )
         if key not in self._previews:
             self._previews[key] = ProfilePreview()
@@ -258,10 +258,10 @@ class ProfilesScreen(ListScreen[str]):
         return self._previews[key]
 
     async def _make_preview(self, key: _PreviewKey, profile: Profile, node: Node | None) -> None:
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         home = key[3]
-        made = await asyncio.to_thread(preview_launch, room.context, profile, node, home, os.environ)
+        made = await asyncio.to_thread(preview_launch, controller.context, profile, node, home, os.environ)
         note = None
         if node is None:
             note = "as the profile has it: there is no Spark to ask"
@@ -275,12 +275,12 @@ class ProfilesScreen(ListScreen[str]):
 
     async def _reload_files(self) -> None:
         """Read what changed since the last time."""
-        room = self.panel.controller
+        controller = self.panel.controller
         before = self._stamp
 
         def load_changes() -> tuple[_FileTimes, ProfileFiles | None, tuple[LastStart, ...]]:
             library = ProfileLibrary()
-            last = () if room is None else room.context.history.get_last_starts()
+            last = () if controller is None else controller.context.history.get_last_starts()
             stamp = library.get_modification_times()
             return stamp, None if stamp == before else _read_profile_files(library), last
 

@@ -122,16 +122,16 @@ class SwitchScreen(ScrollScreen):
         sheet.set_rows(page.rows)
 
     def _build_model(self) -> SwitchScreenModel:
-        panel, room = self.panel, self.panel.controller
+        panel, controller = self.panel, self.panel.controller
         profile, nodes = parse_names_and_nodes(self._words[1:])
-        views = () if room is None else room.list_node_views(panel.node_names)
+        views = () if controller is None else controller.list_node_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
         bars = (
             {}
-            if room is None
-            else room.memory_bars
+            if controller is None
+            else controller.memory_bars
             if self._get_switch_progress() is None
-            else room.switches.memory_at_start
+            else controller.switches.memory_at_start
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
@@ -142,7 +142,9 @@ class SwitchScreen(ScrollScreen):
             trouble=trouble,
             hint=hint,
             bars=bars,
-            glances={} if room is None else {view.name: room.build_instance_tile(view.name, "") for view in views},
+            glances={}
+            if controller is None
+            else {view.name: controller.build_instance_tile(view.name, "") for view in views},
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._further,
@@ -152,8 +154,8 @@ class SwitchScreen(ScrollScreen):
         )
 
     def _get_switch_progress(self) -> SwitchProgress | None:
-        room = self.panel.controller
-        return None if room is None else room.switches.visible_switch
+        controller = self.panel.controller
+        return None if controller is None else controller.switches.visible_switch
 
     # --- the plan ---
 
@@ -166,11 +168,11 @@ class SwitchScreen(ScrollScreen):
         self.repaint()
 
     async def _request_plan(self) -> None:
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         task = asyncio.current_task()
         try:
-            started = room.parse_command((*self._words, _DRY_RUN_FLAG))
+            started = controller.parse_command((*self._words, _DRY_RUN_FLAG))
             async with aclosing(started.events()) as told:
                 async for event in told:
                     if isinstance(event, SwitchPlanned):
@@ -203,10 +205,10 @@ class SwitchScreen(ScrollScreen):
     async def _confirm_and_switch(self, plan: SwitchPlan) -> None:
         from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER
 
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         if (
-            await room.dialogs.show_dialog(
+            await controller.dialogs.show_dialog(
                 build_switch_confirmation(plan, self._words, self.panel.build_action_context())
             )
             != CONFIRM_ANSWER
@@ -214,32 +216,32 @@ class SwitchScreen(ScrollScreen):
             return
         self._further = 0
         try:
-            room.switches.hide_finished()
-            room.start_command(self._words)
+            controller.switches.hide_finished()
+            controller.start_command(self._words)
         except SparkctlError as error:
             self.panel.show_error(error)
 
     def do_interrupt(self, _: Action) -> None:
         """Ask, and leave the switch where it is."""
-        room = self.panel.controller
-        if room is not None and (course := room.own_switch) is not None:
+        controller = self.panel.controller
+        if controller is not None and (course := controller.own_switch) is not None:
             self.panel.spawn_task(self._confirm_and_interrupt(course))
 
     async def _confirm_and_interrupt(self, course: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.confirmations import LEAVE_ANSWER, build_interrupt_dialog
 
-        room = self.panel.controller
-        assert room is not None
-        if await room.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
-            room.jobs.interrupt_switch()
+        controller = self.panel.controller
+        assert controller is not None
+        if await controller.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
+            controller.jobs.interrupt_switch()
 
     def do_switch_again(self, _: Action) -> None:
         """Plan anew; of a switch that goes on there is nothing to plan."""
-        room, course = self.panel.controller, self._get_switch_progress()
-        if room is None or (course is not None and not course.is_over):
+        controller, course = self.panel.controller, self._get_switch_progress()
+        if controller is None or (course is not None and not course.is_over):
             self.panel.show_toast("it goes on")
             return
-        room.switches.hide_finished()
+        controller.switches.hide_finished()
         if not self._words and course is not None and course.plan is not None:
             plan = course.plan
             self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))
