@@ -50,7 +50,7 @@ class CommandDispatcher:
             return
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and panel.setup.readonly:
-            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
+            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not possible here")
         if (
             one is not None
             and one.id is ActionId.SWITCH
@@ -72,7 +72,7 @@ class CommandDispatcher:
         elif panel.controller is None:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:
-            raise InvalidInput("this is a recording: there is nothing to do anything to")
+            raise InvalidInput("this is a recording: commands are not possible here")
         elif one is not None and not _HELP_FLAGS.intersection(words):
             self._run_action_command(one, self._add_selected_target(one, words))
         else:
@@ -161,7 +161,7 @@ class CommandDispatcher:
             raise InvalidInput("one moment: nothing was looked at yet")
         if panel.controller.switches.running_switch is not None:
             panel.open_screen("switch")
-            panel.show_toast("this one goes on: another one can be planned when it is over", severity="warning")
+            panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")
             return
         words = self._add_node_options(words)
         panel.controller.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
@@ -291,4 +291,4 @@ def _split_command_line(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as wrong:
-        raise InvalidInput(f"{wrong} in what was typed") from wrong
+        raise InvalidInput(f"cannot read this line: {wrong}") from wrong

@@ -75,7 +75,9 @@ async def run_demo_steps(controller: PanelController, story: Sequence[DemoStep])
         while controller.is_operator_active(_DEMO_IDLE_SECONDS) and not controller.is_taken_over:
             await controller.clock.sleep(_DEMO_POLL_SECONDS)
         if controller.is_taken_over:
-            controller.show_notice("from here on the demo is yours: it starts nothing more by itself", TextStyle.ACCENT)
+            controller.show_notice(
+                "the demo is yours from here on: it starts nothing by itself any more", TextStyle.ACCENT
+            )
             return
         if one.says:
             controller.show_notice(one.says, TextStyle.ACCENT)

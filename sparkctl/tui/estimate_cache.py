@@ -199,7 +199,7 @@ def _round_budget(there: MemoryBudget | None) -> object:
 
 
 class HomeDirectoryCache:
-    """Of one room; ``spawn`` lets something go on beside the keys."""
+    """The users' home directories on the nodes, each read once. ``spawn`` runs a background task."""
 
     def __init__(self, controller: Controller, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._controller, self._spawn = controller, spawn

@@ -1,4 +1,4 @@
-"""A profile out of what is pasted: a `docker run` line, a compose file, a recipe. What it becomes is seen while it is typed."""
+"""Imports a profile from pasted text: a `docker run` line, a compose file or a recipe, with a live preview."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows, wrap_rows
 
-_MAX_INPUT_CHARACTERS = 256 * 1024  # characters that are taken in: no recipe has so many
-_IDLE_SECONDS = 0.15  # seconds without a key before what is there is read
-_LABEL_COLUMNS = 6  # columns of the word before the field
+_MAX_INPUT_CHARACTERS = 256 * 1024  # characters; longer input is cut
+_IDLE_SECONDS = 0.15  # seconds without a key before the text is parsed
+_LABEL_COLUMNS = 6  # columns of the label before the field
 _OVERWRITE_ANSWER = "over"
 _EMPTY_HINT = (
-    "The path of such a file will do, too. What becomes of every key is told here before anything is saved; "
-    "secrets are not written down."
+    "The path of such a file works, too. You see here what happens to every key before anything is saved; "
+    "secrets are not saved."
 )
 
 
 class PasteArea(TextArea):
-    """Takes text of any source: what is no printable character of it never gets as far as the terminal."""
+    """A text area that accepts pasted text of any source and removes non-printable characters."""
 
     ascii_only = False
 
@@ -49,14 +49,14 @@ class PasteArea(TextArea):
         await super()._on_paste(event)
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line as it is shown."""
+        """Return a line as shown, in ASCII where the terminal needs it."""
         line = super().get_line(line_index)
         return Text(line.plain.encode("ascii", "replace").decode(), end="") if self.ascii_only else line
 
 
 @dataclass(frozen=True, slots=True)
 class _ImportInput:
-    """What is to be read."""
+    """The text to import, the name of the profile, and whether dangerous options are allowed."""
 
     source: str
     name: str
@@ -64,7 +64,7 @@ class _ImportInput:
 
 
 def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
-    """Return the profile that it becomes, or why it becomes none; None for nothing at all."""
+    """Return the imported profile, or the error; None where there is no text."""
     if not asked.source.strip():
         return None
     try:
@@ -80,7 +80,7 @@ def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
 
 
 class ImportProfileDialog(Dialog[str]):
-    """Gives the name of the profile that was saved. ``begun`` is what was pasted and left, ``left`` is given what is now."""
+    """Returns the name of the saved profile. ``begun`` is the text of a cancelled import; ``left`` gets that of this one."""
 
     CSS = """
     ImportProfileDialog > #box > * { position: absolute; }
@@ -101,13 +101,13 @@ class ImportProfileDialog(Dialog[str]):
         super().__init__("import a profile")
         self._begun, self._left = begun, left
         self._asked = _ImportInput("", "", allow=False)
-        self._read: _ImportInput | None = None  # what the answer is to
+        self._read: _ImportInput | None = None  # the input of the current answer
         self._answer: ImportedProfile | SparkctlError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._from = 0
 
     def compose(self) -> ComposeResult:
-        """The frame, and over it where something is pasted and named."""
+        """Create the frame, and on it the text area and the field for the name."""
         with Container(id="box"):
             yield TextSurface(self.panel.tones)
             text = PasteArea(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
@@ -116,19 +116,19 @@ class ImportProfileDialog(Dialog[str]):
             yield Input(compact=True)
 
     def on_mount(self) -> None:
-        """Be ready for a paste."""
+        """Draw the dialog and focus the text area."""
         self.draw_dialog()
         self.set_focus(self.query_one(PasteArea))
         if self._begun:
             self._schedule_import(self._asked.allow)
 
     def action_cancel(self) -> None:
-        """Save nothing, and keep what was pasted for the next time."""
+        """Save nothing, but keep the text for the next time."""
         self._left(self.query_one(PasteArea).text)
         super().action_cancel()
 
     def draw_dialog(self) -> None:
-        """Show it all, as large as there is room for."""
+        """Draw everything in the largest possible size."""
         if not self.is_mounted:
             return
         wide, high = self.inner_size
@@ -180,7 +180,7 @@ class ImportProfileDialog(Dialog[str]):
 
     def _render_intro(self, columns: int) -> str:
         short = "Paste a docker run line, compose file or recipe."
-        return f"{short} Nothing of it is run." if columns >= 70 else short
+        return f"{short} Nothing in it is run." if columns >= 70 else short
 
     def _render_import_result(self, columns: int) -> list[TextRow]:
         if isinstance(self._answer, SparkctlError):
@@ -191,7 +191,7 @@ class ImportProfileDialog(Dialog[str]):
         return rows or [make_row(Span(line, TextStyle.STALE)) for line in wrap_line(_EMPTY_HINT, columns, 0)]
 
     def render_footer_rows(self) -> list[TextRow]:
-        """Return what keys do."""
+        """Return the key hints."""
         keys = [("ctrl+s", "saves it")] if isinstance(self._answer, ImportedProfile) else []
         if self._asked.allow or (
             isinstance(self._answer, ImportedProfile)
@@ -204,7 +204,7 @@ class ImportProfileDialog(Dialog[str]):
         ]
         return [tuple(spans)]
 
-    # --- what is typed ---
+    # --- the input ---
 
     @on(TextArea.Changed)
     @on(Input.Changed)
@@ -212,11 +212,11 @@ class ImportProfileDialog(Dialog[str]):
         self._schedule_import(self._asked.allow)
 
     def action_allow(self) -> None:
-        """Take what is dangerous as well, or not."""
+        """Allow dangerous options, or withhold them again."""
         self._schedule_import(not self._asked.allow)
 
     def action_scroll(self, by: int) -> None:
-        """Read on in what is told."""
+        """Scroll the preview."""
         self._from = max(0, self._from + by)
         self.draw_dialog()
 
@@ -230,7 +230,7 @@ class ImportProfileDialog(Dialog[str]):
             self._reading = self.panel.spawn_task(self._import_latest_input())
 
     async def _import_latest_input(self) -> None:
-        """Read what is there, once it rests, beside the loop; and again where it was changed meanwhile."""
+        """Import the text in a thread once it has not changed for a moment; repeat while it changes."""
         while self._read != self._asked and self.is_running:
             while (asked := self._asked) != (await self._wait_until_idle()):
                 pass
@@ -247,15 +247,15 @@ class ImportProfileDialog(Dialog[str]):
         await asyncio.sleep(_IDLE_SECONDS)
         return self._asked
 
-    # --- what becomes of it ---
+    # --- saving ---
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter behind the name saves it."""
+        """Save the profile on enter in the name field."""
         event.stop()
         self.action_save()
 
     def action_save(self) -> None:
-        """Write the profile into the operator's own; never over another without a word."""
+        """Save the profile in the operator's directory; ask before it overwrites another."""
         self.panel.spawn_task(self._save_profile())
 
     async def _save_profile(self) -> None:
@@ -275,17 +275,17 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
         body = [
-            *wrap_paragraph(f"Write over your profile {found.profile.name}?", TextStyle.STRONG), (),
+            *wrap_paragraph(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG), (),
             *wrap_paragraph(error.message, TextStyle.ATTENTION),
         ]  # fmt: skip
-        choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "write over it"))
+        choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
 
         def overwrite_if_confirmed(answer: str | None) -> None:
             if answer == _OVERWRITE_ANSWER:
                 self.panel.spawn_task(self._overwrite_profile(found))
 
         self.panel.push_screen(
-            ChoiceDialog("it is there already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
+            ChoiceDialog("this profile exists already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
         )
 
     async def _overwrite_profile(self, found: ImportedProfile) -> None:
@@ -301,7 +301,7 @@ class ImportProfileDialog(Dialog[str]):
         self.draw_dialog()
 
     def _report_and_close(self, done: ImportedProfile) -> None:
-        over = "; it goes before the shipped one" if done.over_shipped else ""
+        over = "; it replaces the shipped one" if done.over_shipped else ""
         self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
         self._left("")
         self.dismiss(done.profile.name)

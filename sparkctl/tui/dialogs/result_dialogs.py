@@ -1,4 +1,4 @@
-"""What is asked on the `:` line and answered in a dialog: whether a profile fits, and what an instance's log tells."""
+"""Dialogs with the results of `plan` (memory estimates) and `diagnose` (what an instance's log tells)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_options import PreparedCommand
 
 _MAX_COLUMNS = 104
-_HANGING_INDENT = 10  # of what a diagnosis says, below its labels
+_HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
 def show_memory_estimate(panel: Panel, words: Sequence[str]) -> None:
-    """Say whether a profile fits, as ``plan`` does. Raises `SparkctlError` for a line that is none."""
+    """Show whether a profile fits, as ``plan`` does. Raises `SparkctlError` where the line is not valid."""
     assert panel.controller is not None
     panel.spawn_dialog_task(_show_fit(panel, panel.controller.parse_command(words)))
 
@@ -50,7 +50,7 @@ async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
 
 
 def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
-    """Return what ``plan`` has told: what comes of it for all Sparks, then the sum of each, what to do, and trouble."""
+    """Return the result of ``plan``: the summary, the estimate of each node, the next commands, and errors."""
     judged = [one for one in told if isinstance(one, MemoryFitEvaluated)]
     rows = [
         make_row(sanitize_span(part, TextStyle.STRONG))
@@ -91,14 +91,16 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
 
 
 def show_diagnosis(panel: Panel, words: Sequence[str]) -> None:
-    """Open an instance that has failed, where its verdict stands; of any other, and of one that is gone, say what its log
-    tells. Raises `InvalidInput` for a line that is for the command line."""
+    """Open the screen of a failed instance, which shows its verdict; show a diagnosis of the log of any other.
+
+    Raises `InvalidInput` for a line that only the CLI supports.
+    """
     names, nodes = parse_names_and_nodes(words[1:])
     own = [word for word in words[1:] if word.startswith("-") and word.partition("=")[0] not in ("--node", "-n")]
     if own or len(names) != 1 or "/" in names[0] or names[0] == "-":
         raise InvalidInput(
-            "here a log is read of an instance: diagnose NAME [--node NODE]",
-            f"a file, and all else, is for the command line: sparkctl {shlex.join(words)}",
+            "the panel diagnoses instances only: diagnose NAME [--node NODE]",
+            f"for a file or other options use the command line: sparkctl {shlex.join(words)}",
         )
     if unknown := [node for node in nodes if node not in panel.node_names]:
         raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
@@ -124,7 +126,7 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
-    """Return which log that was, and what it tells."""
+    """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
 
     lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)

@@ -1,4 +1,4 @@
-"""One instance: what it does, what it holds, what it runs with, what it just said; and why, when it failed."""
+"""The instance screen: state, memory, launch plan and last log lines of an instance; the verdict where it failed."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 
 _ONCE_ANSWER, _KEEP_ANSWER = "once", "keep"
-_LABEL_COLUMNS = 6  # columns of the words before what is told
-_FRAME_COLUMNS = 8  # columns of a dialog's frame, and of what is around it
+_LABEL_COLUMNS = 6  # columns of the labels
+_FRAME_COLUMNS = 8  # columns of a dialog's frame and the space around it
 
 
 async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
-    """Show what would be changed and what it would meet on its Spark, and do what is chosen; no is the default.
+    """Show the change that a verdict proposes and its effect on the node, and apply it as chosen; the default is no.
 
-    ``again``: the command of the failed start with the change.
+    ``again`` is the command of the failed start with the change.
     """
     library = ProfileLibrary()
     try:
@@ -96,8 +96,8 @@ def _render_remedy_preview(
     *,
     is_shipped: bool,
 ) -> list[TextRow]:
-    """Return the change, what a start with it would meet, and where it would be kept."""
-    guess = "The way is known, how far is a guess." if edit.is_first_try else ""
+    """Return the change, the obstacles to a start with it, and the file that would keep it."""
+    guess = "The direction is known; the value is a guess." if edit.is_first_try else ""
     rows = [render_change(edit), *([make_row(Span(guess, TextStyle.LABEL))] if guess else []), ()]
     if view is not None:
         columns = max(40, min(panel.size.width - _FRAME_COLUMNS, 100))
@@ -126,7 +126,7 @@ def _render_remedy_preview(
 
 
 def _drop_set_option(words: Sequence[str], setting: str) -> tuple[str, ...]:
-    """Return a command without the ``--set`` that stands in the profile from now on."""
+    """Return a command without the ``--set`` that is now saved in the profile."""
     at = next((at for at, word in enumerate(words[1:], 1) if word == setting and words[at - 1] == "--set"), None)
     return tuple(words) if at is None else (*words[: at - 1], *words[at + 1 :])
 
@@ -141,12 +141,12 @@ async def _save_remedy_to_profile(panel: Panel, profile: str, edit: FieldChange,
     except OSError as error:
         panel.show_toast(f"{error.filename or profile}: {error.strerror or error}", severity="error")
     else:
-        over = "; yours now goes before the shipped one" if copied else ""
+        over = "; your copy now replaces the shipped one" if copied else ""
         panel.show_toast(f"{sanitize_line(edit.field)} is {sanitize_line(edit.value)} in {path}{over}")
         panel.run_command_line(words)
 
 
-_MAX_TAIL_LINES = 60  # lines
+_MAX_TAIL_LINES = 60
 
 
 def create_instance_screen(now: ActionContext) -> PanelScreen:
@@ -157,7 +157,7 @@ def create_instance_screen(now: ActionContext) -> PanelScreen:
 
 
 class InstanceScreen(ScrollScreen):
-    """Stays with its instance, also when that is gone. Its plan is read back once for each container."""
+    """Shows one instance, even after it has gone. Its launch plan is read once per container."""
 
     SCREEN_ID = INSTANCE
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
@@ -169,22 +169,22 @@ class InstanceScreen(ScrollScreen):
         self._is_old = False
         self._trouble: str | None = None
         self._feed: LogSubscription | None = None
-        self._read: str | None = None  # the container whose plan was asked for
+        self._read: str | None = None  # the container whose plan was read
         self._reading: asyncio.Task[None] | None = None
         self._run: ContainerLaunch | None = None
         self._run_trouble: str | None = None
-        self._judged: str | None = None  # the container of which it was asked why it ended
+        self._judged: str | None = None  # the container whose exit was diagnosed
         self._judging: asyncio.Task[None] | None = None
         self._judge_trouble: str | None = None
-        self._further = 0  # rows of it that were read already
+        self._further = 0  # rows scrolled
 
     @property
     def breadcrumb(self) -> str:
-        """Which instance this is."""
+        """The node and the name of the instance."""
         return f"{self._node} › {self._instance}"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """This instance, whatever is selected on the overview."""
+        """Return the action context with this instance, whatever the overview selects."""
         end = self._start_result()
         verdict = None if end is None else end.verdict
         return replace(
@@ -197,11 +197,11 @@ class InstanceScreen(ScrollScreen):
         return None if controller is None else controller.find_start_failure(self._node, self._instance)
 
     def create_body(self) -> Widget:
-        """Return the one sheet."""
+        """Return the text surface."""
         return ScrollSurface(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
-        """Read the end of the log while it is seen."""
+        """Follow the end of the log while the screen is visible."""
         if self._feed is None and (controller := self.panel.controller) is not None:
             reader = LogConsumer(
                 begin=self._mark_lines_old,
@@ -212,7 +212,7 @@ class InstanceScreen(ScrollScreen):
             self._feed = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
     def on_screen_suspend(self) -> None:
-        """Let the log be: behind another screen nobody reads it."""
+        """Stop following the log while another screen covers this one."""
         self._close_subscription()
 
     def _close_subscription(self) -> None:
@@ -221,14 +221,14 @@ class InstanceScreen(ScrollScreen):
             self._feed = None
 
     def on_unmount(self) -> None:
-        """End reading."""
+        """End all background reads."""
         self._close_subscription()
         for task in (self._reading, self._judging):
             if task is not None:
                 task.cancel()
 
     def paint_body(self) -> None:
-        """Paint what is known now."""
+        """Paint the current state."""
         sheet, scene = self.query_one("#instance", TextSurface), self._build_model()
         wide, high = sheet.size
         if not wide or not high:
@@ -269,7 +269,7 @@ class InstanceScreen(ScrollScreen):
         )
 
     def _list_remedy_keys(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
-        """Return the keys that may mend a failure, of those that mean something now."""
+        """Return the keys that may fix a failure, of those that are possible now."""
         now = self.panel.build_action_context()
         field = None if end is None or end.verdict is None else end.verdict.field
         words = {
@@ -285,13 +285,13 @@ class InstanceScreen(ScrollScreen):
         )
 
     def _find_accept_key(self) -> str | None:
-        """Return the key that does what the verdict proposes, where it can be done."""
+        """Return the key that applies the change the verdict proposes; None where that is not possible."""
         now = self.panel.build_action_context()
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
         return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
 
     def _diagnose_exit(self, controller: Controller, one: InstanceView | None) -> None:
-        """Ask once, of a failure that was not watched here, why it ended."""
+        """Diagnose, once, a failure that this panel did not watch."""
         if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
             return
         node = controller.supervisor.get_node(self._node)
@@ -302,7 +302,7 @@ class InstanceScreen(ScrollScreen):
         ):
             return
         self._judged = one.container_id
-        self._judge_trouble = "why it failed is being read from its log ..."
+        self._judge_trouble = "reading from its log why it failed ..."
         self._judging = self.panel.spawn_task(self._start_exit_diagnosis(controller, node, str(one.container_id)))
 
     async def _start_exit_diagnosis(self, controller: Controller, node: Node, container: str) -> None:
@@ -311,7 +311,7 @@ class InstanceScreen(ScrollScreen):
         try:
             end = await diagnose_exit(controller.non_interactive_context, node, container, self.panel.config_nodes)
         except (NodeError, DockerError) as error:
-            self._judge_trouble = f"why it failed could not be read: {error.message}"
+            self._judge_trouble = f"cannot read why it failed: {error.message}"
             self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
         else:
             self._judge_trouble = None if end is not None else "its log gives no verdict"
@@ -320,12 +320,12 @@ class InstanceScreen(ScrollScreen):
         controller.bridge.schedule_repaint()
 
     def do_restart(self, one: Action) -> None:
-        """Start it once more, when the operator has said yes."""
+        """Start it again after a confirmation."""
         assert one.words is not None
         self.panel.orders.confirm_and_run(one, one.words(self.panel.build_action_context()))
 
     def do_accept(self, _: Action) -> None:
-        """Show the change that the verdict proposes, and do it when the operator has said how."""
+        """Show the change that the verdict proposes, and apply it as chosen."""
 
         end, one = self._start_result(), self.panel.build_action_context().selected_instance
         if end is not None and end.verdict is not None and end.verdict.edit is not None:
@@ -336,12 +336,12 @@ class InstanceScreen(ScrollScreen):
             )
 
     def do_edit_its(self, _: Action) -> None:
-        """Open its profile in the editor, at the field that the verdict names."""
+        """Open its profile in the editor at the field that the verdict names."""
         end = self._start_result()
         edit_selected_profile(self.panel, None if end is None or end.verdict is None else end.verdict.field)
 
     def do_copy_verdict(self, _: Action) -> None:
-        """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""
+        """Copy the verdict as a message for others; without a failure copy the endpoint."""
         one = self.panel.build_action_context().selected_instance
         if (end := self._start_result()) is not None:
             self.panel.copy_text(format_verdict_for_copy(end), "the verdict")
@@ -349,22 +349,22 @@ class InstanceScreen(ScrollScreen):
             self.panel.copy_text(one.endpoint, one.endpoint)
 
     def do_plan(self, _: Action) -> None:
-        """Show all of what it runs with."""
+        """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 
         scene = self._build_model()
         if scene is None or scene.run is None:
-            self.panel.show_toast((scene and scene.run_trouble) or "what it runs with is still being read")
+            self.panel.show_toast((scene and scene.run_trouble) or "the launch plan is still being read")
             return
         rows: list[TextRow] = [(), *render_launched_plan(scene.run, min(110, self.size.width - 10)), ()]
         self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, TextStyle.ACCENT))
 
     def scroll_rows(self, by: int) -> None:
-        """Read on, or back."""
+        """Scroll by so many rows."""
         self._further = max(0, self._further + by)
         self.repaint()
 
-    # --- what is read beside ---
+    # --- reads in the background ---
 
     def _read_plan(self, controller: Controller, container: str) -> None:
         node = controller.supervisor.get_node(self._node)
@@ -388,8 +388,8 @@ class InstanceScreen(ScrollScreen):
         controller.bridge.schedule_repaint()
 
     def _mark_lines_old(self) -> None:
-        self._is_old = True  # what was said before stands until there is something newer
-        if self.panel.setup.recording is not None:  # but for a recording that goes back: it was said later
+        self._is_old = True  # older lines stay until newer ones arrive
+        if self.panel.setup.recording is not None:  # a recording that seeks back: the lines are from later
             self._lines.clear()
 
     def _append_log_lines(self, lines: Sequence[LogLine]) -> None:
@@ -412,10 +412,10 @@ class InstanceScreen(ScrollScreen):
 
 
 def _find_pending_plan(controller: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
-    """Return the plan of a start that is watched here, while there is no container to ask."""
+    """Return the plan of a start that this panel watches, while there is no container yet."""
     plan = controller.bridge.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
 def _explain_missing_plan(controller: Controller) -> str | None:
-    return "this recording does not hold it" if controller.is_replaying else None
+    return "this recording does not contain it" if controller.is_replaying else None

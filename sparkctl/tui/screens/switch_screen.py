@@ -1,4 +1,4 @@
-"""A switch: what it would stop, keep and start, for the operator to say yes to; then its steps as they happen."""
+"""The switch screen: what a switch stops, keeps and starts, to be confirmed; then its steps as they happen."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _DRY_RUN_FLAG = "--dry-run"
 
 
 def create_switch_screen(now: ActionContext) -> SwitchScreen:
-    """Return the screen of the switch that goes on."""
+    """Return the screen of the running switch."""
     del now
     return SwitchScreen(())
 
 
 class SwitchScreen(ScrollScreen):
-    """Of a command line, or of the switch that goes on where there is none. The plan is the verb's own dry run."""
+    """Shows the plan of a command line, or the running switch where ``words`` is empty. The plan is a dry run."""
 
     SCREEN_ID = SWITCH
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(SWITCH)
@@ -58,34 +58,34 @@ class SwitchScreen(ScrollScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """What is switched to."""
+        """The profile that is switched to."""
         course = self._get_switch_progress()
         name = course.instance if course is not None else parse_names_and_nodes(self._words[1:])[0][:1]
         return f"switch › {name if isinstance(name, str) else ''.join(name)}"
 
     def set_command(self, words: tuple[str, ...]) -> None:
-        """Plan another one."""
+        """Plan another switch."""
         self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
         self._plan, self._further = None, 0
         self._replan_switch()
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """The situation with what stands against the switch that is shown, and the command that can be copied."""
+        """Return the action context with the obstacle to the shown switch and the command that can be copied."""
         return replace(now, switch_trouble=self._why_not(now), remedy=self._find_shown_command())
 
     def _find_shown_command(self) -> str | None:
-        """Return the command that is offered as a way out, else this switch's own."""
+        """Return the command that the screen offers as a remedy, else this switch's own command."""
         own = f"sparkctl {shlex.join(self._words)}" if self._words else None
         return find_offered_command(self._build_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
         course = self._get_switch_progress()
         if course is not None:
-            return "it is over: r plans anew" if course.is_over else "it goes on"
+            return "it has ended: r plans again" if course.is_over else "it is running"
         if self._refusal is not None:
             return self._refusal[0].splitlines()[0]
         if self._plan is None or self._planning is not None:
-            return "one moment: the Sparks are still being looked at"
+            return "one moment: the state of the Sparks is still being read"
         if self._plan.obstacles:
             return self._plan.obstacles[0]
         if self._plan.is_there:
@@ -94,20 +94,20 @@ class SwitchScreen(ScrollScreen):
         return next((one for one in silent if one is not None), None)
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the plan has said it: what it warned of was read before it was agreed to."""
+        """Tell whether the plan shows this warning already."""
         return any(words.endswith(message) for words, _ in self._cautions)
 
     def create_body(self) -> Widget:
-        """Return the one sheet."""
+        """Return the text surface."""
         return ScrollSurface(self.panel.tones, id="switch")
 
     def on_unmount(self) -> None:
-        """Let a plan be that nobody waits for any more."""
+        """Cancel a plan that is still being computed."""
         if self._planning is not None:
             self._planning.cancel()
 
     def paint_body(self) -> None:
-        """Paint; the first time there is somebody to ask, ask."""
+        """Paint; the first time that the controller exists, compute the plan."""
         if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
             if self._words:
@@ -160,7 +160,7 @@ class SwitchScreen(ScrollScreen):
     # --- the plan ---
 
     def _replan_switch(self) -> None:
-        """Ask what it would be, anew."""
+        """Compute the plan again."""
         if self._planning is not None:
             self._planning.cancel()
         self._refusal, self._cautions = None, ()
@@ -191,14 +191,14 @@ class SwitchScreen(ScrollScreen):
             self.repaint()
 
     def _set_refusal(self, message: str, hint: str | None) -> None:
-        """Keep why there is no plan; of one that has obstacles they are said already."""
+        """Keep why there is no plan; a plan with obstacles shows them itself."""
         if self._plan is None or not self._plan.obstacles:
             self._refusal = (message, hint)
 
     # --- keys ---
 
     def do_switch_do(self, _: Action) -> None:
-        """Ask, naming what stops, and do it."""
+        """Ask for a confirmation that names what stops, and start the switch."""
         if self._plan is not None:
             self.panel.spawn_task(self._confirm_and_switch(self._plan))
 
@@ -222,7 +222,7 @@ class SwitchScreen(ScrollScreen):
             self.panel.show_error(error)
 
     def do_interrupt(self, _: Action) -> None:
-        """Ask, and leave the switch where it is."""
+        """Ask for a confirmation and interrupt the switch."""
         controller = self.panel.controller
         if controller is not None and (course := controller.own_switch) is not None:
             self.panel.spawn_task(self._confirm_and_interrupt(course))
@@ -236,10 +236,10 @@ class SwitchScreen(ScrollScreen):
             controller.jobs.interrupt_switch()
 
     def do_switch_again(self, _: Action) -> None:
-        """Plan anew; of a switch that goes on there is nothing to plan."""
+        """Plan again, unless a switch is running."""
         controller, course = self.panel.controller, self._get_switch_progress()
         if controller is None or (course is not None and not course.is_over):
-            self.panel.show_toast("it goes on")
+            self.panel.show_toast("the switch is running")
             return
         controller.switches.hide_finished()
         if not self._words and course is not None and course.plan is not None:
@@ -250,16 +250,16 @@ class SwitchScreen(ScrollScreen):
             self._replan_switch()
 
     def do_copy(self, _: Action) -> None:
-        """Copy the command that is offered as a way out, else this switch's own."""
+        """Copy the command of the remedy, else this switch's own command."""
         if (command := self._find_shown_command()) is not None:
             self.panel.copy_text(command, command)
 
     def do_next(self, _: Action) -> None:
-        """Plan it for the next Spark; of a model on several, with another head."""
+        """Plan it for the next node; a model on several nodes gets another head."""
         self._move_target_node(1)
 
     def do_previous(self, _: Action) -> None:
-        """Plan it for the Spark before."""
+        """Plan it for the previous node."""
         self._move_target_node(-1)
 
     def _move_target_node(self, by: int) -> None:
@@ -273,7 +273,7 @@ class SwitchScreen(ScrollScreen):
         self.set_command((*_drop_node_options(self._words), *(word for node in turned for word in ("--node", node))))
 
     def scroll_rows(self, by: int) -> None:
-        """Read on, or back."""
+        """Scroll by so many rows."""
         self._further = max(0, self._further + by)
         self.repaint()
 
@@ -291,7 +291,7 @@ def _drop_node_options(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: ActionContext) -> RefreshingDialog:
-    """Return the dialog that names what stops; who answers somebody wants its name typed. It gives `DO` for a yes."""
+    """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
     from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
 
     body: list[TextRow] = wrap_paragraph(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
