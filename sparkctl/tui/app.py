@@ -108,7 +108,7 @@ class PanelApp(Panel):
             None  # of the config file as it is now; the config read before stays in use
         )
         self._colourless = colourless
-        self._sparks = setup.nodes
+        self._current_nodes = setup.nodes
         self._selection = NodeSelection()
         self._controller: PanelController | None = None
         self.keyboard = KeyQueue(self)
@@ -128,7 +128,7 @@ class PanelApp(Panel):
         """The nodes, in the operator's order."""
         if self.setup.recording is not None:
             return () if self._controller is None else self._controller.bridge.store.nodes
-        return tuple(node.name for node in self._sparks)
+        return tuple(node.name for node in self._current_nodes)
 
     @property
     def selected_node(self) -> NodeName | None:
@@ -167,7 +167,7 @@ class PanelApp(Panel):
     @property
     def config_nodes(self) -> tuple[Node, ...]:
         """The nodes of the config; none in a recording."""
-        return () if self.setup.recording is not None else self._sparks
+        return () if self.setup.recording is not None else self._current_nodes
 
     @property
     def front_screen(self) -> PanelScreen | None:
@@ -222,7 +222,7 @@ class PanelApp(Panel):
             return replace(held, glances=glances, chosen=at, notices=self._controller.notices.current_notices)
         at = self._selection.selected_index(len(self.node_names))
         return self._controller.build_overview_model(
-            self.node_names, at, self._selection.chosen_instances, self._sparks, self.ascii_only
+            self.node_names, at, self._selection.chosen_instances, self._current_nodes, self.ascii_only
         )
 
     def _find_selected_instance(self) -> str | None:
@@ -276,7 +276,7 @@ class PanelApp(Panel):
         """Import the controller in a thread, so that keys are handled meanwhile, and start it."""
         module = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.controller")
         self._controller = module.PanelController(self)
-        self._controller.start_monitoring(self._sparks)
+        self._controller.start_monitoring(self._current_nodes)
         self.controller_ready.set()
         self.set_interval(_TICK_SECONDS, self._run_periodic_work)
         if not self.is_headless:  # in a test process the garbage collector stays as it is
@@ -298,7 +298,7 @@ class PanelApp(Panel):
         """Use another config: its nodes, its keys and its read-only setting."""
         assert self._controller is not None
         self.config_fault = None
-        self._sparks = config.nodes
+        self._current_nodes = config.nodes
         self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys, readonly=config.readonly)
         self._map_keys()
         self._controller.bridge.add_nodes(self.node_names)

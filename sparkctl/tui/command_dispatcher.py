@@ -63,12 +63,12 @@ class CommandDispatcher:
         elif (
             one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
         ):
-            said = (
+            target = (
                 words
                 if len(words) == 1 or panel.setup.commands is None
                 else panel.setup.commands.parse_screen_target(words)
             )
-            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), said))
+            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), target))
         elif panel.controller is None:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:

@@ -310,13 +310,13 @@ class PanelController:
     async def aclose(self) -> tuple[str, ...]:
         """End jobs, tasks and connections; return sentences about what was left unfinished."""
         own, job = self.own_switch, self.jobs.switch_job
-        said = await self.jobs.aclose()
+        lines = await self.jobs.aclose()
         if own is not None and own.current_step is not None and job is not None and job.ended is None:
-            said += describe_unfinished_switch(own, format_step_number(own.current_step))
+            lines += describe_unfinished_switch(own, format_step_number(own.current_step))
         self.bridge.close()
         await cancel_and_wait(self._background_tasks, _CLOSE_SECONDS)  # they use the supervisor's connections
         await self.supervisor.aclose()
-        return said
+        return lines
 
     def run_background_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a task that ends with the controller at the latest; the caller handles its exceptions."""

@@ -177,8 +177,8 @@ class MemoryEstimateCache:
             premises = (_round_budget(there), tuple(found))
             if self._counted.get(key) != premises:
                 self._counted[key] = premises
-                asked = one.nodes if len(self._controller.bridge.store.nodes) >= one.nodes else 1
-                self._answers[key] = calculate_fit_from_budget(self._controller.context, one, plan, found, there, asked)
+                ranks = one.nodes if len(self._controller.bridge.store.nodes) >= one.nodes else 1
+                self._answers[key] = calculate_fit_from_budget(self._controller.context, one, plan, found, there, ranks)
                 is_news = True
         return is_news
 

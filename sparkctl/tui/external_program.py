@@ -28,7 +28,7 @@ async def run_external_program(
             loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the program
         try:
             process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
-            _, said = await process.communicate()
+            _, stderr = await process.communicate()
         except OSError as error:
             raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
         finally:
@@ -36,4 +36,4 @@ async def run_external_program(
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
     panel.refresh(layout=True)
-    return process.returncode or 0, (said or b"").decode(errors="replace")
+    return process.returncode or 0, (stderr or b"").decode(errors="replace")

@@ -70,13 +70,13 @@ def build_exit_summary(controller: Controller, names: Sequence[NodeName]) -> tup
     if own is not None and own.current_step is not SwitchStep.CHECKING:
         watched |= {own.instance, *own.stops}
     views = [controller.bridge.store.get_last_known_view(view.name) for view in controller.list_node_views(names)]
-    said = (
+    sentences = (
         describe_running_instances(
             view, [one for one in view.instances if one.name not in watched], controller.displayed_time()
         )
         for view in views
     )
-    return (*(one for one in said if one is not None), *(() if own is None else describe_stopped_models(own)))
+    return (*(one for one in sentences if one is not None), *(() if own is None else describe_stopped_models(own)))
 
 
 def _build_details_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:

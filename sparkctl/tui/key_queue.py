@@ -68,7 +68,7 @@ class KeyQueue:
         self._opening: set[asyncio.Task[None]] = set()
         self._coming: set[asyncio.Task[None]] = set()
         self._away: set[asyncio.Task[None]] = set()
-        self._deaf_until = 0.0
+        self._ignore_until = 0.0
         self._is_closed = False
         self._taken: float | None = None
         self._expected = 0.0  # until when the terminal reader may deliver a key
@@ -99,7 +99,7 @@ class KeyQueue:
         """Queue a key. Escape cancels what is being opened, and drops the keys typed for it."""
         self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
-        if self._is_closed or self._away or (asyncio.get_running_loop().time() < self._deaf_until and not is_escape):
+        if self._is_closed or self._away or (asyncio.get_running_loop().time() < self._ignore_until and not is_escape):
             return
         if self._opening and is_escape:
             self._typed.clear()
@@ -135,7 +135,7 @@ class KeyQueue:
     def discard_keys_briefly(self) -> None:
         """Drop keys for a moment, because a dialog has opened by itself and the operator has not seen it yet."""
         self._typed.clear()
-        self._deaf_until = asyncio.get_running_loop().time() + IGNORED_KEY_SECONDS
+        self._ignore_until = asyncio.get_running_loop().time() + IGNORED_KEY_SECONDS
 
     def close(self) -> None:
         """Accept no more keys."""

@@ -166,12 +166,12 @@ class DoctorRuns:
             )
 
     async def record_findings(
-        self, told: AsyncGenerator[Event, None], names: Iterable[NodeName]
+        self, events: AsyncGenerator[Event, None], names: Iterable[NodeName]
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of a `doctor` on these nodes and record its findings."""
         try:
-            async with aclosing(told) as events:
-                async for event in events:
+            async with aclosing(events) as stream:
+                async for event in stream:
                     self._record_event(event)
                     yield event
         finally:

@@ -21,8 +21,8 @@ _MAX_TOAST_LINES = 6  # a toast covers a part of the screen
 _SEVERITIES = ("information", "warning", "error")
 
 
-def _severity_rank(said: tuple[str, str]) -> tuple[int, str]:
-    return _SEVERITIES.index(said[1]), said[1]
+def _severity_rank(toast: tuple[str, str]) -> tuple[int, str]:
+    return _SEVERITIES.index(toast[1]), toast[1]
 
 
 class ToastApp(App[tuple[str, ...]]):
@@ -32,25 +32,25 @@ class ToastApp(App[tuple[str, ...]]):
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self._unsaid: list[tuple[str, str]] = []
+        self._pending_toasts: list[tuple[str, str]] = []
 
     def show_toast(self, words: str, *, severity: str = "information") -> None:
         """Show a message for some seconds; while a dialog is open, after it. The text is data, never markup."""
         from sparkctl.model.text.sanitize import sanitize_lines
 
         if isinstance(self.screen, ModalScreen):
-            self._unsaid.append((words, severity))
+            self._pending_toasts.append((words, severity))
         else:
             self.call_later(self.clear_notifications)  # one at a time
-            said = "\n".join([*sanitize_lines(words)][:_MAX_TOAST_LINES])
-            self.notify(said, severity=severity, markup=False)
+            message = "\n".join([*sanitize_lines(words)][:_MAX_TOAST_LINES])
+            self.notify(message, severity=severity, markup=False)
 
     def show_pending_toasts(self) -> None:
         """Show the toasts that waited for a dialog to close."""
-        said, self._unsaid = self._unsaid, []
-        if said:
+        toasts, self._pending_toasts = self._pending_toasts, []
+        if toasts:
             self.show_toast(
-                "\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_severity_rank, said))[1]
+                "\n".join(dict.fromkeys(words for words, _ in toasts)), severity=max(map(_severity_rank, toasts))[1]
             )
 
     def show_error(self, error: SparkctlError) -> None:
@@ -77,7 +77,7 @@ _GOOD_NEWS_SECONDS = 60.0  # seconds for which good news without an instance is 
 _GONE_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
 InstanceKey = tuple[NodeName, str]
-"""An instance, and on which Spark."""
+"""A node and an instance on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ class NoticeBoard:
 
     def add_notice(self, words: str, tone: TextStyle, views: Sequence[NodeTelemetryView] = ()) -> None:
         """Add a notice. Good news depends on the ready instances in ``views`` that it names."""
-        said = sanitize_line(words.replace("\n", " "))
+        text = sanitize_line(words.replace("\n", " "))
         rests = frozenset(
             (view.name, one.name)
             for view in views if tone is TextStyle.GOOD
             for one in view.instances
-            if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said)
+            if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
         )  # fmt: skip
-        self._kept[:] = [*self._kept[1 - _MAX_NOTICES :], Notice(said, tone, rests, self._now())]
+        self._kept[:] = [*self._kept[1 - _MAX_NOTICES :], Notice(text, tone, rests, self._now())]
 
     @property
     def current_notices(self) -> tuple[tuple[str, TextStyle], ...]:

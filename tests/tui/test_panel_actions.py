@@ -397,7 +397,7 @@ async def test_a_question_tells_that_its_spark_is_lost(tmp_path: Path, monkeypat
         await pilot.press("x")
         await wait_for_text(pilot, "Stop qwen36-ngram on spark1?")
         await sparks.sshd["spark1"].close()
-        shown = await wait_for_text(pilot, "spark1 is unreachable: it cannot be told anything now")
+        shown = await wait_for_text(pilot, "spark1 is unreachable: commands cannot reach it now")
         assert "Stop qwen36-ngram on spark1?" in shown
 
 

@@ -51,7 +51,7 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def __init__(self, title: str, tone: TextStyle = TextStyle.ACCENT) -> None:
         super().__init__()
-        self._words = title
+        self._heading = title
         self._tone = tone
 
     @property
@@ -106,17 +106,17 @@ class Dialog(ModalScreen[T], Generic[T]):
         answers = [*wrap_rows(self.render_footer_rows(), most), *self.reserved_rows()]
         rows = _fit_rows(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
-        sheet, panel = self.query_one(TextSurface), self.panel
+        surface, panel = self.query_one(TextSurface), self.panel
         if not self.is_framed:
-            sheet.styles.width, sheet.styles.height = most, len(shown)
-            sheet.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
+            surface.styles.width, surface.styles.height = most, len(shown)
+            surface.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
             self._place_field(most, 0)
             return
-        title = make_row(sanitize_span(self._words, self._tone))
+        title = make_row(sanitize_span(self._heading, self._tone))
         inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
         made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
-        sheet.styles.width, sheet.styles.height = inner + 4, len(made)
-        sheet.set_rows(made)
+        surface.styles.width, surface.styles.height = inner + 4, len(made)
+        surface.set_rows(made)
         self._place_field(inner, self.field_row(len(made)) - len(made))
 
     def reserved_rows(self) -> Sequence[TextRow]:

@@ -77,13 +77,13 @@ class CommandLineDialog(ModalScreen[str]):
         self._paint_completions()
 
     def _show_refusal(self) -> None:
-        sheet = self.query_one("#refused", TextSurface)
-        sheet.display = self._refused is not None
+        surface = self.query_one("#refused", TextSurface)
+        surface.display = self._refused is not None
         if self._refused is not None:
             wide, high = self.app.size
             rows = render_refused_line(self._refused.message, self._refused.hint, wide, max(1, high // 2))
-            sheet.styles.height = len(rows)
-            sheet.set_rows(rows)
+            surface.styles.height = len(rows)
+            surface.set_rows(rows)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Update the completions, except after a completion was inserted."""
@@ -136,7 +136,7 @@ class CommandLineDialog(ModalScreen[str]):
         return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
     def _paint_completions(self) -> None:
-        sheet = self.query_one("#found", TextSurface)
+        surface = self.query_one("#found", TextSurface)
         first = max(0, self._cycle - _MAX_COMPLETIONS + 1)
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
@@ -147,4 +147,4 @@ class CommandLineDialog(ModalScreen[str]):
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
         panel: Panel = self.app  # type: ignore[assignment]
-        sheet.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))
+        surface.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

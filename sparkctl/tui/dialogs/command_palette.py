@@ -74,13 +74,13 @@ def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
     ]
 
 
-def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
+def filter_entries(entries: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
     """Return the matching entries, the best first, actions before themes of equal rank; without text all actions."""
     if not typed.strip():
-        return [one for one in those if not one.does.startswith(THEME_PREFIX)]
+        return [one for one in entries if not one.does.startswith(THEME_PREFIX)]
     scored = [
         (fit, one.does.startswith(THEME_PREFIX), at, one)
-        for at, one in enumerate(those)
+        for at, one in enumerate(entries)
         if (fit := _rank_match(one, typed))
     ]
     return [one for *_, one in sorted(scored, key=lambda each: (each[0] is MatchRank.WEAK, each[1], each[0], each[2]))]
@@ -133,10 +133,10 @@ class ActionPalette(Dialog[str]):
         Binding("pageup", "move(-10)", show=False, priority=True),
     ]
 
-    def __init__(self, those: Sequence[PaletteEntry]) -> None:
+    def __init__(self, entries: Sequence[PaletteEntry]) -> None:
         super().__init__("do")
-        self._all = those
-        self._found = filter_entries(those, "")
+        self._all = entries
+        self._found = filter_entries(entries, "")
         self._at = 0
         self._first = 0
 

@@ -81,7 +81,7 @@ def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> lis
     rows: list[TextRow] = []
     for view in now.views:
         if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
-            rows += wrap_paragraph(f"{view.name} is {view.state}: it cannot be told anything now.", TextStyle.BAD)
+            rows += wrap_paragraph(f"{view.name} is {view.state}: commands cannot reach it now.", TextStyle.BAD)
     return [*rows, ()] if rows else []
 
 
@@ -114,26 +114,26 @@ def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[Text
 def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
     """Return the question, and what happens to the other ranks of a model on several nodes."""
     ended = find_stopped_instances(now, words) if words[0] in _STOPPING_VERBS else ()
-    asked = wrap_paragraph(
+    question = wrap_paragraph(
         _format_question(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG
     )
-    asked += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
+    question += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
     spread = {one.name: one for one in ended if words[0] == "down" and count_ranks(one) > 1}
     for name, one in spread.items():
         stopped, seen = {each.node for each in ended if each.name == name}, list_nodes_of_instance(one, now.views)
         left = [node for node in seen if node not in stopped]
         if left:
-            asked += wrap_paragraph(
+            question += wrap_paragraph(
                 f"Its part on {' and '.join(left)} stays, and answers nobody without this one.", TextStyle.BAD
             )
         elif len(seen) < count_ranks(one):
-            asked += wrap_paragraph(
+            question += wrap_paragraph(
                 f"It is a part of {count_ranks(one)}; the others are not seen and not stopped by this.",
                 TextStyle.ATTENTION,
             )
         else:
-            asked += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
-    return asked
+            question += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
+    return question
 
 
 def _describe_stopped_instances(
@@ -156,13 +156,13 @@ def _describe_stopped_instances(
     return rows
 
 
-def _format_question(words: Sequence[str], there_it_is: Sequence[str], now: ActionContext) -> str:
+def _format_question(words: Sequence[str], stopped_nodes: Sequence[str], now: ActionContext) -> str:
     """Return what a dangerous command line does, as a question."""
     names, nodes = parse_names_and_nodes(words[1:])
-    nodes = nodes or list(there_it_is)
+    nodes = nodes or list(stopped_nodes)
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
-        return f"Stop what runs as {names[0]}{there}, and start it anew?"
+        return f"Stop what runs as {names[0]}{there}, and start it again?"
     if words[0] == "free":
         return f"Stop everything that sparkctl started on {' and '.join(parse_targets(words)[1])}?"
     if words[0] in ("resume", "abort"):
@@ -198,13 +198,13 @@ class TypeNameDialog(InputDialog):
     def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
         super().__init__(title, body)
         self._wanted = wanted
-        self._error = ""  # why the last answer was refused
+        self._refusal = ""  # why the last answer was refused
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the name to type, or why the last answer was refused."""
         hint = (
-            make_row(sanitize_span(f"{self._error}; esc leaves it running.", TextStyle.BAD))
-            if self._error
+            make_row(sanitize_span(f"{self._refusal}; esc leaves it running.", TextStyle.BAD))
+            if self._refusal
             else make_row(
                 Span("Type ", TextStyle.LABEL),
                 sanitize_span(self._wanted, TextStyle.KEY),
@@ -219,7 +219,7 @@ class TypeNameDialog(InputDialog):
         if event.value.strip() == self._wanted:
             self.dismiss(CONFIRM_ANSWER)
             return
-        self._error = f"That is not {self._wanted}" if event.value.strip() else f"Type {self._wanted} to confirm"
+        self._refusal = f"That is not {self._wanted}" if event.value.strip() else f"Type {self._wanted} to confirm"
         self.query_one(Input).clear()
         self.draw_dialog()
 
@@ -227,9 +227,9 @@ class TypeNameDialog(InputDialog):
 LEAVE_ANSWER = "leave"
 
 
-def _render_switch_question(course: SwitchProgress, asked: str, way_on: str) -> list[TextRow]:
+def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
     at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
-    body = wrap_paragraph(f"{asked}{at}", TextStyle.STRONG)
+    body = wrap_paragraph(f"{question}{at}", TextStyle.STRONG)
     body += [
         row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
     ]

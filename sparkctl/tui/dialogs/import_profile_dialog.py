@@ -63,17 +63,17 @@ class _ImportInput:
     allow: bool
 
 
-def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
+def _import_text(request: _ImportInput) -> ImportedProfile | SparkctlError | None:
     """Return the imported profile, or the error; None where there is no text."""
-    if not asked.source.strip():
+    if not request.source.strip():
         return None
     try:
-        named = field_types.check_name(asked.name) if asked.name else None
+        named = field_types.check_name(request.name) if request.name else None
     except ValueError as wrong:
         return InvalidInput(f"name: {wrong}")
     try:
         return import_profile.import_from_source(
-            asked.source, ImportProfile(name=named, allow=asked.allow, directory=ProfileLibrary().user)
+            request.source, ImportProfile(name=named, allow=request.allow, directory=ProfileLibrary().user)
         )
     except SparkctlError as error:
         return error
@@ -100,7 +100,7 @@ class ImportProfileDialog(Dialog[str]):
     def __init__(self, begun: str = "", left: Callable[[str], None] = lambda text: None) -> None:
         super().__init__("import a profile")
         self._begun, self._left = begun, left
-        self._asked = _ImportInput("", "", allow=False)
+        self._import_input = _ImportInput("", "", allow=False)
         self._read: _ImportInput | None = None  # the input of the current answer
         self._answer: ImportedProfile | SparkctlError | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -120,7 +120,7 @@ class ImportProfileDialog(Dialog[str]):
         self.draw_dialog()
         self.set_focus(self.query_one(PasteArea))
         if self._begun:
-            self._schedule_import(self._asked.allow)
+            self._schedule_import(self._import_input.allow)
 
     def action_cancel(self) -> None:
         """Save nothing, but keep the text for the next time."""
@@ -143,9 +143,13 @@ class ImportProfileDialog(Dialog[str]):
             make_row(Span(f"{'name':<{_LABEL_COLUMNS}}", TextStyle.LABEL)),
             *gap,
         ]
-        told = self._render_import_result(wide)
+        preview = self._render_import_result(wide)
         page = scroll_rows(
-            told, self._from, max(0, high - len(above) - len(answers) - len(gap)), self.panel.ascii_only, _SCROLL_KEYS
+            preview,
+            self._from,
+            max(0, high - len(above) - len(answers) - len(gap)),
+            self.panel.ascii_only,
+            _SCROLL_KEYS,
         )
         self._from = page.further
         empty: list[TextRow] = [()] * (high - len(above) - len(answers) - len(page.rows))
@@ -156,10 +160,10 @@ class ImportProfileDialog(Dialog[str]):
         self, rows: list[TextRow], wide: int, high: int, at: int, typed: int, left: int, top: int
     ) -> None:
         panel, box = self.panel, self.query_one("#box")
-        sheet, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
+        surface, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
         if top:
             made = draw_frame(
-                make_row(Span(self._words, self._tone)),
+                make_row(Span(self._heading, self._tone)),
                 rows,
                 wide + 4,
                 high + 2,
@@ -168,9 +172,9 @@ class ImportProfileDialog(Dialog[str]):
             )
         else:
             made = pad_screen(rows, wide, high, panel.ascii_only)
-        box.styles.width = sheet.styles.width = wide + 2 * left
-        box.styles.height = sheet.styles.height = len(made)
-        sheet.set_rows(made)
+        box.styles.width = surface.styles.width = wide + 2 * left
+        box.styles.height = surface.styles.height = len(made)
+        surface.set_rows(made)
         text.styles.offset, text.styles.width, text.styles.height = (left, top + at), wide, typed
         name.styles.offset, name.styles.width = (
             (left + _LABEL_COLUMNS, top + at + typed),
@@ -185,7 +189,7 @@ class ImportProfileDialog(Dialog[str]):
     def _render_import_result(self, columns: int) -> list[TextRow]:
         if isinstance(self._answer, SparkctlError):
             return render_import_preview(None, self._answer, columns, self.panel.ascii_only)
-        if self._answer is None and self._asked.source.strip():
+        if self._answer is None and self._import_input.source.strip():
             return [make_row(Span("reading ...", TextStyle.STALE))]
         rows = render_import_preview(self._answer, None, columns, self.panel.ascii_only)
         return rows or [make_row(Span(line, TextStyle.STALE)) for line in wrap_line(_EMPTY_HINT, columns, 0)]
@@ -193,11 +197,11 @@ class ImportProfileDialog(Dialog[str]):
     def render_footer_rows(self) -> list[TextRow]:
         """Return the key hints."""
         keys = [("ctrl+s", "saves it")] if isinstance(self._answer, ImportedProfile) else []
-        if self._asked.allow or (
+        if self._import_input.allow or (
             isinstance(self._answer, ImportedProfile)
             and self._answer.imported.ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
         ):
-            keys.append(("ctrl+t", "withholds it again" if self._asked.allow else "allows what is withheld"))
+            keys.append(("ctrl+t", "withholds it again" if self._import_input.allow else "allows what is withheld"))
         keys += [("tab", "name"), ("esc", "leaves")]
         spans = [
             span for key, does in keys for span in (Span(key, TextStyle.KEY), Span(f" {does}   ", TextStyle.LABEL))
@@ -209,11 +213,11 @@ class ImportProfileDialog(Dialog[str]):
     @on(TextArea.Changed)
     @on(Input.Changed)
     def _handle_text_change(self) -> None:
-        self._schedule_import(self._asked.allow)
+        self._schedule_import(self._import_input.allow)
 
     def action_allow(self) -> None:
         """Allow dangerous options, or withhold them again."""
-        self._schedule_import(not self._asked.allow)
+        self._schedule_import(not self._import_input.allow)
 
     def action_scroll(self, by: int) -> None:
         """Scroll the preview."""
@@ -222,20 +226,20 @@ class ImportProfileDialog(Dialog[str]):
 
     def _schedule_import(self, allow: bool) -> None:
         name = self.query_one(Input)
-        asked = _ImportInput(self.query_one(PasteArea).text[:_MAX_INPUT_CHARACTERS], name.value.strip(), allow)
-        if asked == self._asked:
+        request = _ImportInput(self.query_one(PasteArea).text[:_MAX_INPUT_CHARACTERS], name.value.strip(), allow)
+        if request == self._import_input:
             return
-        self._asked = asked
+        self._import_input = request
         if self._reading is None or self._reading.done():
             self._reading = self.panel.spawn_task(self._import_latest_input())
 
     async def _import_latest_input(self) -> None:
         """Import the text in a thread once it has not changed for a moment; repeat while it changes."""
-        while self._read != self._asked and self.is_running:
-            while (asked := self._asked) != (await self._wait_until_idle()):
+        while self._read != self._import_input and self.is_running:
+            while (request := self._import_input) != (await self._wait_until_idle()):
                 pass
-            answer = await asyncio.to_thread(_import_text, asked)
-            self._read, self._answer = asked, answer
+            answer = await asyncio.to_thread(_import_text, request)
+            self._read, self._answer = request, answer
             if not self.is_running:
                 return
             name = self.query_one(Input)
@@ -245,7 +249,7 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _wait_until_idle(self) -> _ImportInput:
         await asyncio.sleep(_IDLE_SECONDS)
-        return self._asked
+        return self._import_input
 
     # --- saving ---
 

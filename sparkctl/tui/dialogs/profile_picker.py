@@ -203,23 +203,23 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         return rows + (render_rank_estimates(fits, wide, self.panel.ascii_only) if len(views) == chosen.nodes else [])
 
     def _list_rank_views(self, chosen: Profile) -> list[NodeTelemetryView]:
-        """Return the Sparks of its ranks, the head's first: the one that is selected, and the next ones."""
+        """Return the nodes of its ranks: the selected one as head, then the next ones."""
         count = min(chosen.nodes, len(self._views))
         return [self._views[(self._node + at) % len(self._views)] for at in range(count)]
 
     def _get_selected_fit(self) -> MemoryFit | None:
-        """Return whether the chosen one fits there, as far as it was counted."""
+        """Return the estimate of the selected profile on the target node; None where it is not computed yet."""
         chosen = self._offers[self._at].profile if self._offers else None
         return None if chosen is None else self._fit(chosen, self.target_view.name)
 
     def _worst_estimate(self, profile: Profile) -> MemoryFit | None:
-        """Return the answer that decides for a profile on the Sparks of its ranks; None until all were counted."""
+        """Return the worst estimate of a profile's ranks; None until all are computed."""
         fits = [self._fit(profile, view.name) for view in self._list_rank_views(profile)]
         known = [one for one in fits if one is not None]
         return find_worst_estimate(known) if known and len(known) == len(fits) else None
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what keys do."""
+        """Return the key hints."""
         chosen = self._offers[self._at].profile if self._offers else None
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
@@ -273,8 +273,8 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             self.dismiss(words)
             return
         where = " and ".join(each.name for each in ranks)
-        asked = wrap_paragraph(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
-        body = [*asked, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
+        question = wrap_paragraph(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
+        body = [*question, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
 
         def start_if_confirmed(answer: str | None) -> None:
             if answer == _ANYWAY_ANSWER:

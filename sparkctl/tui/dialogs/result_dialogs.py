@@ -36,22 +36,22 @@ def show_memory_estimate(panel: Panel, words: Sequence[str]) -> None:
 
 
 async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
-    told: list[Event] = []
+    received: list[Event] = []
     try:
         async with aclosing(started.events()) as events:
             async for event in events:
-                told.append(event)
+                received.append(event)
     except SparkctlError as error:
         panel.show_error(error)
         return
     name = parse_names_and_nodes(started.words[1:])[0][0]
-    rows = render_estimate_result(told, _get_dialog_columns(panel), panel.ascii_only)
+    rows = render_estimate_result(received, _get_dialog_columns(panel), panel.ascii_only)
     panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
 
 
-def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
+def render_estimate_result(received: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
     """Return the result of ``plan``: the summary, the estimate of each node, the next commands, and errors."""
-    judged = [one for one in told if isinstance(one, MemoryFitEvaluated)]
+    judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
     rows = [
         make_row(sanitize_span(part, TextStyle.STRONG))
         for line in format_estimate_summary([one.fit for one in judged])
@@ -72,7 +72,7 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
         make_row(sanitize_span(line)) for each in commands for line in wrap_line_for_screen(f"then: {each}", columns, 6)
     ]
     sign = get_state_symbol(Severity.WARNING, ascii_only)
-    for event in told:
+    for event in received:
         if isinstance(event, WarningEmitted):
             where = f"{event.node}: " if event.node else ""
             rows += _render_error(f"{sign} {where}{event.message}", event.hint, columns)
@@ -82,10 +82,10 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
 
 
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
-    told = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
+    lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
     return [
         make_row(sanitize_span(part, TextStyle.ATTENTION))
-        for line in told
+        for line in lines
         for part in wrap_line_for_screen(sanitize_span(line).text, columns, 2)
     ]
 
@@ -115,9 +115,9 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
     from sparkctl.commands.diagnose_log import diagnose_instance
 
     assert panel.controller is not None
-    asked = [node for node in panel.config_nodes if not nodes or node.name in nodes]
+    targets = [node for node in panel.config_nodes if not nodes or node.name in nodes]
     try:
-        found = await diagnose_instance(panel.controller.non_interactive_context, name, asked, None)
+        found = await diagnose_instance(panel.controller.non_interactive_context, name, targets, None)
     except SparkctlError as error:
         panel.show_error(error)
         return

@@ -195,7 +195,7 @@ class LogLineRenderer:
         return style + self.styles["current"] if is_current else style
 
     def _line_styles(self, line: BufferedLine, *, is_current: bool) -> list[StyleRange]:
-        """Return what the line brings itself: the prefix that its engine prints before every line stands back."""
+        """Return the line's own styles: the prefix that the engine prints before every line is dim."""
         _, head = parse_level_header(line.text)
         dim = self.base + self.styles["dim"]
         return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []

@@ -88,16 +88,16 @@ class LogPane(Vertical):
     def _apply_typed_pattern(self, event: SearchPrompt.Typed) -> None:
         event.stop()
         self._has_typed = True
-        if event.asked is PromptMode.FIND:
+        if event.mode is PromptMode.FIND:
             self.view.return_to_saved()  # every letter searches from the position before the prompt
-        self._apply_pattern(event.asked, event.text, jump=True)
+        self._apply_pattern(event.mode, event.text, jump=True)
 
     @on(SearchPrompt.Closed)
     def _handle_prompt_close(self, event: SearchPrompt.Closed) -> None:
         event.stop()
         if not event.is_kept and self._has_typed:  # without typed text nothing has changed
-            self._apply_pattern(event.asked, event.text)
-            if event.asked is PromptMode.FIND:
+            self._apply_pattern(event.mode, event.text)
+            if event.mode is PromptMode.FIND:
                 self.view.return_to_saved()
 
     def _route_key_to_prompt(self, event: Key) -> bool:
@@ -114,18 +114,18 @@ class LogPane(Vertical):
         self.action_ask(active.binding.action.split("'")[1])
         return True
 
-    def _apply_pattern(self, asked: PromptMode, text: str, *, jump: bool = False) -> None:
-        if asked is PromptMode.FIND:
+    def _apply_pattern(self, mode: PromptMode, text: str, *, jump: bool = False) -> None:
+        if mode is PromptMode.FIND:
             self.view.set_search(text, jump=jump)
         else:
             self.view.set_filter(text)
 
     def action_ask(self, what: str) -> None:
         """Open the prompt to find or to filter."""
-        asked = PromptMode(what)
+        mode = PromptMode(what)
         self.view.save_position()
         self._has_typed = False
-        self._prompt.open_prompt(asked, self.view.sight.sought if asked is PromptMode.FIND else self.view.sight.only)
+        self._prompt.open_prompt(mode, self.view.sight.sought if mode is PromptMode.FIND else self.view.sight.only)
 
     def action_save(self) -> None:
         """Save the shown lines to a file named after the instance and the time."""

@@ -1,7 +1,7 @@
 """Reads an instance's log for a screen: from its container, followed through every break, a saved log or a recording.
 
-One task of the room's, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
-connection by which the node is followed anyway.
+A subscription is one task of the controller, ended by `close`. It follows and masks the log as the ``logs`` command does,
+over the connection that follows the node.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class LogSubscription:
             reader,
             tail,
         )
-        self._taken = asyncio.Event()
+        self._delivered = asyncio.Event()
         self._container: str | None = None
         self._is_broken = False
-        self._saying: asyncio.Task[None] | None = None  # shows that a break has ended
+        self._recovery_notice: asyncio.Task[None] | None = None  # shows that a break has ended
         self._task = controller.run_background_task(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._report_defect)
 
@@ -146,22 +146,22 @@ class LogSubscription:
         if self._is_broken:
             self._is_broken = False
             self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
-            self._saying = self._controller.run_background_task(
+            self._recovery_notice = self._controller.run_background_task(
                 self._clear_recovery_notice(), f"break of the log of {self._instance}"
             )
-        elif self._saying is None:
+        elif self._recovery_notice is None:
             self._reader.tell(None)
 
     async def _clear_recovery_notice(self) -> None:
         await self._controller.clock.sleep(RECOVERY_NOTICE_SECONDS)
-        self._saying = None
+        self._recovery_notice = None
         self._reader.tell(None)
 
     def _cancel_recovery_notice(self) -> None:
         """Stop showing that a break has ended, because there is newer news."""
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = None
+        if self._recovery_notice is not None:
+            self._recovery_notice.cancel()
+            self._recovery_notice = None
 
     async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), MAX_LINES_AT_ONCE):
@@ -169,11 +169,11 @@ class LogSubscription:
             await asyncio.sleep(0)
             while self._reader.is_to_wait():  # noqa: ASYNC110 - a key may end by the clock, which sets no event
                 await asyncio.sleep(KEY_WAIT_SECONDS)
-        self._taken.set()
+        self._delivered.set()
 
     async def _wait_for_delivery(self) -> None:
-        self._taken.clear()
-        await self._taken.wait()
+        self._delivered.clear()
+        await self._delivered.wait()
 
     def _is_node_answering(self) -> bool:
         store = self._controller.bridge.store

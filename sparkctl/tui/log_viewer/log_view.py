@@ -203,15 +203,15 @@ class LogView(LogScrollView, can_focus=True):
 
     async def _continue_search(self) -> None:
         try:
-            rows, is_left, told = self.sight.rows, True, 0.0
+            rows, is_left, reported = self.sight.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
                 is_left = self.sight.run_for(SEARCH_SLICE_SECONDS)
                 if rows is not self.sight.rows or not is_left:
                     self._repaint_rows(rows)
                     rows = self.sight.rows
-                elif time.monotonic() - told > PAINT_SECONDS:
-                    told = time.monotonic()
+                elif time.monotonic() - reported > PAINT_SECONDS:
+                    reported = time.monotonic()
                     self.report_state()  # shows the progress
         finally:
             self._is_working = False

@@ -128,8 +128,8 @@ class PanelScreen(StaticFocusScreen):
 
     def apply_theme_styles(self) -> None:
         """Apply the theme's styles to all text surfaces."""
-        for sheet in self.query(TextSurface):
-            sheet.set_text_styles(self.panel.tones)
+        for surface in self.query(TextSurface):
+            surface.set_text_styles(self.panel.tones)
 
     def repaint(self) -> None:
         """Paint header, body and footer in their current state."""

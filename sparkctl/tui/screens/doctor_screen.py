@@ -63,13 +63,13 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         if controller is None:
             return DoctorScreenModel(ascii_only=panel.ascii_only)
         views, seen, now = controller.list_node_views(panel.node_names), controller.examinations, panel.displayed_time()
-        told = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
+        reported = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
         asked = tuple(
             DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running_nodes
         )  # fmt: skip
         when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(
-            entries=merge_findings(seen.all_findings, views, told, seen.get_last_run_time),
+            entries=merge_findings(seen.all_findings, views, reported, seen.get_last_run_time),
             when=min(when, default=None),
             running=asked,
             chosen=self._selected_key,
@@ -82,9 +82,9 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
 
     def list_keys(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:
         """Return the keys of the findings and of the selected one."""
-        checkup = self._build_model()
-        one = checkup.selected
-        return tuple(each.stable_key for each in checkup.visible_findings), None if one is None else one.stable_key
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.stable_key for each in model.visible_findings), None if one is None else one.stable_key
 
     def do_examine(self, _: Action) -> None:
         """Run `doctor` again."""

@@ -37,7 +37,7 @@ class HistoryScreen(ListScreen[int]):
         super().__init__()
         self._typed, self._selected_key = profile, chosen
         self._operations: tuple[OperationRecord, ...] | None = None
-        self._told: OperationDetail | None = None
+        self._detail: OperationDetail | None = None
         self._trouble: str | None = None
         self._reading: int | None = None  # the operation whose detail is being read
 
@@ -66,10 +66,10 @@ class HistoryScreen(ListScreen[int]):
 
     def paint_body(self) -> None:
         """Paint, and read the detail of the selected operation."""
-        past = self._build_model()
-        self.show_page(render_history_page(past, *self.surface_size(self.list_surface)))
-        one = past.selected
-        if one is not None and self._reading != one.id and (self._told is None or self._told.operation != one):
+        model = self._build_model()
+        self.show_page(render_history_page(model, *self.surface_size(self.list_surface)))
+        one = model.selected
+        if one is not None and self._reading != one.id and (self._detail is None or self._detail.operation != one):
             self._reading = one.id
             self.panel.spawn_task(self._refresh_detail(one))
 
@@ -77,7 +77,7 @@ class HistoryScreen(ListScreen[int]):
         return HistoryScreenModel(
             operations=self._operations,
             chosen=self._selected_key,
-            told=self._told,
+            told=self._detail,
             trouble=self._trouble,
             pattern=filter_pattern.parse_filter(self._typed),
             further=self._scroll_offset,
@@ -86,9 +86,9 @@ class HistoryScreen(ListScreen[int]):
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
         """Return the ids of the operations and of the selected one."""
-        past = self._build_model()
-        one = past.selected
-        return tuple(each.id for each in past.visible_operations), None if one is None else one.id
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.id for each in model.visible_operations), None if one is None else one.id
 
     def do_copy(self, _: Action) -> None:
         """Copy the command that repeats the operation."""
@@ -116,9 +116,9 @@ class HistoryScreen(ListScreen[int]):
 
     async def _refresh_detail(self, one: OperationRecord) -> None:
         assert self.panel.controller is not None
-        told = await asyncio.to_thread(_load_operation_detail, self.panel.controller.context.history, one)
+        detail = await asyncio.to_thread(_load_operation_detail, self.panel.controller.context.history, one)
         if self._reading == one.id:
-            self._told, self._reading = told, None
+            self._detail, self._reading = detail, None
         if self.is_attached:
             self.repaint()
 

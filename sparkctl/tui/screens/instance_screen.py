@@ -108,7 +108,7 @@ def _render_remedy_preview(
             for one in list_start_obstacles(made, view, fit)
             if fit is None or not one.startswith(fit.summary_sentence)
         ]
-        rows += [line for told in against for line in wrap_paragraph(told, TextStyle.ATTENTION)]
+        rows += [line for obstacle in against for line in wrap_paragraph(obstacle, TextStyle.ATTENTION)]
         rows += [()]
     copied = ", your copy of the shipped one" if is_shipped else ""
     kept = f"{user_profiles_dir() / made.name}.yaml" if is_shipped else str(made.origin)
@@ -168,14 +168,14 @@ class InstanceScreen(ScrollScreen):
         self._lines: deque[str] = deque(maxlen=_MAX_TAIL_LINES)
         self._is_old = False
         self._trouble: str | None = None
-        self._feed: LogSubscription | None = None
-        self._read: str | None = None  # the container whose plan was read
-        self._reading: asyncio.Task[None] | None = None
-        self._run: ContainerLaunch | None = None
-        self._run_trouble: str | None = None
-        self._judged: str | None = None  # the container whose exit was diagnosed
-        self._judging: asyncio.Task[None] | None = None
-        self._judge_trouble: str | None = None
+        self._subscription: LogSubscription | None = None
+        self._plan_container: str | None = None  # the container whose plan was read
+        self._plan_task: asyncio.Task[None] | None = None
+        self._launch: ContainerLaunch | None = None
+        self._launch_error: str | None = None
+        self._diagnosed_container: str | None = None  # the container whose exit was diagnosed
+        self._diagnosis_task: asyncio.Task[None] | None = None
+        self._diagnosis_status: str | None = None
         self._further = 0  # rows scrolled
 
     @property
@@ -202,43 +202,43 @@ class InstanceScreen(ScrollScreen):
 
     def on_screen_resume(self) -> None:
         """Follow the end of the log while the screen is visible."""
-        if self._feed is None and (controller := self.panel.controller) is not None:
+        if self._subscription is None and (controller := self.panel.controller) is not None:
             reader = LogConsumer(
                 begin=self._mark_lines_old,
                 take=self._append_log_lines,
                 tell=self._set_log_trouble,
                 is_to_wait=self.panel.keyboard.has_pending_key,
             )
-            self._feed = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
+            self._subscription = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
     def on_screen_suspend(self) -> None:
         """Stop following the log while another screen covers this one."""
         self._close_subscription()
 
     def _close_subscription(self) -> None:
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
 
     def on_unmount(self) -> None:
         """End all background reads."""
         self._close_subscription()
-        for task in (self._reading, self._judging):
+        for task in (self._plan_task, self._diagnosis_task):
             if task is not None:
                 task.cancel()
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        sheet, scene = self.query_one("#instance", TextSurface), self._build_model()
-        wide, high = sheet.size
+        surface, model = self.query_one("#instance", TextSurface), self._build_model()
+        wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
-        if scene is None:
-            sheet.set_rows(())
+        if model is None:
+            surface.set_rows(())
             return
-        page = render_instance_page(scene, wide, high, self._further)
+        page = render_instance_page(model, wide, high, self._further)
         self._further = page.further
-        sheet.set_rows(page.rows)
+        surface.set_rows(page.rows)
 
     def _build_model(self) -> InstanceScreenModel | None:
         controller = self.panel.controller
@@ -246,10 +246,10 @@ class InstanceScreen(ScrollScreen):
             return None
         store, seen = controller.bridge.store, controller.build_instance_tile(self._node, self._instance)
         one = controller.find_instance(self._node, self._instance)
-        if one is not None and one.container_id not in (None, self._read):
+        if one is not None and one.container_id not in (None, self._plan_container):
             self._read_plan(controller, str(one.container_id))
         self._diagnose_exit(controller, one)
-        run = self._run or _find_pending_plan(controller, self._node, self._instance)
+        run = self._launch or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
         return InstanceScreenModel(
             seen=seen,
@@ -258,12 +258,12 @@ class InstanceScreen(ScrollScreen):
             course=store.get_startup_timeline(self._node, self._instance),
             end=end,
             run=run,
-            run_trouble=self._run_trouble or _explain_missing_plan(controller),
+            run_trouble=self._launch_error or _explain_missing_plan(controller),
             tail=tuple(self._lines),
             tail_trouble=self._trouble,
             ascii_only=self.panel.ascii_only,
             remedies=self._list_remedy_keys(end, run),
-            end_trouble=self._judge_trouble,
+            end_trouble=self._diagnosis_status,
             warnings=controller.list_start_warnings(self._node, self._instance),
             accepts=self._find_accept_key(),
         )
@@ -292,7 +292,12 @@ class InstanceScreen(ScrollScreen):
 
     def _diagnose_exit(self, controller: Controller, one: InstanceView | None) -> None:
         """Diagnose, once, a failure that this panel did not watch."""
-        if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
+        if (
+            one is None
+            or one.phase is not Phase.FAILED
+            or not one.ours
+            or one.container_id in (None, self._diagnosed_container)
+        ):
             return
         node = controller.supervisor.get_node(self._node)
         if (
@@ -301,9 +306,11 @@ class InstanceScreen(ScrollScreen):
             or controller.bridge.store.get_view(self._node).state is not NodeState.OK
         ):
             return
-        self._judged = one.container_id
-        self._judge_trouble = "reading from its log why it failed ..."
-        self._judging = self.panel.spawn_task(self._start_exit_diagnosis(controller, node, str(one.container_id)))
+        self._diagnosed_container = one.container_id
+        self._diagnosis_status = "reading from its log why it failed ..."
+        self._diagnosis_task = self.panel.spawn_task(
+            self._start_exit_diagnosis(controller, node, str(one.container_id))
+        )
 
     async def _start_exit_diagnosis(self, controller: Controller, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
@@ -311,10 +318,10 @@ class InstanceScreen(ScrollScreen):
         try:
             end = await diagnose_exit(controller.non_interactive_context, node, container, self.panel.config_nodes)
         except (NodeError, DockerError) as error:
-            self._judge_trouble = f"cannot read why it failed: {error.message}"
-            self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
+            self._diagnosis_status = f"cannot read why it failed: {error.message}"
+            self._diagnosed_container = None if isinstance(error, NodeError) else container  # a node may answer later
         else:
-            self._judge_trouble = None if end is not None else "its log gives no verdict"
+            self._diagnosis_status = None if end is not None else "its log gives no verdict"
             if end is not None:
                 controller.bridge.set_start_result(end)
         controller.bridge.schedule_repaint()
@@ -352,11 +359,11 @@ class InstanceScreen(ScrollScreen):
         """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 
-        scene = self._build_model()
-        if scene is None or scene.run is None:
-            self.panel.show_toast((scene and scene.run_trouble) or "the launch plan is still being read")
+        model = self._build_model()
+        if model is None or model.run is None:
+            self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")
             return
-        rows: list[TextRow] = [(), *render_launched_plan(scene.run, min(110, self.size.width - 10)), ()]
+        rows: list[TextRow] = [(), *render_launched_plan(model.run, min(110, self.size.width - 10)), ()]
         self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, TextStyle.ACCENT))
 
     def scroll_rows(self, by: int) -> None:
@@ -370,21 +377,21 @@ class InstanceScreen(ScrollScreen):
         node = controller.supervisor.get_node(self._node)
         if node is None:
             return
-        self._read = container
-        if self._reading is not None:
-            self._reading.cancel()
-        self._reading = self.panel.spawn_task(self._load_launch_plan(controller, node, container))
+        self._plan_container = container
+        if self._plan_task is not None:
+            self._plan_task.cancel()
+        self._plan_task = self.panel.spawn_task(self._load_launch_plan(controller, node, container))
 
     async def _load_launch_plan(self, controller: Controller, node: Node, container: str) -> None:
         try:
-            self._run, self._run_trouble = (
+            self._launch, self._launch_error = (
                 await read_container_launch(controller.non_interactive_context, node, container),
                 None,
             )
         except (NodeError, DockerError) as error:
-            self._run, self._run_trouble = None, f"not known: {error.message}"
-            self._read = None if isinstance(error, NodeError) else container  # a node may answer later
-        controller.remember_ready_line(self._node, self._instance, self._run)
+            self._launch, self._launch_error = None, f"not known: {error.message}"
+            self._plan_container = None if isinstance(error, NodeError) else container  # a node may answer later
+        controller.remember_ready_line(self._node, self._instance, self._launch)
         controller.bridge.schedule_repaint()
 
     def _mark_lines_old(self) -> None:

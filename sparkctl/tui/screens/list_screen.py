@@ -124,9 +124,9 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         """Return the keys of the visible entries in order, and the selected key; None where there is none."""
         raise NotImplementedError
 
-    def surface_size(self, sheet: Widget) -> tuple[int, int]:
+    def surface_size(self, surface: Widget) -> tuple[int, int]:
         """Return width and height of the list's surface, estimated before its first layout."""
-        wide, high = sheet.size
+        wide, high = surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
     def do_lower(self, _: Action) -> None:

@@ -145,7 +145,7 @@ class LogScreen(PanelScreen):
         self._sources: tuple[LogSource, ...] = ()
         self._earlier = 0  # index of the shown saved log, 1 is the newest; 0: the live log
         self._pane: LogPane | None = None
-        self._feeds: list[LogSubscription] = []
+        self._log_subscriptions: list[LogSubscription] = []
         self._wanted: int | None = None  # a line to go to once it has arrived
         self._proofs: tuple[int, ...] = ()  # all lines that prove the verdict
         self._troubles: dict[LogSource, str] = {}
@@ -189,14 +189,14 @@ class LogScreen(PanelScreen):
     def paint_body(self) -> None:
         """Paint the status rows; the log paints itself."""
         self._include_new_sources()
-        sheet, words = self.query_one("#trouble", TextSurface), self._describe_status()
-        sheet.set_class(words is not None, "-said")
+        surface, words = self.query_one("#trouble", TextSurface), self._describe_status()
+        surface.set_class(words is not None, "-said")
         if words is not None:
             sign = get_state_symbol(Severity.WARNING, self.panel.ascii_only)
             lines = format_log_status(words, self.size.width - 4)[:_MAX_STATUS_ROWS]
-            sheet.styles.height = len(lines)
+            surface.styles.height = len(lines)
             head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
-            sheet.set_rows(
+            surface.set_rows(
                 tuple(
                     make_row(*(head if not at else "   "), Span(line, TextStyle.VALUE)) for at, line in enumerate(lines)
                 )
@@ -207,9 +207,11 @@ class LogScreen(PanelScreen):
         controller = self.panel.controller
         if self._troubles and controller is not None:
             named = zip(self._sources, label_log_sources(self._sources, controller.bridge.store), strict=True)
-            told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
+            problems = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
-            return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
+            return "; ".join(
+                words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in problems
+            )
         return (
             None
             if controller is None or len(self._sources) == 1
@@ -334,15 +336,15 @@ class LogScreen(PanelScreen):
                 [self._create_classifier(controller, one) for one in self._sources],
             )
         )
-        self._feeds = [
+        self._log_subscriptions = [
             LogSubscription(controller, one.node, one.instance, self._build_consumer(at, one), saved=saved)
             for at, one in enumerate(self._sources)
         ]
 
     def _close_subscriptions(self) -> None:
-        for feed in self._feeds:
-            feed.close()
-        self._feeds = []
+        for subscription in self._log_subscriptions:
+            subscription.close()
+        self._log_subscriptions = []
 
     def _list_saved_logs(self) -> list[SavedLog]:
         """Return the saved logs of earlier starts, the newest first."""

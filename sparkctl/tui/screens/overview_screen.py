@@ -65,13 +65,13 @@ class OverviewScreen(PanelScreen):
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        scene: OverviewScreenModel | None = panel.build_overview_model(self._held)
+        model: OverviewScreenModel | None = panel.build_overview_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
             tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
-        elif scene is not None:
+        elif model is not None:
             from sparkctl.views.overview.overview_view import render_overview
 
-            painted = render_overview(scene, wide, high)
+            painted = render_overview(model, wide, high)
             tiles.boxes = painted.boxes
             tiles.set_rows(painted.rows)
         elif panel.node_names:

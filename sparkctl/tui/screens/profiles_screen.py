@@ -136,10 +136,10 @@ class ProfilesScreen(ListScreen[str]):
     def __init__(self) -> None:
         super().__init__()
         self._order = ProfileSort.NAME
-        self._stock: ProfileFiles | None = None
-        self._last: tuple[LastStart, ...] = ()
+        self._files: ProfileFiles | None = None
+        self._last_starts: tuple[LastStart, ...] = ()
         self._previews: dict[_PreviewKey, ProfilePreview] = {}
-        self._verdicts: dict[Path, _ProfileLint] = {}  # results for the files as last read
+        self._lint_results: dict[Path, _ProfileLint] = {}  # results for the files as last read
         self._unchecked: list[Path] = []
 
     @property
@@ -159,10 +159,10 @@ class ProfilesScreen(ListScreen[str]):
 
     def paint_body(self) -> None:
         """Paint, and check the visible profiles."""
-        shelf = self._build_model()
-        page = render_profiles_screen(shelf, *self.surface_size(self.list_surface))
+        model = self._build_model()
+        page = render_profiles_screen(model, *self.surface_size(self.list_surface))
         self.show_page(page)
-        seen = [one for one in (shelf.selected, *(shelf.visible_entries[at] for at in page.entries)) if one is not None]
+        seen = [one for one in (model.selected, *(model.visible_entries[at] for at in page.entries)) if one is not None]
         profiles = [one.profile for one in seen if one.profile is not None]
         for one in seen:
             if one.profile is not None:
@@ -176,17 +176,17 @@ class ProfilesScreen(ListScreen[str]):
         panel = self.panel
         controller = panel.controller
         names = panel.node_names
-        stock = self._stock
-        shelf = ProfilesScreenModel(
-            entries=None if stock is None else stock.entries,
+        files = self._files
+        model = ProfilesScreenModel(
+            entries=None if files is None else files.entries,
             chosen=self._selected_key,
             views=() if controller is None else controller.list_node_views(names),
             names=names,
             node=panel.selected_node,
-            last=self._last,
+            last=self._last_starts,
             checks=self._collect_lint_results(),
             fits=self._collect_fits(),
-            sources={} if stock is None else stock.sources,
+            sources={} if files is None else files.sources,
             pattern=filter_pattern.parse_filter(self._typed),
             found=self._filter_entries(),
             now=panel.displayed_time(),
@@ -194,31 +194,31 @@ class ProfilesScreen(ListScreen[str]):
             ascii_only=panel.ascii_only,
             order=self._order,
         )
-        one = shelf.selected
-        if stock is None or one is None or one.profile is None:
-            return shelf
-        told = self._verdicts.get(one.summary.origin, _ProfileLint())
+        one = model.selected
+        if files is None or one is None or one.profile is None:
+            return model
+        lint = self._lint_results.get(one.summary.origin, _ProfileLint())
         return replace(
-            shelf, preview=self._get_preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
-            sources={**shelf.sources, **told.sources},
+            model, preview=self._get_preview(one.profile), warnings=files.warnings.get(one.summary.name, ()),
+            sources={**model.sources, **lint.sources},
         )  # fmt: skip
 
     def _filter_entries(self) -> tuple[ProfileEntry, ...]:
         """Return the entries that match the filter; cached."""
-        entries = () if self._stock is None else self._stock.entries
+        entries = () if self._files is None else self._files.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, filter_profiles(entries, filter_pattern.parse_filter(self._typed)))
         return self._left[2]
 
     def _collect_lint_results(self) -> dict[str, LintResult]:
         """Return the known check results by name."""
-        entries = () if self._stock is None else self._stock.entries
-        told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
-        return {name: one.check for name, one in told if one is not None and one.check is not None}
+        entries = () if self._files is None else self._files.entries
+        results = ((one.summary.name, self._lint_results.get(one.summary.origin)) for one in entries)
+        return {name: one.check for name, one in results if one is not None and one.check is not None}
 
     def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
         """Return the known memory estimates by name and node."""
-        controller, entries = self.panel.controller, () if self._stock is None else self._stock.entries
+        controller, entries = self.panel.controller, () if self._files is None else self._files.entries
         if controller is None:
             return {}
         return {
@@ -230,11 +230,11 @@ class ProfilesScreen(ListScreen[str]):
 
     def _request_lint(self, path: Path) -> None:
         """Check a file in a thread, once per state of the file; files are checked one after the other."""
-        if path not in self._verdicts:
-            self._verdicts[path] = _ProfileLint()
+        if path not in self._lint_results:
+            self._lint_results[path] = _ProfileLint()
             self._unchecked.append(path)
             if len(self._unchecked) == 1:
-                self.panel.spawn_task(self._lint_pending_files(self._verdicts, self._unchecked))
+                self.panel.spawn_task(self._lint_pending_files(self._lint_results, self._unchecked))
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         while unchecked:
@@ -286,14 +286,14 @@ class ProfilesScreen(ListScreen[str]):
             stamp = library.get_modification_times()
             return stamp, None if stamp == before else _read_profile_files(library), last
 
-        self._stamp, stock, last = await asyncio.to_thread(load_changes)
-        if stock is None and last == self._last:
+        self._stamp, files, last = await asyncio.to_thread(load_changes)
+        if files is None and last == self._last_starts:
             return
-        self._last = last
-        if stock is not None:
-            self._stock = stock
+        self._last_starts = last
+        if files is not None:
+            self._files = files
             self._previews.clear()
-            self._verdicts, self._unchecked = {}, []  # a running check belongs to the old files
+            self._lint_results, self._unchecked = {}, []  # a running check belongs to the old files
         if self.is_running:
             self.repaint()
 
@@ -304,9 +304,9 @@ class ProfilesScreen(ListScreen[str]):
 
     def list_keys(self) -> tuple[tuple[str, ...], str | None]:
         """Return the names of the filtered profiles and of the selected one."""
-        shelf = self._build_model()
-        one = shelf.selected
-        return tuple(each.summary.name for each in shelf.visible_entries), None if one is None else one.summary.name
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.summary.name for each in model.visible_entries), None if one is None else one.summary.name
 
     def do_up(self, _: Action) -> None:
         """Ask where to start the selected profile, and show the effect."""

@@ -113,13 +113,13 @@ class SwitchScreen(ScrollScreen):
             if self._words:
                 self.panel.controller.switches.hide_finished()
                 self._replan_switch()
-        sheet = self.query_one("#switch", TextSurface)
-        wide, high = sheet.size
+        surface = self.query_one("#switch", TextSurface)
+        wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         page = render_switch(self._build_model(), wide, high)
         self._further = page.further
-        sheet.set_rows(page.rows)
+        surface.set_rows(page.rows)
 
     def _build_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
@@ -173,8 +173,8 @@ class SwitchScreen(ScrollScreen):
         task = asyncio.current_task()
         try:
             started = controller.parse_command((*self._words, _DRY_RUN_FLAG))
-            async with aclosing(started.events()) as told:
-                async for event in told:
+            async with aclosing(started.events()) as events:
+                async for event in events:
                     if isinstance(event, SwitchPlanned):
                         self._plan = event.plan
                     elif isinstance(event, WarningEmitted):
@@ -305,13 +305,13 @@ def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: Act
         body += [(), *wrap_paragraph(f"{name} runs on {where}.")] if where else []
     if (way_back := describe_rollback_window(plan)) is not None:
         body += wrap_paragraph(f"{way_back[0].upper()}{way_back[1:]}.")
-    told = {name: is_instance_serving(one, now) for name, one in going.items()}
-    for name, is_answering in told.items():
+    serving = {name: is_instance_serving(one, now) for name, one in going.items()}
+    for name, is_answering in serving.items():
         if is_answering is not False:
             what = "is answering somebody right now" if is_answering else "may be answering somebody: that is not known"
             body += wrap_paragraph(f"{name} {what}.", TextStyle.ATTENTION)
     body += [(), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
-    cut_off = [name for name, is_answering in told.items() if is_answering is not False]
+    cut_off = [name for name, is_answering in serving.items() if is_answering is not False]
     if cut_off:
         return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")
     return ChoiceDialog("switch", body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "switch")), TextStyle.ATTENTION)

@@ -56,23 +56,23 @@ class SearchPrompt(Horizontal):
     class Typed(Message):
         """The pattern has changed."""
 
-        def __init__(self, asked: PromptMode, text: str) -> None:
+        def __init__(self, mode: PromptMode, text: str) -> None:
             super().__init__()
-            self.asked = asked
+            self.mode = mode
             self.text = text
 
     class Closed(Message):
         """The prompt was closed: with the new pattern (enter) or the old one (escape)."""
 
-        def __init__(self, asked: PromptMode, text: str, *, is_kept: bool) -> None:
+        def __init__(self, mode: PromptMode, text: str, *, is_kept: bool) -> None:
             super().__init__()
-            self.asked = asked
+            self.mode = mode
             self.text = text
             self.is_kept = is_kept
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._asked = PromptMode.FIND
+        self._mode = PromptMode.FIND
         self._before = ""
         self._back: Widget | None = None  # the widget that had the focus before
         self._is_open = False
@@ -91,7 +91,7 @@ class SearchPrompt(Horizontal):
 
     def open_prompt(self, what: PromptMode, before: str) -> None:
         """Open for a new pattern; ``before`` is the current one."""
-        self._asked, self._before = what, before
+        self._mode, self._before = what, before
         self._back = self.screen.focused
         self._set_open(is_open=True)
         self.screen.set_focus(self.query_one(Input))  # at once, not after the next refresh: letters follow immediately
@@ -100,7 +100,7 @@ class SearchPrompt(Horizontal):
         field = self.query_one(Input)
         self._is_open = field.can_focus = is_open
         self.set_class(is_open, "-open")
-        self.query_one(Label).update(self._asked if is_open else "", layout=False)
+        self.query_one(Label).update(self._mode if is_open else "", layout=False)
         field.placeholder = "text, !text or /regex/" if is_open else ""
         with self.prevent(Input.Changed):
             field.value = self._before if is_open else ""
@@ -117,7 +117,7 @@ class SearchPrompt(Horizontal):
     @on(Input.Changed)
     def _forward_change(self, event: Input.Changed) -> None:
         event.stop()
-        self.post_message(self.Typed(self._asked, event.value))
+        self.post_message(self.Typed(self._mode, event.value))
 
     def accept_pattern(self) -> None:
         """Close with the typed pattern."""
@@ -130,4 +130,4 @@ class SearchPrompt(Horizontal):
     def _close_prompt(self, text: str, *, is_kept: bool) -> None:
         self._set_open(is_open=False)
         self.screen.set_focus(self._back)
-        self.post_message(self.Closed(self._asked, text, is_kept=is_kept))
+        self.post_message(self.Closed(self._mode, text, is_kept=is_kept))
