@@ -435,6 +435,7 @@ class PanelController:
         self._panel.call_later(self._panel.repaint_unless_frozen)
 
     def handle_event(self, event: Event) -> None:
+        """Apply an event to the trackers and the store, and show the notices that it causes."""
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
             self.examinations.replay_event(event)

@@ -202,6 +202,7 @@ def _copy_address(panel: Panel) -> None:
 
 
 def open_node_shell(panel: Panel) -> None:
+    """Open a shell on the selected node."""
     name = panel.build_action_context().node
     node = next((node for node in panel.config_nodes if node.name == name), None)
     if panel.setup.badge is not None:
@@ -226,6 +227,7 @@ async def _open_shell(panel: Panel, node: Node) -> None:
 
 
 def open_container_shell(panel: Panel) -> None:
+    """Open a shell in the container of the selected instance."""
     now = panel.build_action_context()
     node = next((node for node in panel.config_nodes if node.name == now.node), None)
     if panel.setup.badge is not None:
@@ -255,6 +257,7 @@ async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
 
 
 def show_launch_plan(panel: Panel) -> None:
+    """Show the launch plan that the selected instance runs with."""
     panel.spawn_dialog_task(_show_plan(panel))
 
 
@@ -309,6 +312,7 @@ async def _write_screenshot(panel: Panel, picture: str) -> None:
 
 
 def increase_sample_rate(panel: Panel) -> None:
+    """Use the next shorter sample interval."""
     set_sample_interval(
         panel,
         max(
@@ -323,6 +327,7 @@ def increase_sample_rate(panel: Panel) -> None:
 
 
 def decrease_sample_rate(panel: Panel) -> None:
+    """Use the next longer sample interval."""
     set_sample_interval(
         panel,
         min(
@@ -337,6 +342,7 @@ def decrease_sample_rate(panel: Panel) -> None:
 
 
 def set_sample_interval(panel: Panel, every: float | None) -> None:
+    """Set the sample interval in seconds and show it; None keeps the current one, which is the limit."""
     from sparkctl.monitor.sampler import LOADING_INTERVAL
 
     if panel.controller is None:
@@ -349,6 +355,8 @@ def set_sample_interval(panel: Panel, every: float | None) -> None:
 
 
 def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
+    """Return a handler that controls the recording player and repaints."""
+
     def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)

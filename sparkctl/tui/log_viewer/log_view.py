@@ -246,6 +246,7 @@ class LogView(LogScrollView, can_focus=True):
         self.report_state()
 
     def report_state(self) -> None:
+        """Post `Changed` if the state has changed."""
         sight, found = self.sight, self.sight.found_rows
         state = LogViewState(
             is_following=self.is_following,

@@ -55,6 +55,7 @@ class _ListBody(Vertical):
     """
 
     def compose(self) -> ComposeResult:
+        """Create the list and the prompt."""
         screen = self.screen
         assert isinstance(screen, PanelScreen)
         yield _ListSurface(screen.panel.tones, id="list")
