@@ -70,7 +70,7 @@ class CommandDispatcher:
             )
             panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), target))
         elif panel.controller is None:
-            raise InvalidInput("one moment: nothing was looked at yet")
+            raise InvalidInput("one moment: no node was read yet")
         elif panel.setup.recording is not None:
             raise InvalidInput("this is a recording: commands are not possible here")
         elif one is not None and not _HELP_FLAGS.intersection(words):
@@ -158,7 +158,7 @@ class CommandDispatcher:
 
         panel = self._panel
         if panel.controller is None:
-            raise InvalidInput("one moment: nothing was looked at yet")
+            raise InvalidInput("one moment: no node was read yet")
         if panel.controller.switches.running_switch is not None:
             panel.open_screen("switch")
             panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")

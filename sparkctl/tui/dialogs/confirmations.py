@@ -128,7 +128,7 @@ def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
             )
         elif len(seen) < count_ranks(one):
             question += wrap_paragraph(
-                f"It is a part of {count_ranks(one)}; the others are not seen and not stopped by this.",
+                f"It is one of {count_ranks(one)} parts; the others are not visible and not stopped by this.",
                 TextStyle.ATTENTION,
             )
         else:

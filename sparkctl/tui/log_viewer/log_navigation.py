@@ -250,7 +250,7 @@ class LogNavigator:
 
     def _go_to_evidence_line(self) -> None:
         if len(self._lines) > 1:
-            self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N lead through them")
+            self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N go to the others")
         self.go_to_line_number(self._source, self._lines[self._at])
 
     def go_to_line_number(self, source: int, line: int) -> None:

@@ -102,7 +102,7 @@ class LogSubscription:
     async def _follow_container(self) -> CommandEnded | None:
         node = self._controller.supervisor.get_node(self._node)
         if node is None:
-            self._reader.tell(f"{self._node} is not in the config any more")
+            self._reader.tell(f"{self._node} is no longer in the config")
             return None
         ctx = replace(self._controller.context, interrupt=InterruptSignal())
         request = ShowLog(

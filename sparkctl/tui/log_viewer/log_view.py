@@ -373,7 +373,7 @@ class LogView(LogScrollView, can_focus=True):
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""
         if len(self.book.sources) == 1:
-            self.show_note("this is one log; M shows others beside it")
+            self.show_note("this is a single log; M shows more logs")
             return
         source = self.sight.source
         after = 0 if source is None else source + 1

@@ -39,11 +39,12 @@ async def open_failed_instance(
         await wait_for_text(pilot, "✕ failed")
         app = pilot.app
         assert isinstance(app, PanelApp)
-        assert app.controller is not None
-        end = app.controller.bridge.start_results[NodeName("spark1"), "qwen36"]
+        assert (controller := app.controller) is not None
+        await wait_for_text(pilot, lambda _: (NodeName("spark1"), "qwen36") in controller.bridge.start_results)
+        end = controller.bridge.start_results[NodeName("spark1"), "qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        app.controller.bridge.set_start_result(
+        controller.bridge.set_start_result(
             replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
         )
         await pilot.press("enter")
