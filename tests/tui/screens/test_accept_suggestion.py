@@ -39,7 +39,8 @@ async def open_failed_instance(
         await wait_for_text(pilot, "✕ failed")
         app = pilot.app
         assert isinstance(app, PanelApp)
-        assert (controller := app.controller) is not None
+        controller = app.controller
+        assert controller is not None
         await wait_for_text(pilot, lambda _: (NodeName("spark1"), "qwen36") in controller.bridge.start_results)
         end = controller.bridge.start_results[NodeName("spark1"), "qwen36"]
         assert end.verdict is not None
