@@ -1,7 +1,7 @@
-"""The panel: a Textual app over the core that the command line uses. Whatever is imported of it comes after this."""
+"""The panel: a Textual app over the same core as the command line."""
 
 import os
 
-# Textual looks at what is to be painted once in 1/60 s, and after one picture lets the next one wait for up to two of
-# these: 33 ms, which a key feels. How often the panel paints by itself is its own affair (bridge, log).
+# Textual paints at most every 1/60 s and may delay a paint by two such frames: 33 ms, which the operator notices after a
+# key. The panel limits its own repaints (repaint_scheduler, log_scroll). Set this before Textual is imported.
 os.environ.setdefault("TEXTUAL_FPS", "240")

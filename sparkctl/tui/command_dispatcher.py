@@ -1,4 +1,4 @@
-"""Command lines, whoever gives them: a key, the palette, a dialog, or hands on the `:` line. They are all carried out here."""
+"""Carries out command lines, whether they come from a key, the palette, a dialog or the `:` line."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
-_VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
+_VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # habits from other programs
 _HELP_FLAGS = frozenset(("--help", "-h"))
-_MAX_TYPED_LINES = 50  # typed lines
+_MAX_TYPED_LINES = 50
 _LEFT_SWITCH_ACTIONS = (ActionId.RESUME, ActionId.ABORT)
-_USAGE_BY_ACTION = {  # alone they are about what is selected
+_USAGE_BY_ACTION = {  # without arguments these act on the selection
     ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
 }  # fmt: skip
 
 
 class CommandDispatcher:
-    """Of one panel."""
+    """Carries out command lines and opens the dialogs that lead to them."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._typed: list[str] = []
 
     def dispatch(self, words: Sequence[str]) -> None:
-        """Do what a command line says; what is dangerous asks first. Raises `SparkctlError` where it is refused."""
+        """Carry out a command line; ask first where it is dangerous. Raises `SparkctlError` where it is refused."""
         panel = self._panel
         if words and words[0] in _VERB_ALIASES:
             words = (_VERB_ALIASES[words[0]], *words[1:])
@@ -50,7 +50,7 @@ class CommandDispatcher:
             return
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and panel.setup.readonly:
-            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
+            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not possible here")
         if (
             one is not None
             and one.id is ActionId.SWITCH
@@ -63,23 +63,23 @@ class CommandDispatcher:
         elif (
             one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
         ):
-            said = (
+            target = (
                 words
                 if len(words) == 1 or panel.setup.commands is None
                 else panel.setup.commands.parse_screen_target(words)
             )
-            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), said))
+            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), target))
         elif panel.controller is None:
-            raise InvalidInput("one moment: nothing was looked at yet")
+            raise InvalidInput("one moment: no node was read yet")
         elif panel.setup.recording is not None:
-            raise InvalidInput("this is a recording: there is nothing to do anything to")
+            raise InvalidInput("this is a recording: commands are not possible here")
         elif one is not None and not _HELP_FLAGS.intersection(words):
             self._run_action_command(one, self._add_selected_target(one, words))
         else:
             panel.controller.start_command(words)
 
     def _add_selected_target(self, one: Action, words: Sequence[str]) -> Sequence[str]:
-        """Return the line with what is selected, where it is nothing but a verb that is about one thing."""
+        """Return the line with the selected target added, where it is a bare verb that needs one."""
         if len(words) > 1 or one.id not in _USAGE_BY_ACTION or one.words is None:
             return words
         now = self._panel.build_action_context()
@@ -98,19 +98,19 @@ class CommandDispatcher:
             and len(words) == 1
             and (why := one.why_not(panel.build_action_context())) is not None
         ):
-            raise InvalidInput(why)  # as its key says it: there is nothing to ask about
+            raise InvalidInput(why)  # the same reason as for its key: there is nothing to confirm
         if one.id is ActionId.FIT:
             show_memory_estimate(panel, words)
         elif one.id is ActionId.DIAGNOSE:
             show_diagnosis(panel, words)
         elif "--dry-run" not in words and needs_confirmation(one, words, panel.build_action_context()):
-            panel.controller.parse_command(words)  # a line that is none is not asked about
+            panel.controller.parse_command(words)  # an invalid line fails before the question
             self.confirm_and_run(one, words)
         else:
             panel.controller.start_command(words)
 
     def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
-        """Do what a command line says once the operator has said yes; no is the default."""
+        """Carry out a command line after the operator has confirmed it; the default is no."""
         self._panel.spawn_task(self._confirm_and_start(one, words))
 
     async def _confirm_and_start(self, one: Action, words: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ class CommandDispatcher:
             panel.show_error(error)
 
     def plan_selected_switch(self) -> None:
-        """Plan a switch to the selected profile; where none is selected, ask to which."""
+        """Plan a switch to the selected profile; where none is selected, ask for one."""
         now = self._panel.build_action_context()
         if now.profile is None:
             self._panel.spawn_dialog_task(self._load_and_show_offers(to_switch=True))
@@ -136,7 +136,7 @@ class CommandDispatcher:
             self._panel.spawn_dialog_task(self._plan_switch_to_profile(now.profile))
 
     async def _plan_switch_to_profile(self, profile: str) -> None:
-        await self._panel.room_made.wait()
+        await self._panel.controller_ready.wait()
         assert self._panel.controller is not None
         offers = [
             one
@@ -153,15 +153,15 @@ class CommandDispatcher:
         )
 
     def plan_switch(self, words: tuple[str, ...]) -> None:
-        """Show what a switch would be. Raises `SparkctlError` for a line that is none."""
+        """Show the plan of a switch. Raises `SparkctlError` where the line is not valid."""
         from sparkctl.tui.screens.switch_screen import SwitchScreen
 
         panel = self._panel
         if panel.controller is None:
-            raise InvalidInput("one moment: nothing was looked at yet")
+            raise InvalidInput("one moment: no node was read yet")
         if panel.controller.switches.running_switch is not None:
             panel.open_screen("switch")
-            panel.show_toast("this one goes on: another one can be planned when it is over", severity="warning")
+            panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")
             return
         words = self._add_node_options(words)
         panel.controller.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
@@ -173,7 +173,7 @@ class CommandDispatcher:
             there.set_command(words)
 
     def _add_node_options(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a line with the selected Spark, and for a profile of several the next ones, where it names none."""
+        """Return the line with ``--node`` added where it names no node: the selected one, and the next for further ranks."""
         from sparkctl.profiles.profile_library import ProfileLibrary
 
         names, nodes = parse_names_and_nodes(words[1:])
@@ -182,11 +182,11 @@ class CommandDispatcher:
         try:
             profile = ProfileLibrary().load_profile(names[0])
         except SparkctlError:
-            return words  # what is wrong with it is said by who understands the line
+            return words  # the command parser reports the error
         return (*words, *node_options_for_ranks(profile, self._panel.node_names, self._panel.selected_node))
 
     def _show_history(self, words: Sequence[str]) -> None:
-        """Show what was done: with a profile, or one operation of it by its number, as ``history show 12`` has it."""
+        """Show the history: all of it, that of a profile, or one operation as in ``history show 12``."""
         from sparkctl.tui.screens.history_screen import HistoryScreen
 
         panel = self._panel
@@ -201,11 +201,11 @@ class CommandDispatcher:
             there.set_filter(profile, number)
 
     def open_profile_picker(self) -> None:
-        """Ask which profile to start, of all that there are."""
+        """Ask which of all profiles to start."""
         self._panel.spawn_dialog_task(self._load_and_show_offers())
 
     async def _load_and_show_offers(self, *, to_switch: bool = False) -> None:
-        await self._panel.room_made.wait()
+        await self._panel.controller_ready.wait()
         assert self._panel.controller is not None
         title = "switch to a profile" if to_switch else "start a profile"
         self.show_profile_picker(await self._panel.controller.load_profile_offers(), title, to_switch=to_switch)
@@ -213,7 +213,7 @@ class CommandDispatcher:
     def show_profile_picker(
         self, offers: Sequence[ProfileOffer], title: str = "start a profile", *, to_switch: bool = False
     ) -> None:
-        """Ask which of these profiles to start, or to switch to, and where, and do it."""
+        """Ask which of these profiles to start or to switch to, and where; then do it."""
         from sparkctl.tui.dialogs.profile_picker import ProfilePicker
 
         panel = self._panel
@@ -233,9 +233,9 @@ class CommandDispatcher:
             if words:
                 panel.run_command_line(words)
 
-        room = panel.controller
-        assert room is not None
-        fits, profiles = room.fits, [one.profile for one in offers if one.profile is not None]
+        controller = panel.controller
+        assert controller is not None
+        fits, profiles = controller.fits, [one.profile for one in offers if one.profile is not None]
 
         def look_up_fit(profile: Profile, node: NodeName) -> MemoryFit | None:
             fits.request_estimates(profiles)
@@ -247,7 +247,7 @@ class CommandDispatcher:
         )
 
     def open_command_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
-        """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""
+        """Open the command line and carry out what is typed; a refused line opens again with its error."""
         from sparkctl.tui.dialogs.command_line import CommandLineDialog
 
         panel = self._panel
@@ -269,26 +269,26 @@ class CommandDispatcher:
         )
 
     def _list_instance_names(self, verb: str) -> tuple[str, ...]:
-        """Return what is there for a verb, what is selected first; of a log, what was saved, too."""
+        """Return the instance names that a verb may take, the selected one first; for ``logs`` also those with saved logs."""
         now = self._panel.build_action_context()
         there = [one for view in now.views for one in view.instances if one.ours or verb == "logs"]
         names = sorted((one.name for one in there), key=lambda name: name != now.instance)
         if verb != "down" and self._panel.controller is not None and not now.replaying:
             names += self._panel.controller.context.history.list_instances_with_logs()
-        # A name with control characters is no completion: an input line writes what it holds as it is.
+        # No name with control characters: the input field writes its text to the terminal unchanged.
         return tuple(dict.fromkeys(name for name in names if sanitize_line(name) == name))
 
 
 def node_options_for_ranks(profile: Profile, names: Sequence[NodeName], first: NodeName | None) -> tuple[str, ...]:
-    """Return ``--node`` for each rank of a profile: the selected Spark and the next ones, as many as there are."""
+    """Return ``--node`` for each rank of a profile: the selected node and the next ones, as many as there are."""
     at = names.index(first) if first is not None and first in names else 0
     chosen = [names[(at + each) % len(names)] for each in range(min(profile.nodes, len(names)))]
     return tuple(word for name in chosen for word in ("--node", str(name)))
 
 
 def _split_command_line(line: str) -> list[str]:
-    """Return the words of a line. Raises `InvalidInput` for a quotation that does not end."""
+    """Return the words of a line. Raises `InvalidInput` for an unclosed quote."""
     try:
         return shlex.split(line)
     except ValueError as wrong:
-        raise InvalidInput(f"{wrong} in what was typed") from wrong
+        raise InvalidInput(f"cannot read this line: {wrong}") from wrong

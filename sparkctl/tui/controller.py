@@ -1,6 +1,6 @@
-"""Everything that lives as long as the panel: the store, who follows the nodes, what is being done.
+"""The panel's controller: the store, the supervisor that follows the nodes, the running jobs and their trackers.
 
-Loaded after the first picture is painted: this is what knows nodes.
+Imported after the first paint, since it imports everything that talks to nodes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,43 +24,32 @@ from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import (
     CheckCompleted,
     CommandEnded,
-    ContainersListed,
     Event,
     GuardActed,
     LaunchPlanned,
-    LogArrived,
-    NodeStateChanged,
     Outcome,
-    PhaseChanged,
-    SampleArrived,
     WarningEmitted,
 )
-from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.monitor.node_supervisor import NodeSupervisor
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.recording.recording_player import RecordingPlayer
-from sparkctl.monitor.store import Store, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.dialogs.prompts import DialogPrompter
 from sparkctl.tui.estimate_cache import HomeDirectoryCache, MemoryEstimateCache
-from sparkctl.tui.job_runner import Job, JobRunner, report_job_end
+from sparkctl.tui.job_reports import report_job_end
+from sparkctl.tui.job_runner import Job, JobRunner
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.operation_trackers import DoctorRuns, SwitchJournalTracker, SwitchTracker
+from sparkctl.tui.operation_trackers import DoctorRuns, SwitchJournalTracker, SwitchTracker, TransferTracker
 from sparkctl.tui.panel_options import DemoStep, PreparedCommand
-from sparkctl.tui.screens.profiles_screen import TransferTracker
+from sparkctl.tui.repaint_scheduler import RepaintScheduler
 from sparkctl.tui.toasts import NoticeBoard
 from sparkctl.views.command_result_view import describe_guard_action, describe_unfinished_switch, describe_warning
 from sparkctl.views.finding_view import NodeProblems
-from sparkctl.views.overview.event_log_view import (
-    EventLogEntry,
-    describe_container_changes,
-    describe_event,
-    describe_refusal,
-)
-from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine
+from sparkctl.views.overview.overview_view import OverviewScreenModel
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
 from sparkctl.views.switch_view import format_transfer_short, render_switch_progress_line, render_transfer
 from sparkctl.views.text.styled_text import TextRow, TextStyle
@@ -73,169 +61,30 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.model.sample import MemoryBar
     from sparkctl.monitor.switch_progress import SwitchProgress
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
-_DEMO_POLL_SECONDS = 1.0  # seconds between two looks whether a verb is over
-_DEMO_IDLE_SECONDS = 5.0  # of our seconds after a key: whoever presses one may be about to do something
+_DEMO_POLL_SECONDS = 1.0  # seconds between two checks whether a command has ended
+_DEMO_IDLE_SECONDS = 5.0  # seconds without a key before the demo goes on
 
 
-async def run_demo_steps(room: PanelController, story: Sequence[DemoStep]) -> None:
-    """Say and do one thing after the other; a verb is waited for, and so are a visitor's dialog and keys. Somebody who
-    starts something himself ends it."""
+async def run_demo_steps(controller: PanelController, story: Sequence[DemoStep]) -> None:
+    """Play a demo step by step; wait for running commands, open dialogs and keys. A command of the operator ends it."""
     for one in story:
-        await room.clock.sleep(one.after)
-        while room.is_operator_active(_DEMO_IDLE_SECONDS) and not room.is_taken_over:
-            await room.clock.sleep(_DEMO_POLL_SECONDS)
-        if room.is_taken_over:
-            room.show_notice("from here on the demo is yours: it starts nothing more by itself", TextStyle.ACCENT)
+        await controller.clock.sleep(one.after)
+        while controller.is_operator_active(_DEMO_IDLE_SECONDS) and not controller.is_taken_over:
+            await controller.clock.sleep(_DEMO_POLL_SECONDS)
+        if controller.is_taken_over:
+            controller.show_notice(
+                "the demo is yours from here on: it starts nothing by itself any more", TextStyle.ACCENT
+            )
             return
         if one.says:
-            room.show_notice(one.says, TextStyle.ACCENT)
+            controller.show_notice(one.says, TextStyle.ACCENT)
         if one.words:
-            room.start_command(one.words, by_hand=False)
-            while room.jobs.running_jobs:
-                await room.clock.sleep(_DEMO_POLL_SECONDS)
-
-
-STATE_REPAINT_SECONDS = 0.2  # seconds between two paintings
-SAMPLE_REPAINT_SECONDS = 0.5  # while nothing but figures moves
-_STATE_TOPICS = (
-    TopicKind.STATE,
-    TopicKind.PHASE,
-    TopicKind.LOG,
-    TopicKind.INSTANCES,
-    TopicKind.FINDINGS,
-    TopicKind.SWITCH,
-)
-_MAX_LOG_LINES = 40
-_MAX_EVENT_LOG_ENTRIES = 20
-
-
-class RepaintScheduler:
-    """Holds the one store of the panel. ``repaint`` is called on the loop, never from within `take`."""
-
-    def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
-        self.store = Store(nodes, now())
-        self._now = now
-        self.lines: deque[RecentLogLine] = deque(maxlen=_MAX_LOG_LINES)
-        self.event_log: deque[EventLogEntry] = deque(maxlen=_MAX_EVENT_LOG_ENTRIES)
-        self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
-        self._listed: set[NodeName] = set()  # whose containers were listed once
-        self.start_results: dict[tuple[str, str], CommandEnded] = {}  # how starts ended, by node and instance
-        self._repaint = repaint
-        self._handle: asyncio.TimerHandle | None = None
-        self._due = 0.0
-        self._painted = 0.0
-        self._in_bar = False
-
-    def apply_event(self, event: Event) -> None:
-        """Take in an event, from whichever task it comes."""
-        topics = self.store.apply_event(event)
-        self._append_event_log(_as_reconnect_event(event, topics))
-        if isinstance(event, LogArrived):
-            for line in event.lines[-_MAX_LOG_LINES:]:
-                self._append_log_line(RecentLogLine(event.node, event.instance, line.text))
-        elif isinstance(event, CommandEnded) and event.node and event.instance and event.verdict:
-            self.start_results[event.node, event.instance] = event
-        elif isinstance(event, PhaseChanged):
-            self.start_results.pop((event.node, event.instance), None)
-        elif not topics and not isinstance(event, NodeStateChanged):
-            return
-        self.schedule_repaint(topics)
-
-    def reset_store(self) -> None:
-        """Know nothing again."""
-        self.store = Store((), self._now())
-        self.lines.clear()
-        self.start_results.clear()
-        self.event_log.clear()
-        self._phases.clear()
-        self._listed.clear()
-        self._in_bar = False
-
-    def add_nodes(self, nodes: Iterable[NodeName]) -> None:
-        """Have a place for nodes that nothing is known of yet."""
-        for name in nodes:
-            if name not in self.store.nodes:
-                self.apply_event(NodeStateChanged(ts=self._now(), node=name, state=NodeState.UNKNOWN))
-
-    def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
-        """Let the screen be painted soon: sooner where a state changed than where figures moved."""
-        pause = (
-            STATE_REPAINT_SECONDS if any(topic.what in _STATE_TOPICS for topic in topics) else SAMPLE_REPAINT_SECONDS
-        )
-        loop = asyncio.get_running_loop()
-        due = max(loop.time(), self._painted + pause)
-        if self._handle is not None:
-            if self._due <= due:
-                return
-            self._handle.cancel()
-        self._due = due
-        self._handle = loop.call_at(due, self._run_repaint)
-
-    def _append_event_log(self, event: Event) -> None:
-        """Keep what happened, unless the last word about the same thing was the same."""
-        if isinstance(event, ContainersListed) and event.known:
-            listed = replace(event, instances=self.store.get_last_known_view(event.node).instances)
-            self.event_log += describe_container_changes(listed, self._phases, is_first=event.node not in self._listed)
-            self._listed.add(event.node)
-        elif isinstance(event, PhaseChanged):
-            self._phases[event.node, event.instance] = event.phase
-        new = describe_event(event)
-        if new is None:
-            return
-        last = next((one for one in reversed(self.event_log) if (one.node, one.what) == (new.node, new.what)), None)
-        if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
-            return  # it never was away: somebody has made a connection of their own
-        if last is not None and new.supersedes(last):
-            self.event_log.remove(last)
-        if last is None or not last.repeats(new):
-            self.event_log.append(new)
-
-    def _append_log_line(self, line: RecentLogLine) -> None:
-        """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
-        text = line.text.rstrip("\r\n")
-        head, rewritten, now = text.rpartition("\r")
-        if not now.strip():
-            return
-        if rewritten and self.lines and self.lines[-1].instance == line.instance and self._in_bar:
-            self.lines.pop()
-        self._in_bar = bool(rewritten)
-        prefix = head.partition("\r")[0] if rewritten else ""
-        self.lines.append(RecentLogLine(line.node, line.instance, prefix + now))
-
-    def set_start_result(self, end: CommandEnded) -> None:
-        """Keep how something ended that was not watched here."""
-        if end.node is not None and end.instance is not None:
-            self.start_results[end.node, end.instance] = end
-
-    def start_results_on_node(self, node: NodeName) -> dict[str, CommandEnded]:
-        """Return how starts on a node ended, by instance."""
-        return {instance: end for (name, instance), end in self.start_results.items() if name == node}
-
-    def record_refusal(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
-        """Keep that a command line was refused, and why, among what happened."""
-        if (where := NodeName(ended.node) if ended.node else node) is not None:
-            self.event_log.append(describe_refusal(ended, words, where))
-
-    def close(self) -> None:
-        """Tell nothing more."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _run_repaint(self) -> None:
-        self._handle = None
-        self._painted = asyncio.get_running_loop().time()
-        self._repaint()
-
-
-def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
-    """Return a node's first sample after it was away as what it tells: that the node answers."""
-    if isinstance(event, SampleArrived) and any(topic.what is TopicKind.STATE for topic in topics):
-        return NodeStateChanged(ts=event.ts, node=event.node, state=NodeState.OK)
-    return event
+            controller.start_command(one.words, by_hand=False)
+            while controller.jobs.running_jobs:
+                await controller.clock.sleep(_DEMO_POLL_SECONDS)
 
 
 _ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
@@ -244,22 +93,22 @@ _CLOSE_SECONDS = 2.0  # seconds
 
 
 class PanelController:
-    """One for each panel, made on its loop."""
+    """Knows the nodes and runs the commands of one panel. Create it on the panel's event loop."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
         setup = panel.setup
         self.clock: Clock = setup.clock or SystemClock()
         self.dialogs = DialogPrompter(panel)
         self.context = setup.make_context(self.dialogs)
-        self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
+        self._shown: tuple[float, float] | None = None  # time of a recording's last event, and the clock then
         self.bridge = RepaintScheduler(
             [node.name for node in setup.nodes], self.displayed_time, self._schedule_panel_repaint
         )
         self.supervisor = NodeSupervisor(self.context, self.handle_event)
         self.non_interactive_context = replace(
             self.context, asker=NonInteractivePrompter(), lend=self.supervisor.create_background_session
-        )  # what nobody called for asks nobody
+        )  # background work never asks the operator
         self.jobs = JobRunner(self.handle_event, lambda *over: panel.call_later(self._handle_job_end, *over))
         self.notices = NoticeBoard(self._find_node_view, self.displayed_time)
         self.recent = self.context.history.get_recent_profiles(_MAX_RECENT_PROFILES)
@@ -268,22 +117,22 @@ class PanelController:
         self.moves = TransferTracker()
         self.journals = SwitchJournalTracker(lambda: self.bridge.store)
         self.fits = MemoryEstimateCache(self)
-        self._beside: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self._homes = HomeDirectoryCache(self, panel.spawn_task)
         self.recorded: Sequence[Event] = ()
         self.player: RecordingPlayer | None = None  # of a recording
-        self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
-        self.is_taken_over = False  # somebody has started something by hand
-        self._warned: dict[tuple[NodeName, str], tuple[WarningEmitted, ...]] = {}  # by the last start that is over
+        self.turn = asyncio.Event()  # set and replaced when the recording starts again
+        self.is_taken_over = False  # the operator has started a command
+        self._warned: dict[tuple[NodeName, str], tuple[WarningEmitted, ...]] = {}  # of the last start that has ended
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
     @property
     def is_replaying(self) -> bool:
-        """Tell whether this is a recording: there is no node to ask."""
+        """Whether the panel plays a recording and has no live nodes."""
         return self._panel.setup.recording is not None
 
     def start_monitoring(self, nodes: Sequence[Node]) -> None:
-        """Follow the nodes, or play the recording."""
+        """Start to follow the nodes, or to play the recording."""
         recording = self._panel.setup.recording
         if recording is not None:
             self.recorded, speed = recording()
@@ -295,7 +144,7 @@ class PanelController:
             self._panel.spawn_task(run_demo_steps(self, story))
 
     def displayed_time(self) -> float:
-        """Return the moment that is shown: in a recording the last event's, and what has passed since."""
+        """Return the displayed time in unix seconds; in a recording the last event's plus at most a second."""
         if self._panel.setup.recording is None or self._shown is None:
             return self.clock.unix_time()
         stamp, when = self._shown
@@ -313,7 +162,7 @@ class PanelController:
 
     @property
     def memory_bars(self) -> dict[NodeName, MemoryBar]:
-        """The Sparks' memory as it was sampled last, where it was."""
+        """The last memory sample of each node that has one."""
         views = self.list_node_views(self._panel.node_names)
         return {view.name: view.memory for view in views if view.memory is not None}
 
@@ -321,13 +170,13 @@ class PanelController:
         return self.bridge.store.get_view(name) if name in self.bridge.store.nodes else None
 
     def list_instance_names(self, name: NodeName) -> list[str]:
-        """Return the names of what runs on a node, as its tile has them."""
+        """Return the names of the instances on a node, in the order of its tile."""
         if name not in self.bridge.store.nodes:
             return []
         return [one.name for one in sort_by_urgency(self.bridge.store.get_last_known_view(name))]
 
     def find_instance(self, name: NodeName, instance: str) -> InstanceView | None:
-        """Return an instance as it was last known, None where it is not there."""
+        """Return an instance as last known; None where it is not there."""
         if name not in self.bridge.store.nodes:
             return None
         return next(
@@ -335,32 +184,32 @@ class PanelController:
         )
 
     def find_start_failure(self, name: NodeName, instance: str) -> CommandEnded | None:
-        """Return how a start of it failed that was watched here; None where it was started anew since."""
+        """Return how the last start that this panel watched failed; None where it did not, or was started again since."""
         one = self.find_instance(name, instance)
         end = self.bridge.start_results.get((name, instance))
         return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
 
     def list_start_warnings(self, name: NodeName, instance: str) -> tuple[WarningEmitted, ...]:
-        """Return what the last start of an instance from here has warned of, which may still go on."""
+        """Return the warnings of the last start from this panel, running or ended."""
         for job in self.jobs.running_jobs:
             if job.started.verb == "up" and job.instance == instance and name in job.started.nodes:
                 return tuple(job.warnings)
         return self._warned.get((name, instance), ())
 
     def remember_ready_line(self, name: NodeName, instance: str, run: ContainerLaunch | None) -> None:
-        """Keep by which line an instance says that it is ready."""
+        """Keep the pattern of the log line that marks an instance as ready."""
         if run is not None and run.ready is not None:
             self._ready_lines[name, instance] = run.ready.line
 
     def find_ready_line(self, name: NodeName, instance: str) -> str | None:
-        """Return the expression for the line by which an instance says that it is ready, None where it is not known."""
+        """Return the pattern of the log line that marks an instance as ready; None where it is not known."""
         plan = self.bridge.store.get_launch_plan(name, instance) if name in self.bridge.store.nodes else None
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
     def build_overview_model(
         self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
     ) -> OverviewScreenModel:  # fmt: skip
-        """Return what the overview shows."""
+        """Return the content of the overview."""
         addresses = {node.name: node.host for node in nodes}
         glances = tuple(self._build_node_tile(name, addresses.get(name), instances.get(name)) for name in names)
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
@@ -371,7 +220,7 @@ class PanelController:
         )  # fmt: skip
 
     def _render_progress_lines(self, ascii_only: bool) -> tuple[TextRow, ...]:
-        """Return a line for the switch that goes on here, and one for all that is carried."""
+        """Return a row for the running or abandoned switch, and one for each transfer."""
         course = self.switches.running_switch
         switch = (
             []
@@ -397,21 +246,21 @@ class PanelController:
 
     @property
     def own_switch(self) -> SwitchProgress | None:
-        """The switch that this panel does, from its first step on."""
+        """The switch that this panel runs, from its first step on."""
         return None if self.jobs.switch_job is None else self.switches.get_own_switch(self.bridge.store)
 
     @property
     def abandoned_switch_state(self) -> bool | None:
-        """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
+        """True where a switch was abandoned on the nodes, False where one runs, None where none is known."""
         return False if self.switches.running_switch is not None else self.journals.has_abandoned_switch
 
     def _format_action_key(self, action: ActionId) -> str | None:
-        """Return the key of an action, None where this panel does not have it."""
+        """Return the key of an action; None where this panel does not have it."""
         keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
         return next((format_key(key, self._panel.ascii_only) for key in keys), None)
 
     def build_instance_tile(self, name: NodeName, instance: str) -> NodeTileModel:
-        """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
+        """Return the tile model of a node for one of its instances. Raises KeyError."""
         node = self.supervisor.get_node(name)
         return self._build_node_tile(name, None if node is None else node.host, instance)
 
@@ -423,13 +272,13 @@ class PanelController:
 
     @property
     def progress_summary(self) -> str:
-        """What goes on in a few words, for screens on which the overview's lines are not seen."""
+        """The running switch or transfer in a few words, for screens other than the overview."""
         course, going = self.switches.running_switch, self.moves.running_transfers
         words = [] if course is None or course.current_step is None else [f"switch: {course.current_step}"]
         return ", ".join([*words, *(format_transfer_short(one) for one in going[:1])])
 
     def _start_key(self) -> str | None:
-        """Return the key by which a profile is started; None where nothing can be."""
+        """Return the key that starts a profile; None in a recording."""
         if self.is_replaying:
             return None
         return self._format_action_key(ActionId.UP)
@@ -437,7 +286,7 @@ class PanelController:
     def collect_node_problems(
         self, name: NodeName | None, view: NodeTelemetryView | None, fault: SparkctlError | None
     ) -> NodeProblems:
-        """Return what is wrong with a node, and with the config."""
+        """Return the problems of a node and of the config."""
         now = view.sample.time if view is not None and view.sample is not None else self.displayed_time()
         word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
         about = [one for one in self.notices.current_notices if name is not None and word.search(one[0])]
@@ -452,34 +301,34 @@ class PanelController:
         )
 
     def _describe_activities(self, name: NodeName) -> tuple[str, ...]:
-        """Return what is being done to a node, in words."""
+        """Return the running commands on a node, in words."""
         verbs = [job.started.verb for job in self.jobs.running_jobs if name in job.started.nodes]
         verbs = [verb for verb in verbs if verb in _ACTIVITY_BY_VERB and verb != "doctor"]
         verbs += ["doctor"] if name in self.examinations.running_nodes else []
         return tuple(_ACTIVITY_BY_VERB[verb] for verb in verbs)
 
     async def aclose(self) -> tuple[str, ...]:
-        """End everything of ours; return what is left to be said."""
+        """End jobs, tasks and connections; return sentences about what was left unfinished."""
         own, job = self.own_switch, self.jobs.switch_job
-        said = await self.jobs.aclose()
+        lines = await self.jobs.aclose()
         if own is not None and own.current_step is not None and job is not None and job.ended is None:
-            said += describe_unfinished_switch(own, format_step_number(own.current_step))
+            lines += describe_unfinished_switch(own, format_step_number(own.current_step))
         self.bridge.close()
-        await cancel_and_wait(self._beside, _CLOSE_SECONDS)  # they read over the crew's connections
+        await cancel_and_wait(self._background_tasks, _CLOSE_SECONDS)  # they use the supervisor's connections
         await self.supervisor.aclose()
-        return said
+        return lines
 
     def run_background_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Let something go on, at most until the room is closed; whoever starts it says what its defects are."""
+        """Run a task that ends with the controller at the latest; the caller handles its exceptions."""
         task = asyncio.create_task(work, name=name)
-        self._beside.add(task)  # it may take long to end, and be held by nobody else then
-        task.add_done_callback(self._beside.discard)
+        self._background_tasks.add(task)  # a strong reference until it has ended
+        task.add_done_callback(self._background_tasks.discard)
         return task
 
     # --- what the operator starts ---
 
     def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
-        """Start a command line. Raises `SparkctlError` where it is none."""
+        """Start a command line. Raises `SparkctlError` where it is not valid."""
         self.is_taken_over = self.is_taken_over or by_hand
         started = self.parse_command(words)
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
@@ -496,7 +345,7 @@ class PanelController:
         self.bridge.schedule_repaint()
 
     def parse_command(self, words: Sequence[str]) -> PreparedCommand:
-        """Return what a command line would do. Raises `SparkctlError` where it is none."""
+        """Return the prepared command. Raises `SparkctlError` where the line is not valid."""
         commands = self._panel.setup.commands
         if commands is None:
             raise InvalidInput("this panel has no commands")
@@ -505,11 +354,11 @@ class PanelController:
         )
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
-        """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
+        """Return the profiles that can be started; the files are read in a thread."""
         return await asyncio.to_thread(list_startable_profiles, self.recent)
 
     def run_doctor(self, nodes: Sequence[Node]) -> None:
-        """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
+        """Run `doctor` on these nodes, except where it already runs."""
         wanted = [node for node in nodes if node.name not in self.examinations.running_nodes]
         if not wanted:
             return
@@ -529,7 +378,7 @@ class PanelController:
         self.bridge.schedule_repaint()
 
     def _record_doctor_run(self, started: PreparedCommand) -> PreparedCommand:
-        """Return a `doctor` whose findings are kept as they come."""
+        """Return a `doctor` command that records its findings as they arrive."""
         names = tuple(map(NodeName, started.nodes)) or self._panel.node_names
         self.examinations.start_run(names, self.displayed_time())
         return replace(started, events=lambda: self.examinations.record_findings(started.events(), names))
@@ -539,11 +388,11 @@ class PanelController:
         return self._homes.get_home_directory(node)
 
     def preview_launch_plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
-        """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
+        """Return the launch that `up` would make. Raises `InvalidInput` where `up` would refuse the profile."""
         return build_preview_plan(self.context, profile, node, home, os.environ)
 
     def _handle_job_end(self, job: Job, defect: BaseException | None) -> None:
-        """Keep what a verb has told, and say how it ended."""
+        """Keep the warnings of a command and report how it ended."""
         started, ended = job.started, job.ended
         if started.verb == "up" and job.instance is not None:
             self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
@@ -555,8 +404,10 @@ class PanelController:
         self.bridge.schedule_repaint()
 
     def show_notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
-        """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
-        unless a dialog has it in full."""
+        """Show a notice below the tiles until newer ones or escape remove it.
+
+        Other screens show it as a toast, unless ``is_shown``: a dialog or the screen shows it already.
+        """
         self.notices.add_notice(words, tone, self.list_node_views(self._panel.node_names))
         front = self._panel.front_screen
         if front is not None and front.frozen_at is not None:
@@ -570,7 +421,7 @@ class PanelController:
             self._panel.show_toast(words, severity=severity)
 
     def reset_state(self) -> None:
-        """Forget what a recording has told: it begins anew."""
+        """Clear all state, because the recording starts again."""
         self._shown = None
         self.bridge.reset_store()
         self.examinations = DoctorRuns()
@@ -580,19 +431,18 @@ class PanelController:
         turn.set()
 
     def _schedule_panel_repaint(self) -> None:
-        """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
+        """Paint as a message of the app, so that a defect ends the panel instead of being logged by asyncio."""
         self._panel.call_later(self._panel.repaint_unless_frozen)
 
     def handle_event(self, event: Event) -> None:
+        """Apply an event to the trackers and the store, and show the notices that it causes."""
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
             self.examinations.replay_event(event)
         if isinstance(event, LaunchPlanned) and not self.is_replaying:
-            self._panel.select_instance(
-                event.plan.node, event.plan.instance
-            )  # what is being started is what is watched
+            self._panel.select_instance(event.plan.node, event.plan.instance)  # select what is being started
         if isinstance(event, WarningEmitted) and not self.is_replaying:
-            front = self._panel.front_screen  # now: not when minutes were spent on it
+            front = self._panel.front_screen  # checked now, while the message is new
             is_told = front is not None and front.already_shows(event.message)
             self.show_notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
         if (

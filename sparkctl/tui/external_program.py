@@ -1,4 +1,4 @@
-"""Programs of the operator's own, on the operator's own terminal, while the panel waits behind them."""
+"""Runs another program, such as an editor or ssh, on the terminal while the panel is suspended."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 async def run_external_program(
-    panel: PanelApp, words: Sequence[str], hint: str, *, listen: bool = False
+    panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False
 ) -> tuple[int, str]:
-    """Run a program to its end; return its exit status and, with ``listen``, what it said on stderr.
+    """Run a program to its end; return its exit status and, with ``listen``, its stderr.
 
-    The nodes are followed meanwhile, and nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
+    The nodes are followed meanwhile; nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
     """
     loop = asyncio.get_running_loop()
     with panel.batch_update(), nullcontext() if panel.is_headless else panel.suspend():
         with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is the program's
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the program
         try:
             process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
-            _, said = await process.communicate()
+            _, stderr = await process.communicate()
         except OSError as error:
             raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
         finally:
@@ -36,4 +36,4 @@ async def run_external_program(
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
     panel.refresh(layout=True)
-    return process.returncode or 0, (said or b"").decode(errors="replace")
+    return process.returncode or 0, (stderr or b"").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What the keys do that mean the same on every screen: a ``do_`` method by the name of the action's id."""
+"""The actions that are the same on every screen: a ``do_`` method named after the action's id, or an entry of `HANDLERS`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_player import RecordingPlayer
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 class GlobalActions:
-    """Of one panel."""
+    """Runs the actions that a screen does not handle itself."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
     def perform_action(self, one: Action) -> None:
-        """Do an action that has no method: what is at hand everywhere, what its command line says, or open its screen."""
+        """Run an action that has no method: its handler, its screen or its command line."""
 
         if one.id in HANDLERS:
             HANDLERS[one.id](self._panel)
@@ -40,7 +40,7 @@ class GlobalActions:
         self._panel.orders.open_profile_picker()
 
     def do_switch(self, _: Action) -> None:
-        """Show the switch that goes on; else what one to the selected profile would be, or ask to which."""
+        """Show the running switch; else plan one to the selected profile, or ask for a profile."""
         panel = self._panel
         if panel.controller is not None and panel.controller.switches.running_switch is not None:
             panel.open_screen("switch")
@@ -48,11 +48,11 @@ class GlobalActions:
             panel.orders.plan_selected_switch()
 
     def do_command(self, _: Action) -> None:
-        """Let a line be typed."""
+        """Open the command line."""
         self._panel.orders.open_command_line()
 
     def do_palette(self, _: Action) -> None:
-        """Let an action be found by its name."""
+        """Open the palette, which finds an action by its name."""
         from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, ActionPalette, list_palette_entries
 
         panel = self._panel
@@ -78,7 +78,7 @@ class GlobalActions:
         panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
     def do_wrong(self, _: Action) -> None:
-        """Show what is wrong with the selected Spark, and with the config."""
+        """Show the problems of the selected node and of the config."""
         from sparkctl.tui.dialogs.base import TextDialog
         from sparkctl.views.finding_view import render_problems
 
@@ -90,19 +90,19 @@ class GlobalActions:
         panel.push_screen(TextDialog(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
 
     def do_next(self, _: Action) -> None:
-        """Select the next Spark."""
+        """Select the next node."""
         self._panel.move_node_selection(1)
 
     def do_previous(self, _: Action) -> None:
-        """Select the Spark before."""
+        """Select the previous node."""
         self._panel.move_node_selection(-1)
 
     def do_first(self, _: Action) -> None:
-        """Select the first Spark."""
+        """Select the first node."""
         self._panel.select_node(0)
 
     def do_last(self, _: Action) -> None:
-        """Select the last Spark."""
+        """Select the last node."""
         self._panel.select_node(len(self._panel.node_names) - 1)
 
     def do_lower(self, _: Action) -> None:
@@ -110,15 +110,15 @@ class GlobalActions:
         self._panel.move_instance_selection(1)
 
     def do_upper(self, _: Action) -> None:
-        """Select the instance before."""
+        """Select the previous instance."""
         self._panel.move_instance_selection(-1)
 
     def do_pause(self, _: Action) -> None:
-        """Hold the picture, or let it go on."""
+        """Pause the display, or continue it."""
         self._panel.toggle_pause()
 
     def do_back(self, _: Action) -> None:
-        """Go back; on the overview, forget what was said."""
+        """Close the front screen; on the overview, clear the notices."""
         panel = self._panel
         panel.clear_notifications()
         if len(panel.screen_stack) > 1:
@@ -128,7 +128,7 @@ class GlobalActions:
             panel.repaint_front_screen()
 
     def do_quit(self, one: Action) -> None:
-        """Go back; from the overview, end the panel."""
+        """Close the front screen; on the overview, end the panel."""
         if len(self._panel.screen_stack) > 1:
             self.do_back(one)
         else:
@@ -139,22 +139,22 @@ class GlobalActions:
         self._panel.request_exit()
 
     def do_reconnect(self, _: Action) -> None:
-        """Connect to the selected Spark now."""
+        """Connect to the selected node now."""
         panel = self._panel
         if panel.controller is not None and panel.selected_node is not None:
             panel.controller.supervisor.reconnect_node(panel.selected_node)
 
 
-_SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # what an image has
+_SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
 
 
 def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
-    """Return the words that open a shell on a node; no shell of ours reads them."""
+    """Return the argv that opens a shell on a node; it is run without a local shell."""
     return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_build_ssh_prefix(node), "--", node.host]
 
 
 def build_container_shell_command(node: Node, container: str) -> list[str]:
-    """Return the words that open a shell inside of a container, by its name; the node's own shell reads them as they are."""
+    """Return the argv that opens a shell in a container; over ssh it is quoted for the node's shell."""
     words = ["docker", "exec", "-it", "--", container, "sh", "-c", _SHELL_COMMAND]
     return words if node.is_local else [*_build_ssh_prefix(node), "-t", "--", node.host, shlex.join(words)]
 
@@ -171,23 +171,23 @@ def _build_ssh_prefix(node: Node) -> list[str]:
 
 
 def _format_ssh_path(text: str) -> str:
-    return str(Path(text).expanduser()).replace("%", "%%")  # ssh puts names in place of what follows a single one
+    return str(Path(text).expanduser()).replace("%", "%%")  # ssh expands tokens after a single %
 
 
-SAMPLE_INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
+SAMPLE_INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the cost of the probe was measured at 1 Hz
 SHORT_SEEK_SECONDS, LONG_SEEK_SECONDS = 10.0, 60.0  # seconds of a recording
 _LIGHT_COLOURS = {
     "#292929": "#ffffff",
     "#c5c8c6": "#1c1c1c",
     "#868887": "#5f5f5f",
-}  # what Rich takes for a terminal's own
+}  # Rich's defaults for the terminal's own colours, by what replaces them on a light ground
 _NO_SHELL_MESSAGE = "simulated: there is no shell"
-_SSH_FAILED_STATUS = 255  # what ssh ends with where it is ssh that failed
-_EXEC_FAILED_STATUSES = (126, 127)  # what `docker exec` ends with where there is nothing to run
+_SSH_FAILED_STATUS = 255  # exit status of ssh where the connection failed
+_EXEC_FAILED_STATUSES = (126, 127)  # exit statuses of `docker exec` where no shell was found
 
 
-def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
-    """Open the profile of the selected instance in the editor, at a field where one is to blame."""
+def edit_selected_profile(panel: Panel, field: str | None = None) -> None:
+    """Open the profile of the selected instance in the editor, at a field where one is given."""
     from sparkctl.tui.profile_editor import edit_profile
 
     one = panel.build_action_context().selected_instance
@@ -195,13 +195,14 @@ def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
         panel.spawn_terminal_task(edit_profile(panel, one.profile, field))
 
 
-def _copy_address(panel: PanelApp) -> None:
+def _copy_address(panel: Panel) -> None:
     one = panel.build_action_context().selected_instance
     if one is not None and one.endpoint is not None:
         panel.copy_text(one.endpoint, one.endpoint)
 
 
-def open_node_shell(panel: PanelApp) -> None:
+def open_node_shell(panel: Panel) -> None:
+    """Open a shell on the selected node."""
     name = panel.build_action_context().node
     node = next((node for node in panel.config_nodes if node.name == name), None)
     if panel.setup.badge is not None:
@@ -210,8 +211,8 @@ def open_node_shell(panel: PanelApp) -> None:
         panel.spawn_terminal_task(_open_shell(panel, node))
 
 
-async def _open_shell(panel: PanelApp, node: Node) -> None:
-    """ssh says on stderr what is wrong with the connection, and that would be painted over: it is said again."""
+async def _open_shell(panel: Panel, node: Node) -> None:
+    """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
     from sparkctl.tui.external_program import run_external_program
 
     words = build_ssh_command(node, os.environ)
@@ -225,7 +226,8 @@ async def _open_shell(panel: PanelApp, node: Node) -> None:
         panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
 
 
-def open_container_shell(panel: PanelApp) -> None:
+def open_container_shell(panel: Panel) -> None:
+    """Open a shell in the container of the selected instance."""
     now = panel.build_action_context()
     node = next((node for node in panel.config_nodes if node.name == now.node), None)
     if panel.setup.badge is not None:
@@ -234,8 +236,8 @@ def open_container_shell(panel: PanelApp) -> None:
         panel.spawn_terminal_task(_open_shell_inside(panel, node, now.selected_instance.container))
 
 
-async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> None:
-    """The end of a shell is that of its last command: only where none was opened is it said."""
+async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
+    """Open a shell in a container; report its exit status only where no shell was opened."""
     from sparkctl.tui.external_program import run_external_program
 
     try:
@@ -254,21 +256,22 @@ async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> Non
         )
 
 
-def show_launch_plan(panel: PanelApp) -> None:
+def show_launch_plan(panel: Panel) -> None:
+    """Show the launch plan that the selected instance runs with."""
     panel.spawn_dialog_task(_show_plan(panel))
 
 
-async def _show_plan(panel: PanelApp) -> None:
+async def _show_plan(panel: Panel) -> None:
     from sparkctl.commands.start.launch_plans import read_container_launch
     from sparkctl.tui.dialogs.base import TextDialog
     from sparkctl.views.instance_rows import render_launched_plan
 
-    one, room = panel.build_action_context().selected_instance, panel.controller
-    node = None if one is None or room is None else room.supervisor.get_node(one.node)
-    if one is None or room is None or node is None or one.container_id is None:
+    one, controller = panel.build_action_context().selected_instance, panel.controller
+    node = None if one is None or controller is None else controller.supervisor.get_node(one.node)
+    if one is None or controller is None or node is None or one.container_id is None:
         return
     try:
-        run = await read_container_launch(room.non_interactive_context, node, one.container_id)
+        run = await read_container_launch(controller.non_interactive_context, node, one.container_id)
     except (NodeError, DockerError) as error:
         panel.show_toast(f"not known: {error.message}", severity="error")
         return
@@ -276,8 +279,8 @@ async def _show_plan(panel: PanelApp) -> None:
     panel.push_screen(TextDialog(f"{one.name} on {one.node} runs with", [(), *rows, ()]))
 
 
-def export_screenshot_svg(panel: PanelApp) -> str:
-    """Return the screen as an SVG; of a terminal's own colours, where they are light, on a light ground."""
+def export_screenshot_svg(panel: Panel) -> str:
+    """Return the screen as an SVG, with a light background for light terminal themes."""
     svg = panel.export_screenshot(title="sparkctl")
     theme = panel.current_theme
     if theme.ansi and not theme.dark:
@@ -286,12 +289,12 @@ def export_screenshot_svg(panel: PanelApp) -> str:
     return svg
 
 
-def _save_screenshot(panel: PanelApp) -> None:
-    """The picture is taken now; what is said of it is not on it."""
+def _save_screenshot(panel: Panel) -> None:
+    """Take the screenshot now, before the toast about it is shown."""
     panel.spawn_task(_write_screenshot(panel, export_screenshot_svg(panel)))
 
 
-async def _write_screenshot(panel: PanelApp, picture: str) -> None:
+async def _write_screenshot(panel: Panel, picture: str) -> None:
     name = f"sparkctl-{time.strftime('%Y%m%d-%H%M%S')}.svg"
 
     def create_svg_file() -> Path:
@@ -308,7 +311,8 @@ async def _write_screenshot(panel: PanelApp, picture: str) -> None:
         panel.show_toast(f"the screen is in {path}")
 
 
-def increase_sample_rate(panel: PanelApp) -> None:
+def increase_sample_rate(panel: Panel) -> None:
+    """Use the next shorter sample interval."""
     set_sample_interval(
         panel,
         max(
@@ -322,7 +326,8 @@ def increase_sample_rate(panel: PanelApp) -> None:
     )
 
 
-def decrease_sample_rate(panel: PanelApp) -> None:
+def decrease_sample_rate(panel: Panel) -> None:
+    """Use the next longer sample interval."""
     set_sample_interval(
         panel,
         min(
@@ -336,7 +341,8 @@ def decrease_sample_rate(panel: PanelApp) -> None:
     )
 
 
-def set_sample_interval(panel: PanelApp, every: float | None) -> None:
+def set_sample_interval(panel: Panel, every: float | None) -> None:
+    """Set the sample interval in seconds and show it; None keeps the current one, which is the limit."""
     from sparkctl.monitor.sampler import LOADING_INTERVAL
 
     if panel.controller is None:
@@ -348,8 +354,10 @@ def set_sample_interval(panel: PanelApp, every: float | None) -> None:
     panel.show_toast(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 
-def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[PanelApp], None]:
-    def control_player(panel: PanelApp) -> None:
+def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
+    """Return a handler that controls the recording player and repaints."""
+
+    def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)
             panel.repaint_unless_frozen()
@@ -357,11 +365,11 @@ def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Pa
     return control_player
 
 
-def _suspend_to_background(panel: PanelApp) -> None:
+def _suspend_to_background(panel: Panel) -> None:
     panel.action_suspend_process()
 
 
-HANDLERS: dict[ActionId, Callable[[PanelApp], None]] = {
+HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.SHELL: open_node_shell,

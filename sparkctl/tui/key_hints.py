@@ -1,4 +1,4 @@
-"""Actions as people read them: the footer, the help."""
+"""Renders keys and their actions for the footer and the help."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _KEY_SYMBOLS = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
     "exclamation_mark": "!", "slash": "/",
 }  # fmt: skip
-_LOW_PRIORITY_ACTIONS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # what matters less than what is wrong
-_GAP_COLUMNS = 3  # columns between two of the footer
+_LOW_PRIORITY_ACTIONS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # footer keys that come after the key for problems
+_GAP_COLUMNS = 3  # columns between two keys of the footer
 _ASCII_KEY_NAMES = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
 
 @dataclass(frozen=True, slots=True)
 class FooterKey:
-    """A place in the footer: the columns from ``start`` to ``stop`` are this action's."""
+    """The columns of the footer, from ``start`` to before ``stop``, that belong to an action."""
 
     action: str
     start: int
@@ -29,7 +29,7 @@ class FooterKey:
 
 
 def format_key(key: str, ascii_only: bool = False) -> str:
-    """Return a key as it is printed on the keyboard."""
+    """Return a key as the footer and the help show it."""
     shown = _KEY_SYMBOLS.get(key, key)
     return _ASCII_KEY_NAMES.get(shown, shown) if ascii_only else shown
 
@@ -37,13 +37,15 @@ def format_key(key: str, ascii_only: bool = False) -> str:
 def render_key_footer(
     actions: Sequence[Action], now: ActionContext, columns: int, ascii_only: bool = False
 ) -> tuple[TextRow, tuple[FooterKey, ...]]:
-    """Return the last line: what can be done, as much of it as fits, each with its key; what cannot be done now is faint, or
-    away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
-    narrow, and what the selected one has nothing for is not offered."""
+    """Return the footer and the columns of each of its keys.
+
+    Actions that are not possible now are faint, and go first where the line is full. Actions that change something are left
+    out in a recording, and actions on the selection where it has nothing for them. The last one, help, always stays.
+    """
     placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
     placed = tuple(one for one in placed if one.sense is not ActionRole.TAKE or can[one.id])
-    if can.get(ActionId.WRONG):  # then it matters more than what can be done at any time
+    if can.get(ActionId.WRONG):  # a problem is more important than the actions that are always possible
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
         at = next((at for at, one in enumerate(others) if one.id in _LOW_PRIORITY_ACTIONS), len(others))
@@ -72,9 +74,11 @@ def render_key_footer(
 
 
 def render_key_help(actions: Sequence[Action], now: ActionContext, ascii_only: bool = False) -> list[TextRow]:
-    """Return every key of this screen, what it does, its command, and why it cannot be done now; what cannot be in this kind
-    of panel, of a recording or of what happens now, is not there."""
-    never = {why.reason_recording} if now.replaying else {why.reason_no_recording}  # in this kind of panel
+    """Return a row per action of this screen: its keys, its title, its command and why it is not possible now.
+
+    Actions that this kind of panel (live or recording) never offers are left out.
+    """
+    never = {why.reason_recording} if now.replaying else {why.reason_no_recording}  # not in this kind of panel
     actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
     keys = [", ".join(format_key(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
     wide = max((len(each) for each in keys), default=0)

@@ -1,4 +1,4 @@
-"""The switch that goes on, or the last one, as it was told: whoever opens its screen, and whenever, sees all of it."""
+"""Trackers that follow operations by their events: switches, their journals, doctor runs and transfers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from sparkctl.model.events import CheckCompleted, Event, FindingReported, SwitchJournalReported, SwitchPlanned
+from sparkctl.model.events import (
+    CheckCompleted,
+    CommandEnded,
+    Event,
+    FindingReported,
+    SwitchJournalReported,
+    SwitchPlanned,
+    TransferProgressed,
+)
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
@@ -18,25 +26,25 @@ from sparkctl.views.text.styled_text import TextRow
 
 
 class SwitchTracker:
-    """Of one room."""
+    """Tracks the running switch, or the last one, so that its screen can show all of it at any time."""
 
     def __init__(self) -> None:
         self.course: SwitchProgress | None = None
-        self.memory_at_start: Mapping[NodeName, MemoryBar] = {}  # memory as it was sampled when it began
+        self.memory_at_start: Mapping[NodeName, MemoryBar] = {}  # memory when the switch began
         self._is_aside = False
 
     @property
     def visible_switch(self) -> SwitchProgress | None:
-        """What is to be seen of it; None of one that is over and was put aside for a new plan."""
+        """The running or last switch; None where it has ended and a new plan has replaced it."""
         return None if self._is_aside else self.course
 
     @property
     def running_switch(self) -> SwitchProgress | None:
-        """The one that goes on."""
+        """The switch that runs now."""
         return self.course if self.course is not None and not self.course.is_over else None
 
     def get_own_switch(self, store: Store) -> SwitchProgress | None:
-        """Return the one that goes on; of one that was gone on with, which has no plan, with whom its journal stops."""
+        """Return the running switch; a resumed one has no plan, so its journal tells which models it stops."""
         course = self.running_switch
         if course is None or course.plan is not None:
             return course
@@ -45,11 +53,11 @@ class SwitchTracker:
         return replace(course, old=next(found, ()))
 
     def hide_finished(self) -> None:
-        """Make room for a new plan; what goes on stays."""
+        """Hide a finished switch for a new plan; a running one stays visible."""
         self._is_aside = self.running_switch is None
 
     def apply_event(self, event: Event, bars: Mapping[NodeName, MemoryBar]) -> None:
-        """Take in an event of whatever verb; ``bars`` is the Sparks' memory at that moment, as far as it is known."""
+        """Apply an event of any command; ``bars`` is the nodes' memory at that moment, where known."""
         if isinstance(event, SwitchPlanned):
             self.memory_at_start = bars
         before, self.course = self.course, advance_switch(self.course, event)
@@ -58,24 +66,24 @@ class SwitchTracker:
 
 
 class SwitchJournalTracker:
-    """Of one room. ``store`` gives the live store; what was read of a node before a switch of our own ended is over."""
+    """Tracks the switch journals found on the nodes. A journal read before the panel's own switch ended is outdated."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
         self._seen: dict[NodeName, float] = {}
-        self._ended = 0.0  # when the last one from here did, unix seconds
+        self._ended = 0.0  # when the last switch of this panel ended, unix seconds
 
     def apply_event(self, event: Event) -> None:
-        """Know when each journal was read."""
+        """Keep when each journal was read."""
         if isinstance(event, SwitchJournalReported):
             self._seen[event.node] = event.ts
 
     def mark_own_switch_ended(self, when: float) -> None:
-        """A switch of this panel has ended, at a moment in unix seconds."""
+        """Keep when a switch of this panel ended, in unix seconds."""
         self._ended = when
 
     def get_journal_statuses(self) -> dict[str, tuple[NodeName, SwitchJournalStatus]]:
-        """Return each once: by its number, or by the Spark where that cannot be read."""
+        """Return each journal once: by its id, or by the node where the journal cannot be read."""
         store, found = self._store(), dict[str, tuple[NodeName, SwitchJournalStatus]]()
         for name in store.nodes:
             view = store.get_switch_status(name)
@@ -88,18 +96,18 @@ class SwitchJournalTracker:
 
     @property
     def has_abandoned_switch(self) -> bool | None:
-        """Whether one was left on the Sparks; False: one goes on; None: there is none that is known."""
+        """True where a switch was abandoned on the nodes, False where one runs, None where none is known."""
         views = [view for _, view in self.get_journal_statuses().values()]
         return not any(view.is_held for view in views) if views else None
 
     @property
     def abandoned_journal(self) -> SwitchJournal | None:
-        """The one that was left; None where there is none, or several, or where it cannot be read."""
+        """The journal of the abandoned switch; None where there is none or several, or it cannot be read."""
         views = [view for _, view in self.get_journal_statuses().values()]
         return views[0].journal if len(views) == 1 and not views[0].is_held else None
 
     def render_journal_rows(self, keys: Sequence[tuple[str, str]], ascii_only: bool, columns: int) -> list[TextRow]:
-        """Return a line for each, and with one that was left the ``keys`` that end it, each with its word."""
+        """Return a row for each journal; that of an abandoned switch includes the ``keys`` that end it and their words."""
         return [
             line
             for name, view in self.get_journal_statuses().values()
@@ -112,45 +120,45 @@ class SwitchJournalTracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorRun:
-    """At one node, from ``begun`` on (unix seconds). ``ended`` None: it goes on. ``before`` is what the last one found."""
+    """A doctor run on one node. Times are unix seconds; ``ended`` is None while it runs; ``before`` is from the last run."""
 
     begun: float
     ended: float | None = None
     found: tuple[FindingReported, ...] = ()
     before: tuple[FindingReported, ...] = ()
-    earlier: float | None = None  # when the last one ended
+    earlier: float | None = None  # when the last run ended
 
     @property
     def findings(self) -> tuple[FindingReported, ...]:
-        """What is known: of each check what was found now, else before."""
+        """The findings of this run, and of the last run for checks that have no new ones."""
         now = {(one.check, one.instance) for one in self.found}
         return (*self.found, *(one for one in self.before if (one.check, one.instance) not in now))
 
 
 @dataclass(slots=True)
 class DoctorRuns:
-    """Of all nodes, each by itself."""
+    """The doctor runs on all nodes, one per node."""
 
     looks: dict[NodeName, DoctorRun] = field(default_factory=dict)
     _heard: list[FindingReported] = field(default_factory=list)
 
     @property
     def running_nodes(self) -> tuple[NodeName, ...]:
-        """The nodes that are looked at now."""
+        """The nodes that are being checked now."""
         return tuple(name for name, look in self.looks.items() if look.ended is None)
 
     @property
     def all_findings(self) -> tuple[FindingReported, ...]:
-        """All that is known."""
+        """The findings of all nodes."""
         return tuple(one for look in self.looks.values() for one in look.findings)
 
     def get_last_run_time(self, name: NodeName) -> float | None:
-        """Return when the last look at a node was through, unix seconds; None before the first."""
+        """Return when the last complete run on a node ended, in unix seconds; None before the first."""
         look = self.looks.get(name)
         return None if look is None else look.earlier if look.ended is None else look.ended
 
     def start_run(self, names: Iterable[NodeName], now: float) -> None:
-        """Take note that a `doctor` is about to look at these nodes: `follow` is next."""
+        """Begin a run on these nodes; `record_findings` follows."""
         for name in names:
             old = self.looks.get(name)
             self.looks[name] = DoctorRun(
@@ -158,12 +166,12 @@ class DoctorRuns:
             )
 
     async def record_findings(
-        self, told: AsyncGenerator[Event, None], names: Iterable[NodeName]
+        self, events: AsyncGenerator[Event, None], names: Iterable[NodeName]
     ) -> AsyncGenerator[Event, None]:
-        """Pass on what a `doctor` tells about these nodes, and keep it."""
+        """Yield the events of a `doctor` on these nodes and record its findings."""
         try:
-            async with aclosing(told) as events:
-                async for event in events:
+            async with aclosing(events) as stream:
+                async for event in stream:
                     self._record_event(event)
                     yield event
         finally:
@@ -171,7 +179,7 @@ class DoctorRuns:
                 self._abandon_run(name)
 
     def replay_event(self, event: Event) -> None:
-        """Take in an event of a recording: when a look is through, what was found in its time is what it has found."""
+        """Apply an event of a recording: a completed check owns the findings reported since it began."""
         if isinstance(event, FindingReported):
             self._heard.append(event)
         elif isinstance(event, CheckCompleted):
@@ -184,16 +192,43 @@ class DoctorRuns:
         if event.node is None or (look := self.looks.get(event.node)) is None:
             return
         if isinstance(event, FindingReported):
-            gone = event.check == FindingKind.CONNECTION  # it was there and broke: what counts is that it broke
+            gone = event.check == FindingKind.CONNECTION  # a broken connection replaces the earlier good one
             kept = tuple(one for one in look.found if not gone or one.check != event.check)
             self.looks[event.node] = replace(look, found=(*kept, event))
         elif isinstance(event, CheckCompleted):
             self.looks[event.node] = replace(look, ended=event.ts, before=())
 
     def _abandon_run(self, name: NodeName) -> None:
-        """End a look that was left before it was through: it is no older than the last one, or there was none."""
+        """End a run that was interrupted: it counts as old as the last complete run, or not at all without one."""
         look = self.looks[name]
         if look.ended is None and look.earlier is None:
             del self.looks[name]
         elif look.ended is None:
             self.looks[name] = replace(look, ended=look.earlier, found=look.findings, before=())
+
+
+class TransferTracker:
+    """Tracks running transfers by their newest progress."""
+
+    def __init__(self) -> None:
+        self._going: dict[tuple[NodeName, NodeName, str], TransferProgressed] = {}
+
+    @property
+    def running_transfers(self) -> tuple[TransferProgressed, ...]:
+        """The transfers that have not ended."""
+        return tuple(self._going.values())
+
+    def apply_event(self, event: Event) -> bool:
+        """Apply an event of any command; return whether it was about a transfer."""
+        if isinstance(event, TransferProgressed):
+            key = event.source, event.node, event.what
+            self._going.pop(key, None)
+            if event.total is None or event.done < event.total:
+                self._going[key] = event
+            return True
+        return False
+
+    def clear(self, ended: CommandEnded | None) -> None:
+        """Drop all transfers, because their command has ended."""
+        del ended
+        self._going.clear()

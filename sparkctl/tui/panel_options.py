@@ -1,4 +1,4 @@
-"""What the panel is given by whoever opens it. Light: nothing here waits for a node."""
+"""The options of the panel and the protocols that its caller implements. Imports little, for a fast start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
-    """A verb that was understood and waits to be run; ``nodes`` are those that it is about, all where there are none."""
+    """A parsed command that is ready to run; empty ``nodes`` means all nodes."""
 
     verb: str
     words: tuple[str, ...]
@@ -28,24 +28,24 @@ class PreparedCommand:
 
 
 class CommandParser(Protocol):
-    """The command line's own grammar."""
+    """Parses and completes command lines."""
 
     def complete_line(self, line: str) -> tuple[str, ...]:
-        """Return what the last word of a line may become, as (whole) words."""
+        """Return the completions of the last word of a line, as whole words."""
         ...
 
     def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return a line that opens a screen with nothing but its instance and node. Raises `SparkctlError` where it is none."""
+        """Return the line of a screen reduced to its instance and node. Raises `SparkctlError` where it is not valid."""
         ...
 
     def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
-        """Understand a command line. Raises `SparkctlError` with what is wrong and what to do."""
+        """Parse a command line. Raises `SparkctlError` with what is wrong and what to do."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """A part of a story: ``after`` so many seconds something is said, and a command line is done as if it had been typed."""
+    """A step of a demo: ``after`` so many seconds it shows a sentence and runs a command line."""
 
     after: float
     says: str = ""
@@ -54,9 +54,12 @@ class DemoStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOptions:
-    """``keys`` is the operator's keymap. ``recording`` returns events to play and how fast, in place of asking nodes.
-    ``reload`` reads the config again where its file was written, None where nothing is to be read. ``badge`` returns a word
-    for the header; ``story`` goes on by itself until somebody starts something."""
+    """What the caller passes to the panel.
+
+    ``keys`` is the operator's keymap. ``recording`` returns the events to play and their speed, in place of live nodes.
+    ``reload`` returns the config if its file has changed, else None. ``badge`` returns a word for the header. ``story`` is
+    a demo that plays until the operator starts a command.
+    """
 
     nodes: tuple[Node, ...]
     make_context: Callable[[Prompter], CommandContext]

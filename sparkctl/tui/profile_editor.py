@@ -1,4 +1,4 @@
-"""A profile in the operator's editor, checked on return; a shipped one is copied to the operator's own first."""
+"""Opens profiles in the operator's editor and checks them on return; a shipped profile is copied first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
 _DEFAULT_EDITORS = ("nano", "vi")
@@ -32,11 +32,11 @@ _WINDOW_EDITORS = (
     *_GOTO_EDITORS,
     "subl",
     "zed",
-)  # they go on in a window of their own, and return at once unless asked not to
+)  # editors with a window of their own; they return at once without --wait
 
 
 def find_editor() -> list[str]:
-    """Return the editor's words: ``$VISUAL``, ``$EDITOR``, or what is there. Raises `InvalidInput` for none."""
+    """Return the editor's argv: ``$VISUAL``, ``$EDITOR`` or an installed default. Raises `InvalidInput` where there is none."""
     for name in ("VISUAL", "EDITOR"):
         try:
             if words := shlex.split(os.environ.get(name, "")):
@@ -52,7 +52,7 @@ def find_editor() -> list[str]:
 def build_editor_argv(
     words: Sequence[str], path: Path, line: int | None = None, column: int | None = None
 ) -> list[str]:
-    """Return what opens a file in an editor, at a line and a column where it is known how this one is told."""
+    """Return the argv that opens a file, at a line and column where the editor is known to take them."""
     name = Path(words[0]).name
     wait = ["--wait"] if name in _WINDOW_EDITORS and not {"--wait", "-w"} & set(words) else []
     if line is None or name not in (*_PLUS_LINE_EDITORS, *_COLON_LINE_EDITORS, *_GOTO_EDITORS):
@@ -62,8 +62,8 @@ def build_editor_argv(
     return [*words, *wait, *(["--goto"] if name in _GOTO_EDITORS else []), f"{path}:{line}:{column or 1}"]
 
 
-async def open_editor(panel: PanelApp, path: Path, line: int | None = None, column: int | None = None) -> int:
-    """Let the operator edit a file, at a line where there is one; return the editor's exit status, negative for a signal.
+async def open_editor(panel: Panel, path: Path, line: int | None = None, column: int | None = None) -> int:
+    """Open a file in the editor, at a line if given; return the editor's exit status, negative for a signal.
 
     Raises `InvalidInput` where there is no editor or it cannot be run.
     """
@@ -73,13 +73,13 @@ async def open_editor(panel: PanelApp, path: Path, line: int | None = None, colu
     return status
 
 
-_MAX_TOAST_FINDINGS = 2  # findings in the corner; the profiles' screen has them all
+_MAX_TOAST_FINDINGS = 2  # findings in a toast; the profiles screen shows all
 
 
-async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> None:
-    """Let a profile be edited, where it is broken at its first error, and say what is wrong with it then.
+async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
+    """Open a profile in the editor, at its first error if it has one, and show what the check finds afterwards.
 
-    ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
+    ``field``: where the editor begins in a profile without errors, such as ``args.mem-fraction-static``.
     """
     library = ProfileLibrary()
     try:
@@ -110,8 +110,8 @@ async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> 
         panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-async def fix_profile(panel: PanelApp, name: str) -> None:
-    """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
+async def fix_profile(panel: Panel, name: str) -> None:
+    """Apply the fixes of `profiles check --fix` and show them; a shipped profile is copied first."""
 
     def fix_and_lint() -> tuple[Path, bool, tuple[LintDiagnostic, ...], LintResult]:
         from sparkctl.profiles.profile_edit import apply_lint_fixes
@@ -136,21 +136,21 @@ async def fix_profile(panel: PanelApp, name: str) -> None:
         from sparkctl.views.profiles.lint_view import summarize_lint
 
         if not done:
-            panel.show_toast(f"{name}: nothing here can be mended safely; e edits it")
+            panel.show_toast(f"{name}: nothing here can be fixed safely; e edits it")
             return
-        where = [f"yours now goes before the shipped one: {path}"] if copied else []
+        where = [f"your copy now replaces the shipped one: {path}"] if copied else []
         panel.show_toast(
-            "\n".join([*(f"mended: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
+            "\n".join([*(f"fixed: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
         )
 
 
 def _show_edit_result(
-    panel: PanelApp, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
+    panel: Panel, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
 ) -> None:
-    """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
+    """Show the editor's exit status where it failed, the summary of the check and its worst findings."""
     from sparkctl.views.profiles.lint_view import summarize_lint
 
-    mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
+    mine = [f"your copy now replaces the shipped one: {path}"] if copied and not same else []
     if same and not checked.list_by_level(LintSeverity.ERROR):
         unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
         panel.show_toast("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
@@ -175,20 +175,20 @@ def _format_exit_status(status: int) -> str:
 
 
 def _lint_file(library: ProfileLibrary, path: Path) -> LintResult:
-    """Return what is to be said of a file that is edited; nothing of one that is no longer there."""
+    """Return the check result of an edited file; an empty one where the file is gone."""
     from sparkctl.profiles import profile_lint
 
     return profile_lint.lint_profile_file(library, path) if path.exists() else profile_lint.LintResult(path, ())
 
 
 def _find_field_line(path: Path, field: str | None) -> int | None:
-    """Return the line of a field, or of the part of its name that the file has; None where it has none of it."""
+    """Return the line of a field, or of its nearest parent in the file; None where there is none."""
     from sparkctl.profiles.yaml_reader import read_yaml
 
     try:
         item = read_yaml(path).root
     except SparkctlError:
-        return None  # what is wrong with it is told when it was edited
+        return None  # the check after the edit reports the error
     line = None
     for name in (field or "").split("."):
         entry = item.entries.get(name)

@@ -24,37 +24,37 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
-_ESCAPE_CODE = "\x1b[27u"  # escape and nothing else, as kitty's protocol has it
+_ESCAPE_CODE = "\x1b[27u"  # escape alone, in kitty's keyboard protocol
 _ESCAPED_KEY_PATTERN = re.compile(
     "\x1b([^\x1b\\[O])", re.DOTALL
 )  # CSI and SS3 begin with [ and O; a second escape ends the first
-# What a terminal sends as one comes in one read, also over SSH; where a line is so bad that it does not, ESCDELAY is for that.
+# An escape sequence arrives in one read, also over SSH; set ESCDELAY for connections where it does not.
 LONE_ESCAPE_SECONDS = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025  # seconds
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
-EDITING_KEYS = frozenset("bf\x7f")  # with alt, what a line's editor knows: a word back, a word on, a word deleted
+EDITING_KEYS = frozenset("bf\x7f")  # alt keys of the input field: word left, word right, delete word
 
 
 class EscapeKeyParser(XTermParser):
-    """Textual's parser, given escape as a key of its own. ``keeps`` tells which characters alt makes another key of, now."""
+    """Textual's parser with escape as a key of its own. ``keeps`` tells for which characters alt is a modifier now."""
 
     def __init__(
         self, keeps: Callable[[str], bool], debug: bool = False, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(debug)
         self._keeps, self._now = keeps, now
-        self._since: float | None = None  # an escape is held back: what follows it decides what it is
+        self._since: float | None = None  # when a pending escape was read; the next input decides its meaning
         self._is_pasting = False
 
     @property
     def escape_wait_seconds(self) -> float | None:
-        """Seconds until an escape that is held back is taken as one; None without."""
+        """Seconds until a pending escape counts as the escape key; None where none is pending."""
         return None if self._since is None else max(0.0, self._since + LONE_ESCAPE_SECONDS - self._now())
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Return the keys and other messages of what was read; nothing read is the end."""
+        """Return the keys and other messages of the input; empty input means its end."""
         if self._since is not None:
             data, self._since = f"\x1b{data}", None
         if data.endswith("\x1b") and not self._is_pasting:
@@ -64,14 +64,14 @@ class EscapeKeyParser(XTermParser):
         return super().feed(self._split_escape(data))
 
     def tick(self) -> Iterable[Message]:
-        """Return escape where nothing followed it: to be called when there is nothing to be read."""
+        """Return the escape key where nothing followed it. Call this when there is no input."""
         if self._since is not None and self._now() - self._since >= LONE_ESCAPE_SECONDS:
             self._since = None
             return super().feed(_ESCAPE_CODE)
         return super().tick()
 
     def _split_escape(self, data: str) -> str:
-        """Return what was read with escape as a code of its own where a key follows it; not within what was pasted."""
+        """Return the input with escape as a code of its own before a key, except in pasted text."""
         was_pasting = self._is_pasting
         if (began := data.rfind(_PASTE_START)) >= 0 or _PASTE_END in data:
             self._is_pasting = began > data.rfind(_PASTE_END)
@@ -88,12 +88,12 @@ class EscapeKeyParser(XTermParser):
         return found[0] if key in EDITING_KEYS else f"\x1b[{ord(key)};3u"
 
 
-_EXIT_POLL_SECONDS = 0.1  # seconds between two looks whether the panel has ended
+_EXIT_POLL_SECONDS = 0.1  # seconds between two checks whether the panel has ended
 GC_THRESHOLDS = (
     700,
     10,
     10,
-)  # the thresholds that CPython begins with: while it runs, the panel collects often and little
+)  # CPython's defaults: many short collections while the panel runs
 MAX_CACHE_ENTRIES = 512
 RENDER_CACHES = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
@@ -101,30 +101,32 @@ RENDER_CACHES = (
 
 
 class SafeStdout:
-    """What is painted on. Once the terminal is gone it goes nowhere: Textual's writer would die of the error, and whoever
-    paints would wait for it for ever, the panel on its way out as well."""
+    """Stdout that ignores errors once the terminal is gone.
+
+    An error would end Textual's writer thread, and every later paint, even that of the exit, would wait for it forever.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def write(self, text: str) -> int:
-        """Write, where there still is a terminal."""
+        """Write text; ignore a terminal that is gone."""
         with suppress(OSError):
             self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Let it be seen, where there still is a terminal."""
+        """Flush; ignore a terminal that is gone."""
         with suppress(OSError):
             self._file.flush()
 
     def __getattr__(self, name: str) -> Any:
-        """Be the file in everything else."""
+        """Return any other attribute of the file."""
         return getattr(self._file, name)
 
 
 class StdoutDriver(LinuxDriver):
-    """Textual's driver, painting on stdout in place of stderr, and reading keys as hands mean them."""
+    """Textual's driver that paints on stdout instead of stderr and tells escape from alt keys."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
@@ -132,13 +134,12 @@ class StdoutDriver(LinuxDriver):
         self._file: Any = SafeStdout(sys.__stdout__)
 
     def write(self, data: str) -> None:
-        """Paint, where there still is who does it: a writer that has ended takes nothing more, and once its queue is full
-        whoever gives it something would wait for ever."""
+        """Write to the terminal while the writer thread runs; a full queue without a reader would block forever."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
 
     def run_input_thread(self) -> None:
-        """Read until the panel ends. A terminal that is gone ends it; bytes that are no text are a sign for just that."""
+        """Read keys until the panel ends. A terminal that is gone ends the panel; invalid UTF-8 is replaced."""
         parser = EscapeKeyParser(self._keeps_alt, self._debug)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with selectors.SelectSelector() as selector:
@@ -158,38 +159,37 @@ class StdoutDriver(LinuxDriver):
                     for message in parser.feed(decode(read)):
                         self.process_message(message)
                     self._panel.keyboard.expect_key(parser.escape_wait_seconds)
-                else:  # what waits to be read decides, however late this thread comes to it
+                else:  # no input waits, however late this thread runs
                     self._panel.keyboard.expect_key()
                     for message in parser.tick():
                         self.process_message(message)
 
     @property
-    def _panel(self) -> PanelApp:
+    def _panel(self) -> Panel:
         return self._app  # type: ignore[return-value]
 
     def _keeps_alt(self, character: str) -> bool:
-        """Tell whether alt with a character is a key of the operator's own, or of the line that is being typed."""
-        with suppress(ScreenStackError):  # before the first picture
+        """Tell whether alt with a character is a key of the operator's keymap or of the focused input field."""
+        with suppress(ScreenStackError):  # before the first paint
             if character in EDITING_KEYS and isinstance(self._app.focused, Input):
                 return True
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
 
 
 def freeze_gc() -> None:
-    """Spare the garbage collector all that is there now: the program itself, which stays.
+    """Exclude all current objects, the program itself, from garbage collection.
 
-    Else it looks through that again and again while log lines pour in, and no key is answered meanwhile.
+    Otherwise each collection visits them while log lines pour in, and keys wait.
     """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def trim_render_caches() -> None:
-    """Empty what Textual and Rich remember of text, styles and places once it is much.
+    """Clear the render caches of Textual and Rich once they are large.
 
-    A curve moves on, so that its text of a second ago never comes again; text that can be selected has its place in its
-    style, so that each line of a log has styles that no other line has. Of all that they would keep thousands, for 10 MiB
-    and more, to no use.
+    The text of a moving curve never comes again, and each line of a selectable log has styles of its own. The caches would
+    keep thousands of such entries, 10 MiB and more, without a hit.
     """
     for remembered in RENDER_CACHES:
         if remembered.cache_info().currsize > MAX_CACHE_ENTRIES:

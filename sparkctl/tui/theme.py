@@ -1,4 +1,4 @@
-"""Colours: what each tone looks like in a theme. The themes of ours, and any of Textual's."""
+"""The panel's two themes, and the style of each `TextStyle` in any Textual theme."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LIGHT_THEME = Theme(
 )  # fmt: skip
 
 
-MIN_CONTRAST = 4.5  # of contrast, of text that is to be read
+MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
 
 
 def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Style]:
-    """Return a style for each tone. ``colourless``: by weight alone, for terminals that want no colour."""
+    """Return the style of each `TextStyle`. ``colourless``: bold and dim only, for NO_COLOR."""
     if colourless or theme.ansi:
         return _build_ansi_styles(colourless)
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
@@ -63,13 +63,13 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
 
 
 def contrast_ratio(one: Color, other: Color) -> float:
-    """Return the ratio of two colours' luminances, 1 to 21 (WCAG 2.1)."""
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.1)."""
     lighter, darker = sorted((_compute_luminance(one), _compute_luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def ensure_contrast(colour: Color, ground: Color, faded: float = 0.0) -> Color:
-    """Return a colour blended into its ground by ``faded``, or by less, or more unlike it, so that it can be read there."""
+    """Return a colour blended into its ground by ``faded``, or by less, so that the contrast is at least `MIN_CONTRAST`."""
     for share in (faded, faded * 0.75, faded * 0.5, faded * 0.25, 0.0):
         if contrast_ratio(made := colour.blend(ground, share), ground) >= MIN_CONTRAST:
             return made
@@ -84,7 +84,7 @@ def _compute_luminance(colour: Color) -> float:
 
 
 def _build_ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
-    """The terminal's own sixteen colours, or none: then bold and dim have to do."""
+    """Return styles in the terminal's sixteen colours; ``colourless``: bold and dim only."""
 
     def make_style(colour: str | None, *, bold: bool = False, dim: bool = False) -> Style:
         return Style(color=None if colourless else colour, bold=bold or None, dim=dim or None)

@@ -59,7 +59,7 @@ async def test_a_log_is_read_and_one_that_failed_is_opened_where_its_verdict_sta
         assert "it was ready" in shown
         await pilot.press("escape")
         await type_line(pilot, "diagnose ./vllm.log")
-        await wait_for_text(pilot, "is for the command line: sparkctl diagnose ./vllm.log")
+        await wait_for_text(pilot, "use the command line: sparkctl diagnose ./vllm.log")
 
 
 async def test_a_spark_is_freed_once_it_was_said_what_stops_there(

@@ -82,7 +82,7 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         assert "qwen36-ngram on spark1 is answering " in shown
         assert "--kill" in shown
         await pilot.press("enter")
-        await wait_for_text(pilot, "Nothing typed is not qwen36-ngram")
+        await wait_for_text(pilot, "Type qwen36-ngram to confirm")
         await pilot.press("escape")
         await wait_for_text(pilot, lambda text: "Kill qwen36-ngram" not in text)
         await pilot.press("x", *"yes", "enter")
@@ -397,7 +397,7 @@ async def test_a_question_tells_that_its_spark_is_lost(tmp_path: Path, monkeypat
         await pilot.press("x")
         await wait_for_text(pilot, "Stop qwen36-ngram on spark1?")
         await sparks.sshd["spark1"].close()
-        shown = await wait_for_text(pilot, "spark1 is unreachable: it cannot be told anything now")
+        shown = await wait_for_text(pilot, "spark1 is unreachable: commands cannot reach it now")
         assert "Stop qwen36-ngram on spark1?" in shown
 
 
@@ -650,7 +650,7 @@ async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_as
         shown = await wait_for_text(pilot, "Whether qwen36-ngram on spark1 is answering somebody")
         assert "Type qwen36-ngram to do it" in shown
         await pilot.press("enter")
-        await wait_for_text(pilot, "Nothing typed is not qwen36-ngram; esc leaves it running.")
+        await wait_for_text(pilot, "Type qwen36-ngram to confirm; esc leaves it running.")
         await pilot.press(*"q", "escape")
         await wait_for_text(pilot, "? help")
         assert pilot.app.is_running

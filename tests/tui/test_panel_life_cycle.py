@@ -30,8 +30,9 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.controller import PanelController, RepaintScheduler
+from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
+from sparkctl.tui.repaint_scheduler import RepaintScheduler
 from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.sim_clients import FAST
 from tests.tui.panel_driver import (

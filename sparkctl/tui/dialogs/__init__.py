@@ -1,1 +1,1 @@
-"""dialogs."""
+"""The dialogs of the panel: questions, confirmations, pickers and texts to read."""

@@ -1,4 +1,4 @@
-"""Dialogs: a question with its choices, a question with an answer to type, and something to read."""
+"""Base classes of the dialogs: questions with choices, questions with a typed answer, and texts to read."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, wrap_rows
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 T = TypeVar("T")
-_SENTENCE_COLUMNS = 70  # columns in which a sentence is read with ease
-_REFRESH_SECONDS = 1.0  # seconds between two looks at what is asked about
+_SENTENCE_COLUMNS = 70  # columns of a sentence that is easy to read
+_REFRESH_SECONDS = 1.0  # seconds between two updates of a question
 _WHEEL_ROWS = 2  # rows for a notch of the wheel
-_MIN_FRAMED_SIZE = 16, 6  # the least size of a terminal with a frame in it
-_MIN_PADDED_SIZE = 60, 20  # and of one in which a frame has something around it
+_MIN_FRAMED_SIZE = 16, 6  # columns and rows of the smallest terminal with a frame
+_MIN_PADDED_SIZE = 60, 20  # and of the smallest with space around the frame
 
 
 def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int | None = None) -> list[TextRow]:
-    """Return a sentence, which may quote a node, as rows of so many ``columns``; without them as one row for a dialog that
-    breaks it where it ends itself, but for a command, which stays one."""
+    """Return a sentence, which may quote a node, as rows of so many ``columns``.
+
+    Without ``columns`` it is one row that the dialog wraps, except where it contains a command, which is kept whole.
+    """
     text = sanitize_span(words).text
     if columns is None and find_command(text) is None:
         return [make_row(Span(text, tone))]
@@ -37,10 +39,10 @@ def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int |
 
 
 class Dialog(ModalScreen[T], Generic[T]):
-    """A frame in the middle, none where there is no room for one. Escape is always the harmless way out."""
+    """A framed dialog in the middle; no frame in a small terminal. Escape always cancels."""
 
-    WRAPS: ClassVar[bool] = False  # rows are sentences: they may be broken between words
-    BELOW: ClassVar[int] = 0  # lines that a field takes: within the frame, below the sheet where there is none
+    WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
+    BELOW: ClassVar[int] = 0  # rows of an input field: in the frame, or below the text without a frame
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
@@ -49,22 +51,22 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def __init__(self, title: str, tone: TextStyle = TextStyle.ACCENT) -> None:
         super().__init__()
-        self._words = title
+        self._heading = title
         self._tone = tone
 
     @property
-    def panel(self) -> PanelApp:
-        """The app, by its own type."""
+    def panel(self) -> Panel:
+        """The app, as a `Panel`."""
         return self.app  # type: ignore[return-value]
 
     @property
     def is_framed(self) -> bool:
-        """Whether there is room for a frame."""
+        """Whether the terminal is large enough for a frame."""
         return self.app.size.width >= _MIN_FRAMED_SIZE[0] and self.app.size.height - self.BELOW >= _MIN_FRAMED_SIZE[1]
 
     @property
     def inner_size(self) -> tuple[int, int]:
-        """Columns and lines within the frame, at most."""
+        """The maximum columns and rows within the frame."""
         wide, high = self.app.size.width, self.app.size.height - self.BELOW
         if self.is_framed:
             wide -= 8 if wide >= _MIN_PADDED_SIZE[0] else 4
@@ -72,30 +74,30 @@ class Dialog(ModalScreen[T], Generic[T]):
         return max(1, wide), max(1, high)
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return what is within the frame."""
+        """Return the rows within the frame."""
         raise NotImplementedError
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what stands below that and is seen also where there is no room for all of it."""
+        """Return the rows below; they stay visible where the terminal is too small for all rows."""
         return ()
 
     def compose(self) -> ComposeResult:
-        """One sheet."""
+        """Create the text surface."""
         yield TextSurface(self.panel.tones)
 
     def on_mount(self) -> None:
-        """Paint."""
+        """Draw the dialog."""
         self.draw_dialog()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit."""
+        """Draw the dialog in its new size."""
         self.draw_dialog()
 
     def draw_dialog(self) -> None:
-        """Show the rows in their frame, as large as they need."""
+        """Show the rows in a frame that is as large as they need."""
         most, high = self.inner_size
         rows = self.render_rows()
-        if self.WRAPS:  # sentences are of one span each; bars and what stands beside them are not broken for ease
+        if self.WRAPS:  # rows of one span are sentences; rows of several are bars or tables
             rows = [
                 part
                 for one in rows
@@ -104,54 +106,54 @@ class Dialog(ModalScreen[T], Generic[T]):
         answers = [*wrap_rows(self.render_footer_rows(), most), *self.reserved_rows()]
         rows = _fit_rows(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
-        sheet, panel = self.query_one(TextSurface), self.panel
+        surface, panel = self.query_one(TextSurface), self.panel
         if not self.is_framed:
-            sheet.styles.width, sheet.styles.height = most, len(shown)
-            sheet.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
+            surface.styles.width, surface.styles.height = most, len(shown)
+            surface.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
             self._place_field(most, 0)
             return
-        title = make_row(sanitize_span(self._words, self._tone))
+        title = make_row(sanitize_span(self._heading, self._tone))
         inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
         made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
-        sheet.styles.width, sheet.styles.height = inner + 4, len(made)
-        sheet.set_rows(made)
+        surface.styles.width, surface.styles.height = inner + 4, len(made)
+        surface.set_rows(made)
         self._place_field(inner, self.field_row(len(made)) - len(made))
 
     def reserved_rows(self) -> Sequence[TextRow]:
-        """Return the rows below the answers that something else is seen in."""
+        """Return empty rows that an input field covers."""
         return ()
 
     def field_row(self, rows: int) -> int:
-        """Return in which of so many rows, frame included, the field is."""
+        """Return the row of the field among ``rows`` rows, frame included."""
         return rows - 2
 
     def _place_field(self, columns: int, up: int) -> None:
-        """Let the field, which comes below the sheet, be seen in its frame: a line of its own below would cut what is there."""
+        """Move the field, which is mounted below the text surface, into the frame."""
         for field in self.query(Input):
             field.styles.width, field.styles.offset = columns, ((2, up) if self.is_framed else (0, 0))
 
     def action_cancel(self) -> None:
-        """Do nothing of what was asked."""
+        """Close the dialog without an answer."""
         self.dismiss(None)
 
 
 def _fit_rows(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
-    """Return at most so many rows, without the empty ones where not all have room."""
+    """Return at most so many rows; leave out empty ones where not all fit."""
     return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
 
 
 class RefreshingDialog(Dialog[str]):
-    """A question. What it says may be said anew while somebody thinks about it."""
+    """A question whose text may be updated while it is open."""
 
     _body: Sequence[TextRow] = ()
     _anew: Callable[[], RefreshingDialog] | None = None
 
     def set_refresh_source(self, anew: Callable[[], RefreshingDialog]) -> None:
-        """Ask every second as it would be asked now; what is answered stays the same."""
+        """Update the text every second from a dialog built for the current state; the answers stay the same."""
         self._anew = anew
 
     def on_mount(self) -> None:
-        """Paint, and look again."""
+        """Draw the dialog and start its updates."""
         self.draw_dialog()
         if self._anew is not None:
             self.set_interval(_REFRESH_SECONDS, self._refresh_body)
@@ -164,7 +166,7 @@ class RefreshingDialog(Dialog[str]):
 
 
 class ChoiceDialog(RefreshingDialog):
-    """A question with choices. The first is what Enter does: give the harmless one."""
+    """A question with choices. Enter takes the first one, so pass the harmless choice first."""
 
     WRAPS = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -191,7 +193,7 @@ class ChoiceDialog(RefreshingDialog):
         return [(), *self._body, ()]
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return the choices, the one that Enter takes in brackets; below each other where they have no room else."""
+        """Return the choices, the current one in brackets; one per row where a single row is too narrow."""
         spans = [
             Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
             for at, (_, name) in enumerate(self._choices)
@@ -200,17 +202,17 @@ class ChoiceDialog(RefreshingDialog):
         return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
 
     def action_move(self, by: int) -> None:
-        """Go to another choice."""
+        """Select another choice."""
         self._at = (self._at + by) % len(self._choices)
         self.draw_dialog()
 
     def action_take(self) -> None:
-        """Take this one."""
+        """Answer with the selected choice."""
         self.dismiss(self._choices[self._at][0])
 
 
 class InputDialog(RefreshingDialog):
-    """A question whose answer is typed; a password is not shown. An empty answer means no, unless it ``may_be_empty``."""
+    """A question with a typed answer; a password is not shown. An empty answer is None, unless it ``may_be_empty``."""
 
     WRAPS = True
     BELOW = 1
@@ -228,27 +230,27 @@ class InputDialog(RefreshingDialog):
         return [(), *self._body, ()]
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what to do."""
-        return [make_row(Span("enter gives it, esc goes on without", TextStyle.LABEL))]
+        """Return the hint."""
+        return [make_row(Span("enter confirms, esc goes on without", TextStyle.LABEL))]
 
     def compose(self) -> ComposeResult:
-        """The sheet and, below it, where the answer is typed."""
+        """Create the text surface and the input field."""
         yield from super().compose()
         yield Input(password=self._password, compact=True)
 
     def reserved_rows(self) -> Sequence[TextRow]:
-        """Return the row in which the answer is typed."""
+        """Return the row that the input field covers."""
         return [()] if self.is_framed else ()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Give the answer; it stays nowhere here."""
+        """Return the answer and clear the field, which may hold a password."""
         answer = event.value
         self.query_one(Input).clear()
         self.dismiss(answer if self._may_be_empty else answer or None)
 
 
 class TextDialog(Dialog[None]):
-    """Something to read, with a way to scroll."""
+    """A text that can be scrolled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q,space,question_mark,f1", "cancel", show=False),
@@ -267,7 +269,7 @@ class TextDialog(Dialog[None]):
         self._says = ""
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return as much as there is room for."""
+        """Return the visible part of the text."""
         wide, high = self.inner_size
         body = wrap_rows(self._body, wide)
         shown = max(1, high - 1)
@@ -277,18 +279,18 @@ class TextDialog(Dialog[None]):
         return body[self._from : self._from + shown]
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return how much there is below, and the way out."""
+        """Return how many rows follow, and the key that closes the dialog."""
         return [make_row(Span(f"{self._says}esc goes back", TextStyle.LABEL))]
 
     def on_mouse_scroll_down(self) -> None:
-        """Go on by the wheel."""
+        """Scroll down by the wheel."""
         self.action_scroll(_WHEEL_ROWS)
 
     def on_mouse_scroll_up(self) -> None:
-        """Go back by the wheel."""
+        """Scroll up by the wheel."""
         self.action_scroll(-_WHEEL_ROWS)
 
     def action_scroll(self, by: int) -> None:
-        """Go on, or back."""
+        """Scroll by so many rows."""
         self._from = max(0, self._from + by)
         self.draw_dialog()

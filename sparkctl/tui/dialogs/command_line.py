@@ -1,4 +1,4 @@
-"""The `:` line: what can be typed on the command line, with its completion, and the lines typed before."""
+"""The `:` line: an input field for commands, with completion and the lines typed before."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, 
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
     from sparkctl.tui.panel_options import CommandParser
 
 _MAX_COMPLETIONS = 6
 
 
-INSTANCE_VERBS = ("down", "logs", "diagnose")  # verbs that are about what is there
+INSTANCE_VERBS = ("down", "logs", "diagnose")  # commands that take an existing instance
 
 
 class CommandLineDialog(ModalScreen[str]):
-    """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited.
-    ``instances`` gives what a verb may be about, what is selected first."""
+    """Returns the typed line; None where it was cancelled.
+
+    ``refused`` is the error of ``line``, which is shown to be edited. ``instances`` returns the instance names that a verb
+    may take, the selected one first.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
@@ -55,8 +58,8 @@ class CommandLineDialog(ModalScreen[str]):
         self._stem = ""
 
     def compose(self) -> ComposeResult:
-        """What may be meant, and below it the line."""
-        panel: PanelApp = self.app  # type: ignore[assignment]
+        """Create the error, the completions and the input field."""
+        panel: Panel = self.app  # type: ignore[assignment]
         yield TextSurface(panel.tones, id="refused")
         yield TextSurface(panel.tones, id="found")
         with Horizontal():
@@ -64,35 +67,35 @@ class CommandLineDialog(ModalScreen[str]):
             yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        """Offer what there is; say what is wrong with what there was."""
+        """Show the completions and the error of a refused line."""
         self._show_refusal()
         self._show_completions(self._begun)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit."""
+        """Draw both rows in their new width."""
         self._show_refusal()
         self._paint_completions()
 
     def _show_refusal(self) -> None:
-        sheet = self.query_one("#refused", TextSurface)
-        sheet.display = self._refused is not None
+        surface = self.query_one("#refused", TextSurface)
+        surface.display = self._refused is not None
         if self._refused is not None:
             wide, high = self.app.size
             rows = render_refused_line(self._refused.message, self._refused.hint, wide, max(1, high // 2))
-            sheet.styles.height = len(rows)
-            sheet.set_rows(rows)
+            surface.styles.height = len(rows)
+            surface.set_rows(rows)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Offer what fits; a completion that was just taken is not completed again."""
+        """Update the completions, except after a completion was inserted."""
         if event.value != self._apply_completion():
             self._show_completions(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Give the line."""
+        """Return the line."""
         self.dismiss(event.value.strip().removeprefix(":"))
 
     def action_complete(self) -> None:
-        """Take the next completion."""
+        """Insert the next completion."""
         if self._found:
             self._cycle = (self._cycle + 1) % len(self._found)
             line = self.query_one(Input)
@@ -101,14 +104,14 @@ class CommandLineDialog(ModalScreen[str]):
             self._paint_completions()
 
     def action_earlier(self, by: int) -> None:
-        """Bring back a line typed before."""
+        """Insert an earlier line, or a later one."""
         self._at = max(0, min(len(self._typed), self._at + by))
         line = self.query_one(Input)
         line.value = self._typed[self._at] if self._at < len(self._typed) else ""
         line.cursor_position = len(line.value)
 
     def action_leave(self) -> None:
-        """Do nothing."""
+        """Close without a command."""
         self.dismiss(None)
 
     def _apply_completion(self) -> str | None:
@@ -124,7 +127,7 @@ class CommandLineDialog(ModalScreen[str]):
         self._paint_completions()
 
     def _find_completions(self, line: str) -> tuple[str, ...]:
-        """Return what the last word may become: where an instance is meant, those that there are; else as the shell has it."""
+        """Return the completions of the last word: instance names where the verb takes one, else those of the CLI."""
         words = line.split()
         last = words.pop() if words and not line.endswith(" ") else ""
         wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in OPTIONS_WITH_VALUES
@@ -133,7 +136,7 @@ class CommandLineDialog(ModalScreen[str]):
         return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
     def _paint_completions(self) -> None:
-        sheet = self.query_one("#found", TextSurface)
+        surface = self.query_one("#found", TextSurface)
         first = max(0, self._cycle - _MAX_COMPLETIONS + 1)
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
@@ -143,5 +146,5 @@ class CommandLineDialog(ModalScreen[str]):
             if self._found
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
-        panel: PanelApp = self.app  # type: ignore[assignment]
-        sheet.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))
+        panel: Panel = self.app  # type: ignore[assignment]
+        surface.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

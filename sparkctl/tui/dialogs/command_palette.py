@@ -1,4 +1,4 @@
-"""ctrl+p: every action that can be done now, by its name, and behind them the themes. What cannot be done is not offered."""
+"""The palette (ctrl+p): finds the actions that are possible now, and the themes, by their names."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from sparkctl.views.text.styled_text import (
 )
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
-THEME_PREFIX = "theme "  # what the entries of colours begin with
-_NO_SELECTION = -1  # nothing is chosen: an arrow chooses
+THEME_PREFIX = "theme "  # prefix of the theme entries
+_NO_SELECTION = -1  # no entry is selected until an arrow key selects one
 _EXCLUDED_ACTIONS = (ActionId.PALETTE, ActionId.BACK)
 _MAX_ENTRY_COLUMNS = 70
-_MAX_VISIBLE_ENTRIES = 14  # entries that are seen at once
-_MIN_WEAK_MATCH_LETTERS = 3  # letters from which on it means something that they stand within a name
-_ROWS_ABOVE_ENTRIES = 3  # rows of the frame, the field and a blank one
+_MAX_VISIBLE_ENTRIES = 14  # visible entries
+_MIN_WEAK_MATCH_LETTERS = 3  # letters that a match within a name needs
+_ROWS_ABOVE_ENTRIES = 3  # the frame, the field and a blank row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaletteEntry:
-    """``does`` is an action's id, or `THEME` and a name; ``line`` its command line."""
+    """An entry. ``does`` is an action's id, or `THEME_PREFIX` and a name; ``line`` is its command line."""
 
     does: str
     title: str
     key: str = ""
     line: str = ""
-    names: tuple[str, ...] = ()  # what else it is called: in the footer, on the `:` line, in the config
+    names: tuple[str, ...] = ()  # its other names: in the footer, on the `:` line, in the config
     changes: bool = False
 
 
-def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
-    """Return what can be done now in the order of the help, then the colours by name."""
+def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
+    """Return the actions that are possible now in the order of the help, then the themes by name."""
     now = panel.build_action_context()
     actions = panel.actions if panel.front_screen is None else panel.front_screen.actions
     found = [
@@ -74,29 +74,29 @@ def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
     ]
 
 
-def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
-    """Return what fits, the best first, and every action before any theme that fits as well; nothing typed: all actions."""
+def filter_entries(entries: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
+    """Return the matching entries, the best first, actions before themes of equal rank; without text all actions."""
     if not typed.strip():
-        return [one for one in those if not one.does.startswith(THEME_PREFIX)]
+        return [one for one in entries if not one.does.startswith(THEME_PREFIX)]
     scored = [
         (fit, one.does.startswith(THEME_PREFIX), at, one)
-        for at, one in enumerate(those)
+        for at, one in enumerate(entries)
         if (fit := _rank_match(one, typed))
     ]
     return [one for *_, one in sorted(scored, key=lambda each: (each[0] is MatchRank.WEAK, each[1], each[0], each[2]))]
 
 
 class MatchRank(IntEnum):
-    """How well an entry is what was typed, the best first."""
+    """How well an entry matches the typed text, the best first."""
 
-    NAME = 1  # that is its name
-    BEGINS = 2  # so its name begins
-    WORDS = 3  # so words of its name or its title begin
-    WEAK = 4  # it is somewhere within
+    NAME = 1  # a name is equal
+    BEGINS = 2  # a name begins with it
+    WORDS = 3  # words of a name or the title begin with its words
+    WEAK = 4  # it is within the title, or its letters are in a name in order
 
 
 def _rank_match(one: PaletteEntry, typed: str) -> MatchRank | None:
-    """Return how well an entry fits; None where it does not."""
+    """Return how well an entry matches; None where it does not."""
     wanted, names = typed.strip().casefold(), [name.casefold() for name in one.names]
     words = re.findall(r"[\w-]+", " ".join((*names, one.title.casefold())))
     if wanted in names:
@@ -112,18 +112,18 @@ def _rank_match(one: PaletteEntry, typed: str) -> MatchRank | None:
 
 
 def _is_subsequence(wanted: str, name: str) -> bool:
-    """Tell whether the letters stand in a name in this order."""
+    """Tell whether a name contains the letters in this order."""
     letters = iter(name)
     return all(letter in letters for letter in wanted)
 
 
 def is_safe_on_enter(one: PaletteEntry, typed: str) -> bool:
-    """Tell whether it may be done by enter alone: what changes something is not, on a weak hit."""
+    """Tell whether enter alone may run it: an action that changes something needs more than a weak match."""
     return not (one.changes and typed.strip() and _rank_match(one, typed) is MatchRank.WEAK)
 
 
 class ActionPalette(Dialog[str]):
-    """Gives what the chosen entry does."""
+    """Returns ``does`` of the chosen entry."""
 
     BELOW = 1
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -133,20 +133,20 @@ class ActionPalette(Dialog[str]):
         Binding("pageup", "move(-10)", show=False, priority=True),
     ]
 
-    def __init__(self, those: Sequence[PaletteEntry]) -> None:
+    def __init__(self, entries: Sequence[PaletteEntry]) -> None:
         super().__init__("do")
-        self._all = those
-        self._found = filter_entries(those, "")
+        self._all = entries
+        self._found = filter_entries(entries, "")
         self._at = 0
         self._first = 0
 
     def compose(self) -> ComposeResult:
-        """The sheet, and the field in its frame."""
+        """Create the text surface and the input field."""
         yield from super().compose()
         yield Input(placeholder="type a part of its name", compact=True)
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return as many entries as there is room for, the chosen one among them."""
+        """Return the visible entries, with the selected one among them."""
         wide, high = self.inner_size
         above = [(), ()] if self.is_framed else []
         shown = max(1, min(_MAX_VISIBLE_ENTRIES, high - len(above) - 2))
@@ -155,7 +155,7 @@ class ActionPalette(Dialog[str]):
             self._first :
         ][:shown]
         if not listed:
-            listed = [make_row(Span("nothing that can be done now is called so", TextStyle.STALE))]
+            listed = [make_row(Span("no matching action", TextStyle.STALE))]
         return [*above, *listed, *[()] * (shown - len(listed))]
 
     def _render_entry(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
@@ -171,7 +171,7 @@ class ActionPalette(Dialog[str]):
         return justify_row(truncate_row(left, room), key, columns)
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what keys do."""
+        """Return the key hints."""
         more = len(self._found) - max(self._at, 0) - 1
         return [
             (),
@@ -185,22 +185,22 @@ class ActionPalette(Dialog[str]):
         ]
 
     def field_row(self, rows: int) -> int:
-        """Return that the field is the first row within the frame."""
+        """Return the first row within the frame."""
         return 1
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show what fits."""
+        """Show the matching entries."""
         self._found = filter_entries(self._all, event.value)
         self._at = 0 if self._found and is_safe_on_enter(self._found[0], event.value) else _NO_SELECTION
         self.draw_dialog()
 
     def on_input_submitted(self) -> None:
-        """Do the chosen one."""
+        """Run the selected entry."""
         if self._found and self._at != _NO_SELECTION:
             self.dismiss(self._found[self._at].does)
 
     def on_click(self, event: events.Click) -> None:
-        """Do what was clicked."""
+        """Run the clicked entry."""
         at = (
             event.screen_y
             - self.query_one(TextSurface).region.y
@@ -211,14 +211,14 @@ class ActionPalette(Dialog[str]):
             self.dismiss(self._found[at].does)
 
     def on_mouse_scroll_down(self) -> None:
-        """Go on by the wheel."""
+        """Select the next entry by the wheel."""
         self.action_move(1)
 
     def on_mouse_scroll_up(self) -> None:
-        """Go back by the wheel."""
+        """Select the previous entry by the wheel."""
         self.action_move(-1)
 
     def action_move(self, by: int) -> None:
-        """Go to another entry."""
+        """Select another entry."""
         self._at = max(0, min(len(self._found) - 1, self._at + by))
         self.draw_dialog()

@@ -1,4 +1,4 @@
-"""What a dangerous command line asks before it is done: Cancel is the default, and who serves somebody wants its name typed."""
+"""Confirmations of dangerous commands. Cancel is the default; to stop a serving instance, its name has to be typed."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
-CONFIRM_ANSWER = "do"  # what both dialogs give for a yes
+CONFIRM_ANSWER = "do"  # the answer of both dialogs that confirms
 _STOPPING_VERBS = ("down", "up", "free")
 
 
 def needs_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> bool:
-    """Tell whether a question comes before it."""
+    """Tell whether a command line has to be confirmed."""
     return one.confirm or bool(find_interrupted_instances(now, words) or find_unlisted_nodes(now, words))
 
 
 def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> RefreshingDialog:
-    """Return the dialog that asks; it gives `DO` for a yes."""
+    """Return the dialog that asks; `CONFIRM_ANSWER` is its yes."""
     if ended := _find_ended_instances(words, now):
         return _build_removal_dialog(ended, words)
     line = [*_describe_unreachable_nodes(words, now), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
@@ -51,7 +51,7 @@ def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) ->
         why += [
             row
             for name in dark
-            for row in wrap_paragraph(f"What runs on {name} was not looked at yet.", TextStyle.ATTENTION)
+            for row in wrap_paragraph(f"What runs on {name} is not known yet.", TextStyle.ATTENTION)
         ]
         body = [*_render_question(words, now), (), *why, (), *line]
         return TypeNameDialog(one.short, body, names.pop() if len(names) == 1 else "all")
@@ -68,7 +68,7 @@ def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) ->
 
 
 def _find_ended_instances(words: Sequence[str], now: ActionContext) -> list[InstanceView]:
-    """Return what a ``down`` means, where all of it has ended already: there is nothing to stop any more."""
+    """Return the instances that a ``down`` names where all have ended already; else nothing."""
     if words[0] != "down" or "--all" in words:
         return []
     named = find_target_instances(now, words)
@@ -76,17 +76,17 @@ def _find_ended_instances(words: Sequence[str], now: ActionContext) -> list[Inst
 
 
 def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> list[TextRow]:
-    """Return which of the Sparks that are meant does not answer any more: what is said of it is what was seen last."""
+    """Return a row for each target node that does not answer; what the dialog says of it is its last known state."""
     nodes = parse_targets(words)[1] or [str(now.node)]
     rows: list[TextRow] = []
     for view in now.views:
         if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
-            rows += wrap_paragraph(f"{view.name} is {view.state}: it cannot be told anything now.", TextStyle.BAD)
+            rows += wrap_paragraph(f"{view.name} is {view.state}: commands cannot reach it now.", TextStyle.BAD)
     return [*rows, ()] if rows else []
 
 
 def _build_removal_dialog(ended: Sequence[InstanceView], words: Sequence[str]) -> RefreshingDialog:
-    """Return the question for a `down` of what has ended."""
+    """Return the question for a `down` of instances that have ended."""
     first = ended[0]
     there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
     how = "has failed" if first.phase is Phase.FAILED else "has ended"
@@ -99,7 +99,7 @@ def _build_removal_dialog(ended: Sequence[InstanceView], words: Sequence[str]) -
 
 
 def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[TextRow]:
-    """Return whom it would cut off; a part that answers nobody itself is told of by the one that does."""
+    """Return the requests that would be cut off; a rank without requests of its own adds no row."""
     there = f"{one.name} on {one.node}"
     if is_instance_serving(one, now) is None:
         return wrap_paragraph(f"Whether {there} is answering somebody right now is not known.", TextStyle.ATTENTION)
@@ -112,57 +112,57 @@ def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[Text
 
 
 def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
-    """Return the question, and of a model on several Sparks what becomes of its parts."""
+    """Return the question, and what happens to the other ranks of a model on several nodes."""
     ended = find_stopped_instances(now, words) if words[0] in _STOPPING_VERBS else ()
-    asked = wrap_paragraph(
+    question = wrap_paragraph(
         _format_question(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG
     )
-    asked += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
+    question += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
     spread = {one.name: one for one in ended if words[0] == "down" and count_ranks(one) > 1}
     for name, one in spread.items():
         stopped, seen = {each.node for each in ended if each.name == name}, list_nodes_of_instance(one, now.views)
         left = [node for node in seen if node not in stopped]
         if left:
-            asked += wrap_paragraph(
+            question += wrap_paragraph(
                 f"Its part on {' and '.join(left)} stays, and answers nobody without this one.", TextStyle.BAD
             )
         elif len(seen) < count_ranks(one):
-            asked += wrap_paragraph(
-                f"It is a part of {count_ranks(one)}; the others are not seen and not stopped by this.",
+            question += wrap_paragraph(
+                f"It is one of {count_ranks(one)} parts; the others are not visible and not stopped by this.",
                 TextStyle.ATTENTION,
             )
         else:
-            asked += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
-    return asked
+            question += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
+    return question
 
 
 def _describe_stopped_instances(
     ended: Sequence[InstanceView], nodes: Sequence[str], now: ActionContext
 ) -> list[TextRow]:
-    """Return what stops where everything does, where its other parts are, and what is left alone."""
+    """Return what ``free`` stops, on which nodes, and which foreign containers it leaves alone."""
     rows: list[TextRow] = []
     for name in dict.fromkeys(one.name for one in ended):
         where = list(dict.fromkeys(str(one.node) for one in ended if one.name == name))
         others = [node for node in where if node not in nodes]
-        apart = ": one model, and no half of it is left behind" if others else ""
+        apart = ": one model, so its other part stops too" if others else ""
         rows += wrap_paragraph(
             f"{name} stops on {' and '.join(where)}{apart}.", TextStyle.ATTENTION if others else TextStyle.PLAIN
         )
     there = [one for view in now.views if view.name in nodes for one in view.instances if one.is_alive]
-    rows += [] if ended else wrap_paragraph("Nothing of sparkctl's runs there, as far as it was seen.")
+    rows += [] if ended else wrap_paragraph("No instance of sparkctl is known to run there.")
     foreign = [f"{one.name} on {one.node}" for one in there if not one.ours]
     if foreign:
-        rows += wrap_paragraph(f"Not sparkctl's, and left alone: {', '.join(foreign)}.", TextStyle.LABEL)
+        rows += wrap_paragraph(f"Not started by sparkctl, left alone: {', '.join(foreign)}.", TextStyle.LABEL)
     return rows
 
 
-def _format_question(words: Sequence[str], there_it_is: Sequence[str], now: ActionContext) -> str:
-    """Return what a dangerous command line will do, as a question."""
+def _format_question(words: Sequence[str], stopped_nodes: Sequence[str], now: ActionContext) -> str:
+    """Return what a dangerous command line does, as a question."""
     names, nodes = parse_names_and_nodes(words[1:])
-    nodes = nodes or list(there_it_is)
+    nodes = nodes or list(stopped_nodes)
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
-        return f"Stop what runs as {names[0]}{there}, and start it anew?"
+        return f"Stop what runs as {names[0]}{there}, and start it again?"
     if words[0] == "free":
         return f"Stop everything that sparkctl started on {' and '.join(parse_targets(words)[1])}?"
     if words[0] in ("resume", "abort"):
@@ -173,7 +173,7 @@ def _format_question(words: Sequence[str], there_it_is: Sequence[str], now: Acti
 
 
 def _describe_left_switch(words: Sequence[str], now: ActionContext) -> str:
-    """Return what would become of the models of a switch that was left, by their names where its journal says them."""
+    """Return what happens to the models of an abandoned switch, by name where its journal is readable."""
     one = now.journal
     if one is None:
         what, new, old = "the switch that was left", "What it started", "what it stopped"
@@ -188,23 +188,23 @@ def _describe_left_switch(words: Sequence[str], now: ActionContext) -> str:
     ready = ", which is ready now," if serves else ""
     if "--give-up" in words:
         both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
-        return f"Give up {what}? {both}, logs saved, and nothing of it serves."
+        return f"Give up {what}? {both}, logs saved, and none of its models serves."
     return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
 
 
 class TypeNameDialog(InputDialog):
-    """Is answered by a name, typed in full; anything else does nothing."""
+    """A question that only the full name answers; anything else shows an error."""
 
     def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
         super().__init__(title, body)
         self._wanted = wanted
-        self._wrong = ""  # how what was typed last begins to be refused
+        self._refusal = ""  # why the last answer was refused
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what is to be typed."""
+        """Return the name to type, or why the last answer was refused."""
         hint = (
-            make_row(sanitize_span(f"{self._wrong} not {self._wanted}; esc leaves it running.", TextStyle.BAD))
-            if self._wrong
+            make_row(sanitize_span(f"{self._refusal}; esc leaves it running.", TextStyle.BAD))
+            if self._refusal
             else make_row(
                 Span("Type ", TextStyle.LABEL),
                 sanitize_span(self._wanted, TextStyle.KEY),
@@ -214,12 +214,12 @@ class TypeNameDialog(InputDialog):
         return [hint]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the name. Nothing else closes it: what is typed behind would be for the screen below."""
+        """Accept the name. Nothing else closes the dialog, so that no key reaches the screen below."""
         event.prevent_default()  # Textual calls the handler of every base class, too
         if event.value.strip() == self._wanted:
             self.dismiss(CONFIRM_ANSWER)
             return
-        self._wrong = "That is" if event.value.strip() else "Nothing typed is"
+        self._refusal = f"That is not {self._wanted}" if event.value.strip() else f"Type {self._wanted} to confirm"
         self.query_one(Input).clear()
         self.draw_dialog()
 
@@ -227,9 +227,9 @@ class TypeNameDialog(InputDialog):
 LEAVE_ANSWER = "leave"
 
 
-def _render_switch_question(course: SwitchProgress, asked: str, way_on: str) -> list[TextRow]:
+def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
     at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
-    body = wrap_paragraph(f"{asked}{at}", TextStyle.STRONG)
+    body = wrap_paragraph(f"{question}{at}", TextStyle.STRONG)
     body += [
         row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
     ]
@@ -237,16 +237,16 @@ def _render_switch_question(course: SwitchProgress, asked: str, way_on: str) -> 
 
 
 class LeaveSwitchDialog(ChoiceDialog):
-    """Gives `LEAVE` for a yes: the panel ends in the middle of its switch."""
+    """Asks before the panel ends in the middle of its switch; `LEAVE_ANSWER` is its yes."""
 
     def __init__(self, course: SwitchProgress) -> None:
-        way_on = "Nobody goes on with it then, until sparkctl resume does, or sparkctl abort undoes it."
+        way_on = "It then stays as it is until sparkctl resume continues it or sparkctl abort undoes it."
         body = _render_switch_question(course, f"Leave the switch to {course.instance} in the middle?", way_on)
         super().__init__("leave", body, (("", "stay"), (LEAVE_ANSWER, "leave it, and the panel")), TextStyle.ATTENTION)
 
 
-def confirm_exit(panel: PanelApp, course: SwitchProgress) -> None:
-    """Ask, and end the panel where that is wanted; who asks for it again where that is asked has said so."""
+def confirm_exit(panel: Panel, course: SwitchProgress) -> None:
+    """Ask before the panel ends during its switch; a second request in the open dialog ends it."""
     if isinstance(panel.screen, LeaveSwitchDialog):
         panel.exit_panel()
     else:
@@ -255,10 +255,10 @@ def confirm_exit(panel: PanelApp, course: SwitchProgress) -> None:
 
 
 def build_interrupt_dialog(course: SwitchProgress) -> ChoiceDialog:
-    """Return the question before it is interrupted from its own screen."""
+    """Return the question before the switch screen interrupts its switch."""
     body = _render_switch_question(
         course,
         f"Interrupt the switch to {course.instance}?",
-        "It can be gone on with then, or undone, from here as well.",
+        "You can continue or undo it later, also from this screen.",
     )
     return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE_ANSWER, "interrupt it")), TextStyle.ATTENTION)

@@ -1,4 +1,4 @@
-"""A profile out of what is pasted: a `docker run` line, a compose file, a recipe. What it becomes is seen while it is typed."""
+"""Imports a profile from pasted text: a `docker run` line, a compose file or a recipe, with a live preview."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows, wrap_rows
 
-_MAX_INPUT_CHARACTERS = 256 * 1024  # characters that are taken in: no recipe has so many
-_IDLE_SECONDS = 0.15  # seconds without a key before what is there is read
-_LABEL_COLUMNS = 6  # columns of the word before the field
+_MAX_INPUT_CHARACTERS = 256 * 1024  # characters; longer input is cut
+_IDLE_SECONDS = 0.15  # seconds without a key before the text is parsed
+_LABEL_COLUMNS = 6  # columns of the label before the field
 _OVERWRITE_ANSWER = "over"
 _EMPTY_HINT = (
-    "The path of such a file will do, too. What becomes of every key is told here before anything is saved; "
-    "secrets are not written down."
+    "The path of such a file works, too. You see here what happens to every key before anything is saved; "
+    "secrets are not saved."
 )
 
 
 class PasteArea(TextArea):
-    """Takes text of any source: what is no printable character of it never gets as far as the terminal."""
+    """A text area that accepts pasted text of any source and removes non-printable characters."""
 
     ascii_only = False
 
@@ -49,38 +49,38 @@ class PasteArea(TextArea):
         await super()._on_paste(event)
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line as it is shown."""
+        """Return a line as shown, in ASCII where the terminal needs it."""
         line = super().get_line(line_index)
         return Text(line.plain.encode("ascii", "replace").decode(), end="") if self.ascii_only else line
 
 
 @dataclass(frozen=True, slots=True)
 class _ImportInput:
-    """What is to be read."""
+    """The text to import, the name of the profile, and whether dangerous options are allowed."""
 
     source: str
     name: str
     allow: bool
 
 
-def _import_text(asked: _ImportInput) -> ImportedProfile | SparkctlError | None:
-    """Return the profile that it becomes, or why it becomes none; None for nothing at all."""
-    if not asked.source.strip():
+def _import_text(request: _ImportInput) -> ImportedProfile | SparkctlError | None:
+    """Return the imported profile, or the error; None where there is no text."""
+    if not request.source.strip():
         return None
     try:
-        named = field_types.check_name(asked.name) if asked.name else None
+        named = field_types.check_name(request.name) if request.name else None
     except ValueError as wrong:
         return InvalidInput(f"name: {wrong}")
     try:
         return import_profile.import_from_source(
-            asked.source, ImportProfile(name=named, allow=asked.allow, directory=ProfileLibrary().user)
+            request.source, ImportProfile(name=named, allow=request.allow, directory=ProfileLibrary().user)
         )
     except SparkctlError as error:
         return error
 
 
 class ImportProfileDialog(Dialog[str]):
-    """Gives the name of the profile that was saved. ``begun`` is what was pasted and left, ``left`` is given what is now."""
+    """Returns the name of the saved profile. ``begun`` is the text of a cancelled import; ``left`` gets that of this one."""
 
     CSS = """
     ImportProfileDialog > #box > * { position: absolute; }
@@ -100,14 +100,14 @@ class ImportProfileDialog(Dialog[str]):
     def __init__(self, begun: str = "", left: Callable[[str], None] = lambda text: None) -> None:
         super().__init__("import a profile")
         self._begun, self._left = begun, left
-        self._asked = _ImportInput("", "", allow=False)
-        self._read: _ImportInput | None = None  # what the answer is to
+        self._import_input = _ImportInput("", "", allow=False)
+        self._read: _ImportInput | None = None  # the input of the current answer
         self._answer: ImportedProfile | SparkctlError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._from = 0
 
     def compose(self) -> ComposeResult:
-        """The frame, and over it where something is pasted and named."""
+        """Create the frame, and on it the text area and the field for the name."""
         with Container(id="box"):
             yield TextSurface(self.panel.tones)
             text = PasteArea(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
@@ -116,19 +116,19 @@ class ImportProfileDialog(Dialog[str]):
             yield Input(compact=True)
 
     def on_mount(self) -> None:
-        """Be ready for a paste."""
+        """Draw the dialog and focus the text area."""
         self.draw_dialog()
         self.set_focus(self.query_one(PasteArea))
         if self._begun:
-            self._schedule_import(self._asked.allow)
+            self._schedule_import(self._import_input.allow)
 
     def action_cancel(self) -> None:
-        """Save nothing, and keep what was pasted for the next time."""
+        """Save nothing, but keep the text for the next time."""
         self._left(self.query_one(PasteArea).text)
         super().action_cancel()
 
     def draw_dialog(self) -> None:
-        """Show it all, as large as there is room for."""
+        """Draw everything in the largest possible size."""
         if not self.is_mounted:
             return
         wide, high = self.inner_size
@@ -143,9 +143,13 @@ class ImportProfileDialog(Dialog[str]):
             make_row(Span(f"{'name':<{_LABEL_COLUMNS}}", TextStyle.LABEL)),
             *gap,
         ]
-        told = self._render_import_result(wide)
+        preview = self._render_import_result(wide)
         page = scroll_rows(
-            told, self._from, max(0, high - len(above) - len(answers) - len(gap)), self.panel.ascii_only, _SCROLL_KEYS
+            preview,
+            self._from,
+            max(0, high - len(above) - len(answers) - len(gap)),
+            self.panel.ascii_only,
+            _SCROLL_KEYS,
         )
         self._from = page.further
         empty: list[TextRow] = [()] * (high - len(above) - len(answers) - len(page.rows))
@@ -156,10 +160,10 @@ class ImportProfileDialog(Dialog[str]):
         self, rows: list[TextRow], wide: int, high: int, at: int, typed: int, left: int, top: int
     ) -> None:
         panel, box = self.panel, self.query_one("#box")
-        sheet, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
+        surface, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
         if top:
             made = draw_frame(
-                make_row(Span(self._words, self._tone)),
+                make_row(Span(self._heading, self._tone)),
                 rows,
                 wide + 4,
                 high + 2,
@@ -168,9 +172,9 @@ class ImportProfileDialog(Dialog[str]):
             )
         else:
             made = pad_screen(rows, wide, high, panel.ascii_only)
-        box.styles.width = sheet.styles.width = wide + 2 * left
-        box.styles.height = sheet.styles.height = len(made)
-        sheet.set_rows(made)
+        box.styles.width = surface.styles.width = wide + 2 * left
+        box.styles.height = surface.styles.height = len(made)
+        surface.set_rows(made)
         text.styles.offset, text.styles.width, text.styles.height = (left, top + at), wide, typed
         name.styles.offset, name.styles.width = (
             (left + _LABEL_COLUMNS, top + at + typed),
@@ -180,62 +184,62 @@ class ImportProfileDialog(Dialog[str]):
 
     def _render_intro(self, columns: int) -> str:
         short = "Paste a docker run line, compose file or recipe."
-        return f"{short} Nothing of it is run." if columns >= 70 else short
+        return f"{short} Nothing in it is run." if columns >= 70 else short
 
     def _render_import_result(self, columns: int) -> list[TextRow]:
         if isinstance(self._answer, SparkctlError):
             return render_import_preview(None, self._answer, columns, self.panel.ascii_only)
-        if self._answer is None and self._asked.source.strip():
+        if self._answer is None and self._import_input.source.strip():
             return [make_row(Span("reading ...", TextStyle.STALE))]
         rows = render_import_preview(self._answer, None, columns, self.panel.ascii_only)
         return rows or [make_row(Span(line, TextStyle.STALE)) for line in wrap_line(_EMPTY_HINT, columns, 0)]
 
     def render_footer_rows(self) -> list[TextRow]:
-        """Return what keys do."""
+        """Return the key hints."""
         keys = [("ctrl+s", "saves it")] if isinstance(self._answer, ImportedProfile) else []
-        if self._asked.allow or (
+        if self._import_input.allow or (
             isinstance(self._answer, ImportedProfile)
             and self._answer.imported.ledger.list_keys_by_outcome(KeyOutcome.WITHHELD)
         ):
-            keys.append(("ctrl+t", "withholds it again" if self._asked.allow else "allows what is withheld"))
+            keys.append(("ctrl+t", "withholds it again" if self._import_input.allow else "allows what is withheld"))
         keys += [("tab", "name"), ("esc", "leaves")]
         spans = [
             span for key, does in keys for span in (Span(key, TextStyle.KEY), Span(f" {does}   ", TextStyle.LABEL))
         ]
         return [tuple(spans)]
 
-    # --- what is typed ---
+    # --- the input ---
 
     @on(TextArea.Changed)
     @on(Input.Changed)
     def _handle_text_change(self) -> None:
-        self._schedule_import(self._asked.allow)
+        self._schedule_import(self._import_input.allow)
 
     def action_allow(self) -> None:
-        """Take what is dangerous as well, or not."""
-        self._schedule_import(not self._asked.allow)
+        """Allow dangerous options, or withhold them again."""
+        self._schedule_import(not self._import_input.allow)
 
     def action_scroll(self, by: int) -> None:
-        """Read on in what is told."""
+        """Scroll the preview."""
         self._from = max(0, self._from + by)
         self.draw_dialog()
 
     def _schedule_import(self, allow: bool) -> None:
         name = self.query_one(Input)
-        asked = _ImportInput(self.query_one(PasteArea).text[:_MAX_INPUT_CHARACTERS], name.value.strip(), allow)
-        if asked == self._asked:
+        request = _ImportInput(self.query_one(PasteArea).text[:_MAX_INPUT_CHARACTERS], name.value.strip(), allow)
+        if request == self._import_input:
             return
-        self._asked = asked
+        self._import_input = request
         if self._reading is None or self._reading.done():
             self._reading = self.panel.spawn_task(self._import_latest_input())
 
     async def _import_latest_input(self) -> None:
-        """Read what is there, once it rests, beside the loop; and again where it was changed meanwhile."""
-        while self._read != self._asked and self.is_running:
-            while (asked := self._asked) != (await self._wait_until_idle()):
+        """Import the text in a thread once it has not changed for a moment; repeat while it changes."""
+        while self._read != self._import_input and self.is_running:
+            while (request := self._import_input) != (await self._wait_until_idle()):
                 pass
-            answer = await asyncio.to_thread(_import_text, asked)
-            self._read, self._answer = asked, answer
+            answer = await asyncio.to_thread(_import_text, request)
+            self._read, self._answer = request, answer
             if not self.is_running:
                 return
             name = self.query_one(Input)
@@ -245,17 +249,17 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _wait_until_idle(self) -> _ImportInput:
         await asyncio.sleep(_IDLE_SECONDS)
-        return self._asked
+        return self._import_input
 
-    # --- what becomes of it ---
+    # --- saving ---
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter behind the name saves it."""
+        """Save the profile on enter in the name field."""
         event.stop()
         self.action_save()
 
     def action_save(self) -> None:
-        """Write the profile into the operator's own; never over another without a word."""
+        """Save the profile in the operator's directory; ask before it overwrites another."""
         self.panel.spawn_task(self._save_profile())
 
     async def _save_profile(self) -> None:
@@ -275,17 +279,17 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
         body = [
-            *wrap_paragraph(f"Write over your profile {found.profile.name}?", TextStyle.STRONG), (),
+            *wrap_paragraph(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG), (),
             *wrap_paragraph(error.message, TextStyle.ATTENTION),
         ]  # fmt: skip
-        choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "write over it"))
+        choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
 
         def overwrite_if_confirmed(answer: str | None) -> None:
             if answer == _OVERWRITE_ANSWER:
                 self.panel.spawn_task(self._overwrite_profile(found))
 
         self.panel.push_screen(
-            ChoiceDialog("it is there already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
+            ChoiceDialog("this profile exists already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
         )
 
     async def _overwrite_profile(self, found: ImportedProfile) -> None:
@@ -301,7 +305,7 @@ class ImportProfileDialog(Dialog[str]):
         self.draw_dialog()
 
     def _report_and_close(self, done: ImportedProfile) -> None:
-        over = "; it goes before the shipped one" if done.over_shipped else ""
+        over = "; it replaces the shipped one" if done.over_shipped else ""
         self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
         self._left("")
         self.dismiss(done.profile.name)

@@ -1,4 +1,4 @@
-"""What to start, and where: the profiles, the node, and what stands there already."""
+"""The profile picker: asks which profile to start or switch to, and on which node, with memory estimates."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from sparkctl.views.text.styled_text import (
 
 _ANYWAY_ANSWER = "anyway"
 
-_NAME_COLUMNS = 24  # columns that a name may take in any terminal
-_MIN_LEGEND_LINES = 18  # lines from which on the signs are explained
-_REFRESH_SECONDS = 1.0  # seconds between two looks at the Sparks
+_NAME_COLUMNS = 24  # minimum columns of a name
+_MIN_LEGEND_LINES = 18  # rows from which on the legend is shown
+_REFRESH_SECONDS = 1.0  # seconds between two updates of the node views
 
 
 def _describe_profile(profile: Profile) -> str:
@@ -57,7 +57,7 @@ def _is_running(profile: Profile, view: NodeTelemetryView) -> bool:
 
 
 class ProfilePicker(Dialog[tuple[str, ...]]):
-    """Gives the words of an `up`, or of a `switch`."""
+    """Returns the words of an `up` or a `switch` command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", show=False),
@@ -88,11 +88,11 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
 
     def on_mount(self) -> None:
-        """Go on showing what stands there: it may change while somebody chooses."""
+        """Start to update the node views."""
         self.set_interval(_REFRESH_SECONDS, self._refresh_views)
 
     def _refresh_views(self) -> None:
-        """See anew the Sparks that there were; one that went since stays as it was last seen, and says so when it is asked."""
+        """Update the views of the listed nodes; a node that has gone keeps its last view."""
         fresh = {view.name: view for view in self._seen()}
         views = [fresh.get(view.name, view) for view in self._views]
         fits = [self._worst_estimate(one.profile) for one in self._offers if one.profile is not None]
@@ -104,18 +104,18 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
 
     @property
     def target_view(self) -> NodeTelemetryView:
-        """The node that it would be started on, as it is now."""
+        """The view of the target node."""
         return self._views[self._node]
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return the profiles, the nodes, and what starting this one there would mean."""
+        """Return the profiles, the nodes, and the effect of the selected start."""
         _, high = self.inner_size
         below = [
             (),
             self._render_nodes_row(),
             *self._render_node_budget(),
             (),
-        ]  # above the Sparks it is said what more there is
+        ]  # the first row may show how many profiles follow
         shown = max(2, high - len(below) - 2)
         legend = format_symbol_legend(self.panel.ascii_only)
         if high >= _MIN_LEGEND_LINES and measure_row(legend) <= self.inner_size[0]:
@@ -147,7 +147,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
         )  # fmt: skip
         columns = min(self.inner_size[0], wide + widest + 20)
-        size = one.profile.expected_memory  # a claim by a share of what is free changes with what stands there
+        size = one.profile.expected_memory  # None where the profile claims a share of the free memory
         right = make_row(
             Span("" if size is None else f"{format_gib(size):>10}", TextStyle.UNIT),
             Span("  "),
@@ -177,7 +177,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             return []
         fit, plain, wide = self._get_selected_fit(), self.panel.ascii_only, self.inner_size[0]
         if self._to_switch:
-            words = "What would stop, stay and start there is shown before anything is done."
+            words = "You see what stops, stays and starts there before anything is done."
             return [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(words, wide, 0)]
         if chosen.nodes > 1:
             return self._render_rank_nodes(chosen)
@@ -187,7 +187,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         ]
 
     def _render_rank_nodes(self, chosen: Profile) -> list[TextRow]:
-        """Return where its ranks would be, and whether each finds room there."""
+        """Return the nodes of its ranks, and whether each fits there."""
         wide, views = self.inner_size[0], self._list_rank_views(chosen)
         tone = TextStyle.LABEL if len(views) == chosen.nodes else TextStyle.ATTENTION
         rows = [
@@ -203,23 +203,23 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         return rows + (render_rank_estimates(fits, wide, self.panel.ascii_only) if len(views) == chosen.nodes else [])
 
     def _list_rank_views(self, chosen: Profile) -> list[NodeTelemetryView]:
-        """Return the Sparks of its ranks, the head's first: the one that is selected, and the next ones."""
+        """Return the nodes of its ranks: the selected one as head, then the next ones."""
         count = min(chosen.nodes, len(self._views))
         return [self._views[(self._node + at) % len(self._views)] for at in range(count)]
 
     def _get_selected_fit(self) -> MemoryFit | None:
-        """Return whether the chosen one fits there, as far as it was counted."""
+        """Return the estimate of the selected profile on the target node; None where it is not computed yet."""
         chosen = self._offers[self._at].profile if self._offers else None
         return None if chosen is None else self._fit(chosen, self.target_view.name)
 
     def _worst_estimate(self, profile: Profile) -> MemoryFit | None:
-        """Return the answer that decides for a profile on the Sparks of its ranks; None until all were counted."""
+        """Return the worst estimate of a profile's ranks; None until all are computed."""
         fits = [self._fit(profile, view.name) for view in self._list_rank_views(profile)]
         known = [one for one in fits if one is not None]
         return find_worst_estimate(known) if known and len(known) == len(fits) else None
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return what keys do."""
+        """Return the key hints."""
         chosen = self._offers[self._at].profile if self._offers else None
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
@@ -238,23 +238,23 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         return [made]
 
     def action_move(self, by: int) -> None:
-        """Go to another profile."""
+        """Select another profile."""
         self._at = max(0, min(len(self._offers) - 1, self._at + by))
         self.draw_dialog()
 
     def action_node(self, by: int) -> None:
-        """Go to another node."""
+        """Select another node."""
         self._node = (self._node + by) % len(self._views)
         self.draw_dialog()
 
     def action_switch(self) -> None:
-        """Have it shown what a switch to this one there would be."""
+        """Plan a switch to the selected profile and node."""
         if (chosen := self._offers[self._at].profile) is not None:
             nodes = [word for each in self._list_rank_views(chosen) for word in ("--node", each.name)]
             self.dismiss(("switch", self._offers[self._at].name, *nodes))
 
     def action_take(self) -> None:
-        """Start this one there; another version of it is replaced, as the dialog has said. Asks where it cannot do well."""
+        """Start the selected profile; replace a running version of it. Ask first where an obstacle is known."""
         if self._to_switch:
             self.action_switch()
             return
@@ -263,7 +263,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             return
         ranks = self._list_rank_views(chosen)
         if len(ranks) < chosen.nodes:
-            self.panel.bell()  # why is said below
+            self.panel.bell()  # the dialog shows why
             return
         runs = any(_is_running(chosen, each) for each in ranks)
         nodes = [word for each in ranks for word in ("--node", each.name)]
@@ -273,8 +273,8 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
             self.dismiss(words)
             return
         where = " and ".join(each.name for each in ranks)
-        asked = wrap_paragraph(f"Start {chosen.name} on {where} all the same?", TextStyle.STRONG)
-        body = [*asked, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
+        question = wrap_paragraph(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
+        body = [*question, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
 
         def start_if_confirmed(answer: str | None) -> None:
             if answer == _ANYWAY_ANSWER:

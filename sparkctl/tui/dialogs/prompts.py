@@ -1,4 +1,4 @@
-"""Questions that only the operator can answer, as dialogs; one at a time."""
+"""Asks the operator's questions (host keys, passwords, logins, retries) as dialogs, one at a time."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_
 if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
-_QUOTE_COLUMNS = 66  # columns
+_QUOTE_COLUMNS = 66
 
 
 class DialogPrompter:
-    """Asks on the panel. Whoever asks waits, and nobody else does."""
+    """A `Prompter` that asks with dialogs on the panel. Only the asking task waits."""
 
-    def __init__(self, panel: PanelApp) -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._asking = asyncio.Lock()
 
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
-        """Ask; no is the default."""
+        """Ask; the default is no."""
         return await (
             self._ask_to_retry_start(question)
             if isinstance(question, RetryStartQuestion)
@@ -53,19 +53,19 @@ class DialogPrompter:
             *wrap_paragraph("Compare it with the node's own:"),
             make_row("  ", sanitize_span("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
         ]
-        choices = (("no", "leave it alone"), ("yes", "it is the same: connect and remember it"))
+        choices = (("no", "leave it alone"), ("yes", "they match: connect and remember it"))
         return (
             await self._show_unrequested_dialog(ChoiceDialog("an unknown host key", body, choices, TextStyle.ATTENTION))
             == "yes"
         )
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
-        """Ask for the sudo password; it is used once and kept nowhere."""
-        body = wrap_paragraph(f"To {question.purpose}, sudo on {question.node} wants your password there.")
+        """Ask for the sudo password; it is used once and not kept."""
+        body = wrap_paragraph(f"To {question.purpose}, sudo on {question.node} asks for your password there.")
         return await self._show_unrequested_dialog(InputDialog(f"password on {question.node}", body, password=True))
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
-        """Ask what an SSH server wants to know, a dialog for each prompt; escape ends all of it. An empty answer is one."""
+        """Ask the prompts of an SSH server, a dialog each; escape cancels all. An empty answer is valid."""
         words = [line for line in (*question.name.splitlines(), *question.instructions.splitlines()) if line.strip()]
         if not question.prompts:
             self._panel.show_toast("\n".join([f"{question.host}, before it lets you in on {question.node}:", *words]))
@@ -87,7 +87,7 @@ class DialogPrompter:
         return await self.show_dialog(dialog, self._panel.keyboard.discard_keys_briefly)
 
     async def show_dialog(self, dialog: ModalScreen[str], opened: Callable[[], None] = lambda: None) -> str | None:
-        """Show a dialog, after those that are open, and return what was answered; None for no answer.
+        """Show a dialog after those that are open and return the answer; None for no answer.
 
         ``opened`` is called when it is shown.
         """
@@ -103,6 +103,6 @@ class DialogPrompter:
             try:
                 return await answered
             except asyncio.CancelledError:
-                if self._panel.screen_stack[-1:] == [dialog]:  # none are left where the panel has ended
-                    dialog.dismiss(None)  # nobody waits for an answer any more
+                if self._panel.screen_stack[-1:] == [dialog]:  # empty after the panel has ended
+                    dialog.dismiss(None)  # the asking task is gone
                 raise

@@ -1,4 +1,4 @@
-"""What is asked on the `:` line and answered in a dialog: whether a profile fits, and what an instance's log tells."""
+"""Dialogs with the results of `plan` (memory estimates) and `diagnose` (what an instance's log tells)."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, saniti
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
     from sparkctl.tui.panel_options import PreparedCommand
 
 _MAX_COLUMNS = 104
-_HANGING_INDENT = 10  # of what a diagnosis says, below its labels
+_HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
-def show_memory_estimate(panel: PanelApp, words: Sequence[str]) -> None:
-    """Say whether a profile fits, as ``plan`` does. Raises `SparkctlError` for a line that is none."""
+def show_memory_estimate(panel: Panel, words: Sequence[str]) -> None:
+    """Show whether a profile fits, as ``plan`` does. Raises `SparkctlError` where the line is not valid."""
     assert panel.controller is not None
     panel.spawn_dialog_task(_show_fit(panel, panel.controller.parse_command(words)))
 
 
-async def _show_fit(panel: PanelApp, started: PreparedCommand) -> None:
-    told: list[Event] = []
+async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
+    received: list[Event] = []
     try:
         async with aclosing(started.events()) as events:
             async for event in events:
-                told.append(event)
+                received.append(event)
     except SparkctlError as error:
         panel.show_error(error)
         return
     name = parse_names_and_nodes(started.words[1:])[0][0]
-    rows = render_estimate_result(told, _get_dialog_columns(panel), panel.ascii_only)
+    rows = render_estimate_result(received, _get_dialog_columns(panel), panel.ascii_only)
     panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
 
 
-def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
-    """Return what ``plan`` has told: what comes of it for all Sparks, then the sum of each, what to do, and trouble."""
-    judged = [one for one in told if isinstance(one, MemoryFitEvaluated)]
+def render_estimate_result(received: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
+    """Return the result of ``plan``: the summary, the estimate of each node, the next commands, and errors."""
+    judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
     rows = [
         make_row(sanitize_span(part, TextStyle.STRONG))
         for line in format_estimate_summary([one.fit for one in judged])
@@ -72,7 +72,7 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
         make_row(sanitize_span(line)) for each in commands for line in wrap_line_for_screen(f"then: {each}", columns, 6)
     ]
     sign = get_state_symbol(Severity.WARNING, ascii_only)
-    for event in told:
+    for event in received:
         if isinstance(event, WarningEmitted):
             where = f"{event.node}: " if event.node else ""
             rows += _render_error(f"{sign} {where}{event.message}", event.hint, columns)
@@ -82,23 +82,25 @@ def render_estimate_result(told: Sequence[Event], columns: int, ascii_only: bool
 
 
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
-    told = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
+    lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
     return [
         make_row(sanitize_span(part, TextStyle.ATTENTION))
-        for line in told
+        for line in lines
         for part in wrap_line_for_screen(sanitize_span(line).text, columns, 2)
     ]
 
 
-def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
-    """Open an instance that has failed, where its verdict stands; of any other, and of one that is gone, say what its log
-    tells. Raises `InvalidInput` for a line that is for the command line."""
+def show_diagnosis(panel: Panel, words: Sequence[str]) -> None:
+    """Open the screen of a failed instance, which shows its verdict; show a diagnosis of the log of any other.
+
+    Raises `InvalidInput` for a line that only the CLI supports.
+    """
     names, nodes = parse_names_and_nodes(words[1:])
     own = [word for word in words[1:] if word.startswith("-") and word.partition("=")[0] not in ("--node", "-n")]
     if own or len(names) != 1 or "/" in names[0] or names[0] == "-":
         raise InvalidInput(
-            "here a log is read of an instance: diagnose NAME [--node NODE]",
-            f"a file, and all else, is for the command line: sparkctl {shlex.join(words)}",
+            "the panel diagnoses instances only: diagnose NAME [--node NODE]",
+            f"for a file or other options use the command line: sparkctl {shlex.join(words)}",
         )
     if unknown := [node for node in nodes if node not in panel.node_names]:
         raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
@@ -109,13 +111,13 @@ def show_diagnosis(panel: PanelApp, words: Sequence[str]) -> None:
         panel.spawn_dialog_task(_show_diagnosis(panel, names[0], nodes))
 
 
-async def _show_diagnosis(panel: PanelApp, name: str, nodes: Sequence[str]) -> None:
+async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None:
     from sparkctl.commands.diagnose_log import diagnose_instance
 
     assert panel.controller is not None
-    asked = [node for node in panel.config_nodes if not nodes or node.name in nodes]
+    targets = [node for node in panel.config_nodes if not nodes or node.name in nodes]
     try:
-        found = await diagnose_instance(panel.controller.non_interactive_context, name, asked, None)
+        found = await diagnose_instance(panel.controller.non_interactive_context, name, targets, None)
     except SparkctlError as error:
         panel.show_error(error)
         return
@@ -124,7 +126,7 @@ async def _show_diagnosis(panel: PanelApp, name: str, nodes: Sequence[str]) -> N
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
-    """Return which log that was, and what it tells."""
+    """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
 
     lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
@@ -137,5 +139,5 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     return rows
 
 
-def _get_dialog_columns(panel: PanelApp) -> int:
+def _get_dialog_columns(panel: Panel) -> int:
     return max(20, min(_MAX_COLUMNS, panel.size.width - 10))

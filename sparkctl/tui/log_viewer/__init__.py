@@ -1,1 +1,1 @@
-"""log_viewer."""
+"""The log viewer: follows, searches, filters and saves the logs of instances."""

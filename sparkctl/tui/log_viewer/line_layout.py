@@ -1,6 +1,6 @@
-"""Which part of which line stands on which row of the screen. No Textual here: lines and numbers only.
+"""The layout of a log: which part of which line is on which row of the screen. No Textual here, lines and numbers only.
 
-A place is (index of a line among those shown, row within that line). Without wrapping the row is always 0.
+A position is (index of a shown line, row within that line). Without wrapping the row is always 0.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from rich.cells import get_character_cell_size
 
 from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
 
-MAX_SHOWN_CHARACTERS = 4096  # characters; the rest of a longer line is in what is searched, copied and saved
+MAX_SHOWN_CHARACTERS = 4096  # characters; the rest of a longer line is still searched, copied and saved
 _MAX_CACHED_LINES = 1024  # decoded lines
 RowPosition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """``start`` to ``stop`` are characters of the line's text; ``serial`` numbers the shown lines, whatever drops."""
+    """A row: the characters ``start`` to ``stop`` of a line. ``serial`` counts shown lines, including dropped ones."""
 
     line: BufferedLine
     serial: int
@@ -28,7 +28,7 @@ class LogRow:
 
 
 def find_fit_end(text: str, start: int, width: int) -> int:
-    """Return the index of the first character from ``start`` on that ``width`` cells have no room for."""
+    """Return the index of the first character from ``start`` on that does not fit into ``width`` cells."""
     if text.isascii():
         return min(len(text), start + width)
     room = width
@@ -40,12 +40,12 @@ def find_fit_end(text: str, start: int, width: int) -> int:
 
 
 def wrap_indent(width: int) -> int:
-    """Return by how many cells the further rows of a wrapped line stand in."""
+    """Return the indent, in cells, of the second and further rows of a wrapped line."""
     return 2 if width >= 24 else 0
 
 
 def wrap_offsets(text: str, width: int) -> tuple[int, ...]:
-    """Return where each row of a wrapped text begins: after a space of its last third, or where the width ends."""
+    """Return the offset of each row of a wrapped text: after a space in the last third of the row, else at its end."""
     starts = [0]
     if len(text) <= width and text.isascii():
         return (0,)
@@ -61,7 +61,7 @@ def wrap_offsets(text: str, width: int) -> tuple[int, ...]:
 
 
 class LogLayout:
-    """The lines of ``rows`` on a screen of ``width`` cells for text and ``height`` rows."""
+    """Lays out the lines of ``rows`` on ``height`` rows of ``width`` cells."""
 
     def __init__(self, book: LogBuffer) -> None:
         self.book = book
@@ -72,7 +72,7 @@ class LogLayout:
         self._lines: dict[int, BufferedLine] = {}
 
     def get_lines(self, index: int, count: int) -> list[BufferedLine]:
-        """Return shown lines; one that went this moment is an empty line."""
+        """Return shown lines; a line that was just dropped is empty."""
         keys = [self.rows.get_key(at) for at in range(max(0, index), min(len(self.rows), index + count))]
         missing = [number for _, number in keys if number not in self._lines]
         if missing:
@@ -83,16 +83,16 @@ class LogLayout:
         ]
 
     def find_row(self, line: BufferedLine, character: int) -> int:
-        """Return the row of a line on which a character stands."""
+        """Return the row of a line that contains a character."""
         return bisect_right(self._find_row_starts(line), character) - 1 if self.is_wrapped else 0
 
     def find_row_start(self, line: BufferedLine, row: int) -> int:
-        """Return the character with which a row of a line begins."""
+        """Return the offset of the first character of a row."""
         starts = self._find_row_starts(line) if self.is_wrapped else (0,)
         return starts[min(row, len(starts) - 1)]
 
     def build_page(self, place: RowPosition) -> list[LogRow]:
-        """Return the rows of the screen from this place on; fewer than its height where the log ends."""
+        """Return the rows of the screen from a position on; fewer than its height at the end of the log."""
         index, skip = place
         found: list[LogRow] = []
         for offset, line in enumerate(self.get_lines(index, self.height)):
@@ -112,7 +112,7 @@ class LogLayout:
         return found[: self.height]
 
     def find_bottom_position(self) -> RowPosition:
-        """Return the place that shows the end of the log on the last row."""
+        """Return the position that shows the end of the log on the last row."""
         first = max(0, len(self.rows) - self.height)
         if not self.is_wrapped:
             return first, 0
@@ -124,7 +124,7 @@ class LogLayout:
         return 0, 0
 
     def move_position(self, place: RowPosition, by: int) -> RowPosition:
-        """Return the place ``by`` rows further down (negative: up), within the log."""
+        """Return the position ``by`` rows further down (negative: up), within the log."""
         index, row = place
         if not self.is_wrapped:
             return self.clamp_position((index + by, 0))
@@ -138,7 +138,7 @@ class LogLayout:
         return self.clamp_position((index, row))
 
     def clamp_position(self, place: RowPosition) -> RowPosition:
-        """Return the nearest place that leaves no row empty which could show a line."""
+        """Return the nearest position that fills the screen."""
         return max((0, 0), min(place, self.find_bottom_position()))
 
     def _count_line_rows(self, index: int) -> int:

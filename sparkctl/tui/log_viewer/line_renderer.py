@@ -1,4 +1,4 @@
-"""A row of the log as a strip: what marks it, its time, its source, its text with what was found and selected."""
+"""Renders a row of a log as a Textual strip: symbol, number, time, source, and text with matches and selection."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
 
-SOURCE_STYLES = ("source-1", "source-2", "source-3")  # their colours take turns
+SOURCE_STYLES = ("source-1", "source-2", "source-3")  # the sources use these in turn
 STYLE_NAMES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCE_STYLES)
 StyleRange = tuple[int, int, Style]
-_NARROW_COLUMNS, _TINY_COLUMNS = 60, 30  # columns below which the time loses its milliseconds, and goes
+_NARROW_COLUMNS, _TINY_COLUMNS = 60, 30  # columns below which the time has no milliseconds, or is hidden
 _MAX_NAME_COLUMNS = 16
-_LINE_NUMBER_DIGITS = 6  # of a line's number: a million lines are kept
+_LINE_NUMBER_DIGITS = 6  # the buffer keeps a million lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSymbols:
-    """One character each: ready, failure, error, warning, the current line, more to the right, the separators."""
+    """The symbols of a log row, one character each."""
 
     ready: str = "●"
     failure: str = "✕"
@@ -60,7 +60,7 @@ ASCII_SYMBOLS = LogSymbols(
 
 
 class LogLineRenderer:
-    """Paints rows of ``width`` columns. ``styles`` has one for each of `STYLES`, ``base`` is all other text."""
+    """Renders rows of ``width`` columns. ``styles`` has a style for each of `STYLE_NAMES`; ``base`` is for other text."""
 
     def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
         self.symbols = ASCII_SYMBOLS if ascii_only else LogSymbols()
@@ -70,7 +70,7 @@ class LogLineRenderer:
         self.has_numbers = False
         self.base = Style()
         self.styles: dict[str, Style] = {}
-        self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and line of what proves a verdict
+        self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and number of the lines that prove a verdict
         self._zone = zone
         names = [truncate_text(_to_ascii_name(name) if ascii_only else name, _MAX_NAME_COLUMNS) for name in sources]
         self._wide = max(map(cell_len, names))
@@ -91,9 +91,9 @@ class LogLineRenderer:
     def render_strip(
         self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool = False
     ) -> Strip:
-        """Return the row; ``left`` is the first cell of the text that is seen, ``spans`` lie over the line's own.
+        """Return the strip of a row; ``left`` is the first visible cell of the text, ``spans`` are styles over the line's own.
 
-        ``goes_on``: an error that the row above began; one symbol is enough for a traceback.
+        ``goes_on``: the row continues an error of the row above, so that a traceback has one symbol only.
         """
         line = row.line
         text = line.text[:MAX_SHOWN_CHARACTERS]
@@ -124,13 +124,13 @@ class LogLineRenderer:
         return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
 
     def render_blank_strip(self) -> Strip:
-        """Return a row without a line."""
+        """Return an empty row."""
         return Strip.blank(self.width, self.base)
 
     def find_overlay_ranges(
         self, row: LogRow, pattern: FilterPattern | None, selection: Selection | None
     ) -> list[StyleRange]:
-        """Return what lies over a row's own colours: what was found in it, and what of it is selected."""
+        """Return the styles of the matches and of the selection in a row."""
         spans: list[StyleRange] = []
         if pattern is not None:
             style = self.styles["match"]
@@ -142,7 +142,7 @@ class LogLineRenderer:
             spans.append((start, len(row.line.text) if stop < 0 else stop, self.styles["selected"]))
         return spans
 
-    # the parts
+    # --- parts of a row ---
 
     def _render_gutter(self, row: LogRow, *, is_current: bool, goes_on: bool) -> list[Segment]:
         line = row.line
@@ -195,7 +195,7 @@ class LogLineRenderer:
         return style + self.styles["current"] if is_current else style
 
     def _line_styles(self, line: BufferedLine, *, is_current: bool) -> list[StyleRange]:
-        """Return what the line brings itself: the prefix that its engine prints before every line stands back."""
+        """Return the line's own styles: the prefix that the engine prints before every line is dim."""
         _, head = parse_level_header(line.text)
         dim = self.base + self.styles["dim"]
         return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []
@@ -212,7 +212,7 @@ class LogLineRenderer:
                 if a <= begin and end <= b:
                     style += over
             found.append(Segment(text[begin:end], style))
-        # without text there is nothing to point at, and a selection of several lines has to pass here
+        # an empty segment carries the offset that a selection over several lines needs
         return found or [Segment("", plain)]
 
     @property
@@ -236,7 +236,7 @@ class LogLineRenderer:
 
 
 def resolve_log_style(name: str, given: Style) -> Style:
-    """Return the style of a part as a theme gives it. Only the current line has a background of its own."""
+    """Return the style of a part in the theme. Only the current line has a background of its own."""
     is_ground = name == "current"
     return Style(
         color=None if is_ground else given.color,
@@ -248,7 +248,7 @@ def resolve_log_style(name: str, given: Style) -> Style:
 
 
 def _attach_offsets(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:
-    """Return the pieces with what Textual wants to know of each for a selection: which character of which line."""
+    """Return the segments with the offsets that Textual needs for a selection: character and line."""
     found = []
     for text, style, _ in pieces:
         found.append(Segment(text, (style or Style.null()) + Style.from_meta({"offset": (start, serial)})))

@@ -1,7 +1,7 @@
-"""Where somebody reads in a log: at its newest line, or at a line that stays where it is whatever arrives and drops.
+"""The reader's position in a log, and the ways to move it: search, errors, markers, times. No Textual here.
 
-The place is known by the line at the top, not by a scroll offset: lines may drop, the filter may change and the screen
-may be resized, and the reader still reads the same line. No Textual here.
+The position is kept by the line at the top, not by a scroll offset: lines may be dropped, the filter may change and the
+screen may be resized, and the same line stays at the top.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogLayout,
 
 
 class LogViewPosition:
-    """Moves over what ``sight`` shows, as ``layout`` lays it out.
+    """The position in the lines that ``sight`` shows, as ``layout`` lays them out.
 
-    ``current`` is the line that was gone to, ``left`` the first cell that is seen of every line, ``current_left`` that of
-    the current line alone: the rest stays where it is while a match is far to the right.
+    ``current`` is the line of the last jump, ``left`` the first visible cell of every line, ``current_left`` that of the
+    current line alone: other lines do not move for a match that is far to the right.
     """
 
     def __init__(self, sight: LogFilter, layout: LogLayout) -> None:
@@ -32,9 +32,9 @@ class LogViewPosition:
         self.left = 0
         self.current_left = 0
         self._sight = sight
-        self._anchor: tuple[LineKey, int] | None = None  # the line at the top and its first character seen
+        self._anchor: tuple[LineKey, int] | None = None  # the line at the top and its first visible character
         self._marked: tuple[tuple[LineKey, int] | None, LineKey | None, int, bool] | None = None
-        self._seen_to: LineKey = (0, 0)  # where the first line would stand that came after the last `settle`
+        self._seen_to: LineKey = (0, 0)  # the key of the first line after the last `restore_position`
         self._paused_at: LineKey = (0, 0)
 
     def build_page(self) -> list[LogRow]:
@@ -42,11 +42,11 @@ class LogViewPosition:
         return self.layout.build_page(self.top)
 
     def left_cell_of(self, row: LogRow) -> int:
-        """Return the first cell that is seen of a row."""
+        """Return the first visible cell of a row."""
         return self.current_left if row.line.line_key == self.current else self.left
 
     def restore_position(self) -> None:
-        """Find the place again after anything changed."""
+        """Restore the position after any change."""
         layout = self.layout
         layout.rows = rows = self._sight.rows
         last = rows.get_key(len(rows) - 1) if len(rows) else (0, -1)
@@ -57,17 +57,17 @@ class LogViewPosition:
         key, character = self._anchor
         index = min(rows.find_index(key), len(rows) - 1)
         row = layout.find_row(layout.get_lines(index, 1)[0], character) if rows.get_key(index) == key else 0
-        # The top line is not forgotten where a filter or the end of the log lets another be at the top for now.
+        # The anchor stays, although a filter or the end of the log may put another line at the top for now.
         self.top = layout.clamp_position((index, row))
 
-    # going
+    # --- moving ---
 
     def follow_end(self) -> None:
-        """Be at the newest line, from now on."""
+        """Follow the newest line."""
         self.is_following = True
 
     def pause_following(self) -> bool:
-        """Stay here; return whether that is news."""
+        """Stop following; return whether it was following before."""
         if not self.is_following:
             return False
         self.is_following = False
@@ -75,19 +75,19 @@ class LogViewPosition:
         return True
 
     def move_rows(self, rows: int) -> None:
-        """Go so many rows down (negative: up); down from the end follows again."""
+        """Move so many rows down (negative: up); moving down at the end follows again."""
         if rows > 0 and self.top >= self.layout.find_bottom_position():
             self.follow_end()
         elif rows < 0 or not self.is_following:
             self.scroll_to_position(self.layout.move_position(self.top, rows))
 
     def scroll_to_position(self, place: RowPosition) -> None:
-        """Put a place at the top."""
+        """Scroll so that a position is at the top."""
         self.pause_following()
         self._set_top(place)
 
     def scroll_to_line(self, key: LineKey) -> None:
-        """Make a line the current one and bring it onto the screen, with some lines before it."""
+        """Make a line the current one and scroll to it, with some lines above it."""
         self.pause_following()
         self.current, self.current_left = key, self.left
         self.layout.rows = self._sight.rows
@@ -95,7 +95,7 @@ class LogViewPosition:
             self._scroll_into_view(key)
 
     def resize_page(self, width: int, height: int) -> None:
-        """Take another size; the line that was gone to stays on the screen."""
+        """Change the size; the current line stays visible."""
         was_seen = not self.is_following and self.current is not None and self._is_on_screen(self.current)
         self.layout.width, self.layout.height = width, height
         if was_seen and self.current is not None and height > 0 and not self._is_on_screen(self.current):
@@ -111,17 +111,19 @@ class LogViewPosition:
             self._set_top(layout.move_position((index, 0), -(layout.height // 3)))
 
     def jump_to_next(self, rows: LineOrder, *, backwards: bool, is_quiet: bool = False) -> bool:
-        """Go to the next of these lines (there is one) from the current line, else from the screen; return whether that
-        went round the end of the log. ``is_quiet``: the current line itself will do."""
+        """Go to the next of these lines, at least one, from the current line or the screen.
+
+        Returns whether the search wrapped around the end of the log. ``is_quiet``: the current line itself may match.
+        """
         start = self.current
         visible = [row.line.line_key for row in self.build_page()]
         if start is None or (visible and not visible[0] <= start <= visible[-1]):
-            # the reader has gone elsewhere since: from there
+            # the current line is not visible: start from the screen
             if backwards:
                 start = (visible[-1][0], visible[-1][1] + 1) if visible else (0, 0)
             else:
                 start = (visible[0][0], visible[0][1] - 1) if visible else (0, 0)
-        elif is_quiet:  # a pattern in the making may well be in the line where the reader is
+        elif is_quiet:  # a pattern that is being typed may match the current line
             start = start[0], start[1] - 1
         key, went_round = find_next_line(rows, start, backwards=backwards)
         self.scroll_to_line(key)
@@ -129,7 +131,7 @@ class LogViewPosition:
         return went_round
 
     def scroll_sideways(self, cells: int) -> None:
-        """Go sideways, as far as there is text on the screen."""
+        """Scroll sideways, as far as the visible text reaches."""
         if self.layout.is_wrapped:
             return
         longest = max((cell_len(row.line.text[:MAX_SHOWN_CHARACTERS]) for row in self.build_page()), default=0)
@@ -141,21 +143,21 @@ class LogViewPosition:
         self.layout.is_wrapped = not self.layout.is_wrapped
         self.left = self.current_left = 0
 
-    # remembering
+    # --- saved position ---
 
     def save_position(self) -> None:
-        """Remember this place."""
+        """Save the position."""
         self._marked = (self._anchor, self.current, self.left, self.is_following)
 
     def return_to_saved(self) -> None:
-        """Go where the mark is."""
+        """Return to the saved position."""
         if self._marked is not None:
             self._anchor, self.current, self.left, self.is_following = self._marked
 
-    # what can be said of it
+    # --- state ---
 
     def match_index(self) -> int | None:
-        """Return which of the matches the current line is, from 1; None where it is none."""
+        """Return the number of the current line among the matches, from 1; None where it is no match."""
         found = self._sight.found_rows
         if found is None or self.current is None:
             return None
@@ -163,7 +165,7 @@ class LogViewPosition:
         return at + 1 if at < len(found) and found.get_key(at) == self.current else None
 
     def count_new_lines(self) -> int:
-        """Count the lines that came since the reader paused and that are still below the screen."""
+        """Return how many lines arrived since the reader paused and are still below the screen."""
         if self.is_following:
             return 0
         rows = self._sight.rows
@@ -177,7 +179,7 @@ class LogViewPosition:
         self._anchor = (layout.rows.get_key(place[0]), layout.find_row_start(lines[0], place[1])) if lines else None
 
     def _reveal_match(self, key: LineKey) -> None:
-        """Bring what is sought in a line onto the screen, sideways."""
+        """Scroll the current line sideways to its first match."""
         line, pattern = self._sight.book.get_line(key[1]), self._sight.pattern
         if line is None or pattern is None or self.layout.is_wrapped:
             return
@@ -189,15 +191,15 @@ class LogViewPosition:
 
 
 class LogNavigator:
-    """Takes ``place`` there as soon as ``sight`` has found it; ``say`` gets what there is to say about it."""
+    """Moves ``place`` as soon as ``sight`` has found the target; ``say`` gets messages for the reader."""
 
     def __init__(self, sight: LogFilter, place: LogViewPosition, say: Callable[[str], None]) -> None:
         self._sight, self._place, self._say = sight, place, say
         self._source, self._at = 0, 0
-        self._lines: tuple[int, ...] = ()  # of what proves a verdict, and which line was gone to last
+        self._lines: tuple[int, ...] = ()  # the lines that prove a verdict; `_at` is the last one visited
 
     def search_pattern(self, pattern: str, *, jump: bool) -> None:
-        """Look for a pattern, and go to the nearest such line if asked to; whoever follows is nearest to the newest."""
+        """Search for a pattern; with ``jump`` go to the nearest match, the newest one while following."""
 
         def jump_to_nearest(rows: LineOrder) -> None:
             if len(rows):
@@ -206,13 +208,13 @@ class LogNavigator:
         self._sight.set_search(pattern, jump_to_nearest if jump else None)
 
     def go_to_match(self, *, backwards: bool) -> None:
-        """Go to the next match, round the end of the log if need be."""
+        """Go to the next match, or the next line of evidence without a search; wrap around the end of the log."""
         found = self._sight.found_rows
         if found is None and self._lines:
             self._at = (self._at + (-1 if backwards else 1)) % len(self._lines)
             self._go_to_evidence_line()
         elif found is None:
-            self._say("nothing is looked for yet: / finds")
+            self._say("no search yet: / finds")
         elif not len(found):
             self._say("no match" if self._sight.search_progress is None else "no match yet")
         else:
@@ -241,18 +243,18 @@ class LogNavigator:
         self._sight.search_once(search.select_errors, scroll_to_first)
 
     def go_to_evidence(self, source: int, line: int, others: Sequence[int]) -> None:
-        """Go to the line that proves a verdict best; `match` goes on to the others, in the order of the log."""
+        """Go to the line that proves a verdict best; `go_to_match` continues to the others, in the order of the log."""
         self._source, self._lines = source, tuple(sorted({line, *others}))
         self._at = self._lines.index(line)
         self._go_to_evidence_line()
 
     def _go_to_evidence_line(self) -> None:
         if len(self._lines) > 1:
-            self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N lead through them")
+            self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N go to the others")
         self.go_to_line_number(self._source, self._lines[self._at])
 
     def go_to_line_number(self, source: int, line: int) -> None:
-        """Go to a line by its number in its own log; a filter that hides it is taken away."""
+        """Go to a line by its number in its own log; clear a filter that hides it."""
 
         def scroll_to_found_line(rows: LineOrder) -> None:
             if not len(rows):
@@ -267,14 +269,14 @@ class LogNavigator:
         self._sight.search_once(search.select_evidence_line(source, line), scroll_to_found_line, everywhere=True)
 
     def go_back_seconds(self, seconds: float) -> None:
-        """Go to where the last so many seconds of the log begin: those before its newest line, whatever time it is."""
+        """Go to the first line of the last so many seconds before the newest line."""
         index = self._sight.find_index_since(seconds)
         if index is None:
             self._say("no line here has a time")
         else:
             self._place.scroll_to_position(self._place.layout.clamp_position((index, 0)))
             self._say(
-                f"the last {format_duration(seconds)} of this log begin here" if index else "the whole log is younger"
+                f"the last {format_duration(seconds)} of this log begin here" if index else "the whole log is newer"
             )
 
     def _jump_and_report(self, rows: LineOrder, *, backwards: bool) -> None:

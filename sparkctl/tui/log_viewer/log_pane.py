@@ -1,4 +1,4 @@
-"""A log with its prompt and its status line: the piece that a screen mounts."""
+"""The log pane that a screen mounts: a log view with its prompt and its status line."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _utc_now() -> datetime:
 
 
 class AsciiScrollBarRender(ScrollBarRender):
-    """A scrollbar of blanks alone: its ends are not drawn in eighths of a cell."""
+    """A scrollbar without the block characters that draw its ends in eighths of a cell."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 class LogPane(Vertical):
-    """``name`` is what a saved file is called after (an instance), ``directory`` where it goes."""
+    """A log view with prompt and status line. Saved files are named after ``instance`` and go to ``directory``."""
 
     DEFAULT_CSS = """
     LogPane { height: 1fr; }
@@ -61,20 +61,20 @@ class LogPane(Vertical):
         self._ascii_only = ascii_only
         self._status = LogStatusLine(ascii_only=ascii_only)
         self._prompt = SearchPrompt()
-        self._has_typed = False  # since the prompt was opened
+        self._has_typed = False  # whether anything was typed since the prompt opened
         self._instance = instance
         self._directory = directory
         self._zone = zone
         self._now = now
 
     def compose(self) -> ComposeResult:
-        """The log, the prompt while it is open, the status line."""
+        """Create the log view, the prompt and the status line."""
         yield self.view
         yield self._prompt
         yield self._status
 
     def on_mount(self) -> None:
-        """Have scrollbars of plain signs where signs are plain."""
+        """Use ASCII scrollbars where the terminal needs them."""
         if self._ascii_only:
             for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
                 bar.renderer = AsciiScrollBarRender  # type: ignore[misc]
@@ -88,22 +88,22 @@ class LogPane(Vertical):
     def _apply_typed_pattern(self, event: SearchPrompt.Typed) -> None:
         event.stop()
         self._has_typed = True
-        if event.asked is PromptMode.FIND:
-            self.view.return_to_saved()  # every letter looks from where the reader was
-        self._apply_pattern(event.asked, event.text, jump=True)
+        if event.mode is PromptMode.FIND:
+            self.view.return_to_saved()  # every letter searches from the position before the prompt
+        self._apply_pattern(event.mode, event.text, jump=True)
 
     @on(SearchPrompt.Closed)
     def _handle_prompt_close(self, event: SearchPrompt.Closed) -> None:
         event.stop()
-        if not event.is_kept and self._has_typed:  # else nothing has changed that would have to be painted
-            self._apply_pattern(event.asked, event.text)
-            if event.asked is PromptMode.FIND:
+        if not event.is_kept and self._has_typed:  # without typed text nothing has changed
+            self._apply_pattern(event.mode, event.text)
+            if event.mode is PromptMode.FIND:
                 self.view.return_to_saved()
 
     def _route_key_to_prompt(self, event: Key) -> bool:
-        """Take a key from the log: the one that opens the prompt, and what was typed right behind it.
+        """Handle the key that opens the prompt, and keys typed right after it; return whether the key was handled.
 
-        A binding is looked up when its key has bubbled up to the app, and by then letters have gone by.
+        Textual looks up a binding when its key has bubbled up to the app; the next letters would reach the log before that.
         """
         if self._prompt.is_open:
             self._prompt.accept_key(event)
@@ -114,18 +114,18 @@ class LogPane(Vertical):
         self.action_ask(active.binding.action.split("'")[1])
         return True
 
-    def _apply_pattern(self, asked: PromptMode, text: str, *, jump: bool = False) -> None:
-        if asked is PromptMode.FIND:
+    def _apply_pattern(self, mode: PromptMode, text: str, *, jump: bool = False) -> None:
+        if mode is PromptMode.FIND:
             self.view.set_search(text, jump=jump)
         else:
             self.view.set_filter(text)
 
     def action_ask(self, what: str) -> None:
-        """Open the prompt."""
-        asked = PromptMode(what)
+        """Open the prompt to find or to filter."""
+        mode = PromptMode(what)
         self.view.save_position()
         self._has_typed = False
-        self._prompt.open_prompt(asked, self.view.sight.sought if asked is PromptMode.FIND else self.view.sight.only)
+        self._prompt.open_prompt(mode, self.view.sight.sought if mode is PromptMode.FIND else self.view.sight.only)
 
     def action_save(self) -> None:
         """Save the shown lines to a file named after the instance and the time."""

@@ -1,4 +1,4 @@
-"""The rows of a log on the screen: when they are painted, the scrollbar beside them, and every way to go up and down."""
+"""The scrolling widget of a log: when it paints, its scrollbar, and the keys and wheel that scroll it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ from sparkctl.tui.log_viewer.line_layout import LogLayout, LogRow
 from sparkctl.tui.log_viewer.line_renderer import STYLE_NAMES, LogLineRenderer, resolve_log_style
 from sparkctl.tui.log_viewer.log_navigation import LogViewPosition
 
-PAINT_SECONDS = 1 / 20  # s between two paints of what arrived; a key is painted at once
-FLOOD_PAINT_SECONDS = 1 / 8  # the same where more than a screen has come since: nobody reads that
-PAUSED_PAINT_SECONDS = 1 / 4  # the same while the reader stays: only a count moves
+PAINT_SECONDS = 1 / 20  # s between two paints of new lines; a key paints at once
+FLOOD_PAINT_SECONDS = 1 / 8  # the same where more than a screen of lines has arrived since
+PAUSED_PAINT_SECONDS = 1 / 4  # the same while paused: only a count changes
 _WHEEL_ROWS = 3
 _SIDEWAYS_CELLS = 12
 
 
 class LogScrollView(ScrollView, can_focus=True):
-    """Shows a `LogBook` where its `LogPlace` is. Give it lines with `add`: at 20,000 lines a second at most some hundreds
-    a call."""
+    """Shows a `LogBuffer` at a `LogViewPosition`. Add at most some hundred lines per call at 20,000 lines a second."""
 
     DEFAULT_CSS = """
     LogScrollView {
@@ -92,17 +91,17 @@ class LogScrollView(ScrollView, can_focus=True):
         self._is_placing = False
 
     def report_state(self) -> None:
-        """Say where the reader is, for whoever shows that."""
+        """Publish the state of the view; subclasses implement this."""
 
-    # lines arrive
+    # --- new lines ---
 
     def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
-        """Take lines of a source of the book, in their order."""
+        """Add lines of a source, in their order."""
         self.book.add_lines(source, lines)
         self.apply_new_lines()
 
     def apply_new_lines(self) -> None:
-        """Take notice of lines that were added to the book elsewhere."""
+        """Show lines that were added to the buffer elsewhere."""
         self.sight.catch_up()
         if self._paint_timer is not None or not self.is_attached:
             return
@@ -115,27 +114,27 @@ class LogScrollView(ScrollView, can_focus=True):
         else:
             self._paint_timer = self.set_timer(wait, self._paint_new_lines)
 
-    # where the reader is
+    # --- position ---
 
     @property
     def is_following(self) -> bool:
-        """Whether the newest line is shown, whatever comes."""
+        """Whether the view follows the newest line."""
         return self.place.is_following
 
     def go_to_line(self, key: LineKey) -> None:
-        """Make a line the current one and bring it onto the screen."""
+        """Make a line the current one and scroll to it."""
         self.place.scroll_to_line(key)
         self.repaint()
 
     def follow_end(self) -> None:
-        """Show the newest line, from now on."""
+        """Follow the newest line."""
         self.place.follow_end()
         self.repaint()
 
     def pause_following(self) -> None:
-        """Stay where the reader is."""
+        """Stop following."""
         if self.place.pause_following():
-            self.report_state()  # the log itself stays as it is painted
+            self.report_state()  # the painted rows do not change
 
     def _move_rows(self, rows: int) -> None:
         self.place.move_rows(rows)
@@ -144,13 +143,13 @@ class LogScrollView(ScrollView, can_focus=True):
     # painting
 
     def repaint(self) -> None:
-        """Paint now: a key, or somebody else who knows, has changed something."""
+        """Paint now, after a key or another change."""
         if self.is_attached:
             self._refresh_rows()
             self.refresh()
 
     def _paint_new_lines(self) -> None:
-        """Paint what arrived, as far as it is on the screen: whoever reads further up sees a count move, and no more."""
+        """Paint new lines if they are visible; otherwise only the count changes."""
         before = self._page
         self._refresh_rows()
         self._page = self.place.build_page()
@@ -158,7 +157,7 @@ class LogScrollView(ScrollView, can_focus=True):
             self.refresh()
 
     def _refresh_rows(self) -> None:
-        """Bring place, scrollbar and state up to date."""
+        """Update position, scrollbar and state."""
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None
@@ -168,7 +167,7 @@ class LogScrollView(ScrollView, can_focus=True):
             return
         self.place.restore_position()
         self._page = None
-        # Not through the reactive: a new height of the log is no reason to lay the screen out anew.
+        # Not through the reactive: a new height of the log needs no new layout of the screen.
         self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.find_bottom_position()[0] + layout.height))
         self._is_placing = True
         try:
@@ -184,20 +183,20 @@ class LogScrollView(ScrollView, can_focus=True):
         known = bar.window_virtual_size
         is_near = self.is_following and 0.99 * whole <= known <= whole and bar.position >= known - bar.window_size
         if is_near and bar.window_size == self.place.layout.height:
-            return  # its thumb would not move by a cell, and to paint it costs as much as to paint the log
+            return  # the thumb would not move by a cell, and painting it costs as much as painting the log
         bar.window_virtual_size = whole
         bar.window_size = self.place.layout.height
         bar.position = self.place.top[0]
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Go where the scrollbar, or a selection that is drawn over the edge, was moved to."""
+        """Follow the scrollbar, or a selection that is dragged over the edge."""
         if self._is_placing:
             return
         super().watch_scroll_y(old_value, new_value)
         if round(new_value) == self.place.top[0]:
             return
         if self.scrollable_content_region.height != self.place.layout.height:
-            return  # Textual fits it to another size; `on_resize` knows better where the reader was
+            return  # Textual adapts to a new size; `on_resize` restores the position
         if round(new_value) < self.place.top[0] or not self.is_following:
             self.place.scroll_to_position(self.place.layout.clamp_position((round(new_value), 0)))
         self.repaint()
@@ -226,23 +225,24 @@ class LogScrollView(ScrollView, can_focus=True):
         )
 
     def notify_style_update(self) -> None:
-        """Take the theme's colours."""
+        """Use the colours of a new theme."""
         super().notify_style_update()
-        self.painter.styles = {}  # those of the parts are not there yet
+        self.painter.styles = {}  # `render_line` reads them again: the component styles are not updated yet
 
     def on_mount(self) -> None:
-        """Begin as soon as this has a place.
+        """Fit to the size after the first layout.
 
-        To ask for it now would make Textual lay it out beside the screen's own round, which then sends it no `Resize`.
+        Asking for the size now would make Textual lay this out outside of the screen's own layout, which then sends no
+        `Resize`.
         """
         self.call_after_refresh(self.fit_to_size)
 
     def on_focus(self, event: Focus) -> None:
-        """Have the focus, and look as before: Textual would look up every style of this and paint all of the log."""
+        """Take the focus without a repaint: Textual would look up every style and paint the whole log."""
         self._set_focus_state(event, DescendantFocus(self), has_focus=True)
 
     def on_blur(self, event: Blur) -> None:
-        """Lose the focus, and look as before."""
+        """Lose the focus without a repaint."""
         self._set_focus_state(event, DescendantBlur(self), has_focus=False)
 
     def _set_focus_state(self, event: Focus | Blur, news: DescendantFocus | DescendantBlur, *, has_focus: bool) -> None:
@@ -252,52 +252,52 @@ class LogScrollView(ScrollView, can_focus=True):
             self.parent.post_message(news)
 
     def on_resize(self) -> None:
-        """Keep the place on another screen."""
+        """Keep the position in the new size."""
         self.fit_to_size()
 
     def fit_to_size(self) -> None:
-        """Fit the page to the room that there is now."""
+        """Fit the page to the current size."""
         self._measure_page()
         self.repaint()
 
     def _measure_page(self) -> bool:
-        """Take the size of the page; False where this has no place on the screen yet."""
+        """Update the size of the page; return False before the first layout."""
         region = self.scrollable_content_region
         self.painter.width = max(1, region.width)
         self.place.resize_page(self.painter.text_width, region.height)
         return region.height > 0
 
     def action_scroll_up(self) -> None:
-        """A row up."""
+        """Scroll up by a row."""
         self._move_rows(-1)
 
     def action_scroll_down(self) -> None:
-        """A row down."""
+        """Scroll down by a row."""
         self._move_rows(1)
 
     def action_page_up(self) -> None:
-        """A screen up, less a row."""
+        """Scroll up by a screen less a row."""
         self._move_rows(-max(1, self.place.layout.height - 1))
 
     def action_page_down(self) -> None:
-        """A screen down, less a row."""
+        """Scroll down by a screen less a row."""
         self._move_rows(max(1, self.place.layout.height - 1))
 
     def action_scroll_home(self) -> None:
-        """To the first line that is kept."""
+        """Scroll to the first line in the buffer."""
         self.place.scroll_to_position((0, 0))
         self.repaint()
 
     def action_scroll_end(self) -> None:
-        """To the newest line, and follow."""
+        """Scroll to the newest line and follow."""
         self.follow_end()
 
     def action_scroll_left(self) -> None:
-        """Towards the beginning of long lines."""
+        """Scroll towards the beginning of long lines."""
         self._shift_sideways(-_SIDEWAYS_CELLS)
 
     def action_scroll_right(self) -> None:
-        """Towards the end of long lines."""
+        """Scroll towards the end of long lines."""
         self._shift_sideways(_SIDEWAYS_CELLS)
 
     def _shift_sideways(self, cells: int) -> None:
@@ -305,20 +305,20 @@ class LogScrollView(ScrollView, can_focus=True):
         self.repaint()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Up, as the wheel says; sideways with a modifier."""
+        """Scroll up; sideways with shift or ctrl."""
         self._handle_wheel(event, -1)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Down, as the wheel says; sideways with a modifier."""
+        """Scroll down; sideways with shift or ctrl."""
         self._handle_wheel(event, 1)
 
     def on_mouse_scroll_left(self, event: MouseScrollLeft) -> None:
-        """Left, as the wheel says."""
+        """Scroll left."""
         event.prevent_default().stop()
         self._shift_sideways(-_SIDEWAYS_CELLS)
 
     def on_mouse_scroll_right(self, event: MouseScrollRight) -> None:
-        """Right, as the wheel says."""
+        """Scroll right."""
         event.prevent_default().stop()
         self._shift_sideways(_SIDEWAYS_CELLS)
 

@@ -1,7 +1,7 @@
-"""Where a screen has an instance's log from: its container, followed through every break, a saved log, or a recording.
+"""Reads an instance's log for a screen: from its container, followed through every break, a saved log or a recording.
 
-One task of the room's, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
-connection by which the node is followed anyway.
+A subscription is one task of the controller, ended by `close`. It follows and masks the log as the ``logs`` command does,
+over the connection that follows the node.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from sparkctl.model.node import NodeName, NodeState
 
 if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
-    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel_interface import Controller
 
-MAX_LINES_AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
-KEY_WAIT_SECONDS = 0.002  # s between two looks whether a key is done
-_RETRY_SECONDS = 5.0  # s at least until a node that could not be asked is asked again
-_LOOK_SECONDS = 1.0  # s between two looks whether the instance was started anew
+MAX_LINES_AT_ONCE = 100  # lines between two checks for keys: about a millisecond of work
+KEY_WAIT_SECONDS = 0.002  # s between two checks whether a key is done
+_RETRY_SECONDS = 5.0  # s at least until an unreachable node is tried again
+_LOOK_SECONDS = 1.0  # s between two checks whether the instance was started again
 _REPLAY_STEP_SECONDS = 0.25
-RECOVERY_NOTICE_SECONDS = (
-    5.0  # s for which it is said that a break is over: one of a moment would be over before it is painted
-)
+RECOVERY_NOTICE_SECONDS = 5.0  # s for which the end of a break is shown: a short break would end before it is painted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConsumer:
-    """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
-    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``is_to_wait``:
-    whether lines are to wait now, because a key has the right of way."""
+    """The callbacks of a reader.
+
+    ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, ``tell`` with a
+    problem or with None when there is none, and ``over`` at the end of a complete log. ``is_to_wait`` tells whether lines
+    have to wait because a key is in progress.
+    """
 
     begin: Callable[[], None]
     take: Callable[[Sequence[LogLine]], None]
@@ -47,25 +48,32 @@ class LogConsumer:
 
 
 class LogSubscription:
-    """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
+    """Reads the log of one instance on one node until it is closed.
 
-    ``saved``: that of an earlier start of it, from this machine's disk."""
+    ``tail``: only so many last lines; line numbers then count from there. ``saved``: the saved log of an earlier start.
+    """
 
     def __init__(
-        self, room: PanelController, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
+        self, controller: Controller, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
         saved: SavedLog | None = None,
     ) -> None:  # fmt: skip
         self._saved = saved
-        self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
-        self._taken = asyncio.Event()
+        self._controller, self._node, self._instance, self._reader, self._tail = (
+            controller,
+            node,
+            instance,
+            reader,
+            tail,
+        )
+        self._delivered = asyncio.Event()
         self._container: str | None = None
         self._is_broken = False
-        self._saying: asyncio.Task[None] | None = None  # that a break is over
-        self._task = room.run_background_task(self._run(), f"log of {instance} on {node}")
+        self._recovery_notice: asyncio.Task[None] | None = None  # shows that a break has ended
+        self._task = controller.run_background_task(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._report_defect)
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._task.remove_done_callback(self._report_defect)
         self._task.cancel()
         self._cancel_recovery_notice()
@@ -74,7 +82,7 @@ class LogSubscription:
         if self._saved is not None:
             await self._read_saved(self._saved)
             return
-        if self._room.is_replaying:
+        if self._controller.is_replaying:
             await self._replay_recording()
             return
         while True:
@@ -84,30 +92,30 @@ class LogSubscription:
             self._reader.over()
             if ended is not None and ended.outcome is Outcome.UNREACHABLE:
                 self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
-                await self._room.clock.sleep(_RETRY_SECONDS)
+                await self._controller.clock.sleep(_RETRY_SECONDS)
                 while not self._is_node_answering():
-                    await self._room.clock.sleep(_LOOK_SECONDS)
+                    await self._controller.clock.sleep(_LOOK_SECONDS)
                 continue
             while self._find_container() in (None, self._container):
-                await self._room.clock.sleep(_LOOK_SECONDS)
+                await self._controller.clock.sleep(_LOOK_SECONDS)
 
     async def _follow_container(self) -> CommandEnded | None:
-        node = self._room.supervisor.get_node(self._node)
+        node = self._controller.supervisor.get_node(self._node)
         if node is None:
-            self._reader.tell(f"{self._node} is not in the config any more")
+            self._reader.tell(f"{self._node} is no longer in the config")
             return None
-        ctx = replace(self._room.context, interrupt=InterruptSignal())
+        ctx = replace(self._controller.context, interrupt=InterruptSignal())
         request = ShowLog(
             instance=self._instance,
             nodes=[node],
             follow=True,
             tail=self._tail,
             pace=self._wait_for_delivery,
-            session=self._room.supervisor.create_background_session,
+            session=self._controller.supervisor.create_background_session,
         )
         self._reader.tell(None if self._is_node_answering() else f"connecting to {self._node} ...")
         warned: list[str] = []
-        async with aclosing(show_log(ctx, request)) as events:  # who reads no further leaves nothing running
+        async with aclosing(show_log(ctx, request)) as events:  # closed with the subscription
             async for event in events:
                 match event:
                     case LogArrived():
@@ -126,7 +134,7 @@ class LogSubscription:
                     case CommandEnded():
                         self._cancel_recovery_notice()
                         self._is_broken = False
-                        # where it is a saved log, a warning has said so, and another may have said who ended it
+                        # warnings tell that it is a saved log, and what ended the container
                         self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
                         return event
                     case _:
@@ -134,46 +142,46 @@ class LogSubscription:
         return None
 
     def _report_recovery(self) -> None:
-        """Say that all is well: of a break some seconds later, and until then that it was."""
+        """Report that all is well; after a break, report the break for some seconds first."""
         if self._is_broken:
             self._is_broken = False
             self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
-            self._saying = self._room.run_background_task(
+            self._recovery_notice = self._controller.run_background_task(
                 self._clear_recovery_notice(), f"break of the log of {self._instance}"
             )
-        elif self._saying is None:
+        elif self._recovery_notice is None:
             self._reader.tell(None)
 
     async def _clear_recovery_notice(self) -> None:
-        await self._room.clock.sleep(RECOVERY_NOTICE_SECONDS)
-        self._saying = None
+        await self._controller.clock.sleep(RECOVERY_NOTICE_SECONDS)
+        self._recovery_notice = None
         self._reader.tell(None)
 
     def _cancel_recovery_notice(self) -> None:
-        """There is something newer to be said than that a break is over."""
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = None
+        """Stop showing that a break has ended, because there is newer news."""
+        if self._recovery_notice is not None:
+            self._recovery_notice.cancel()
+            self._recovery_notice = None
 
     async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), MAX_LINES_AT_ONCE):
             self._reader.take(lines[start : start + MAX_LINES_AT_ONCE])
             await asyncio.sleep(0)
-            while self._reader.is_to_wait():  # noqa: ASYNC110 - a key is over by the clock, too, which sets no event
+            while self._reader.is_to_wait():  # noqa: ASYNC110 - a key may end by the clock, which sets no event
                 await asyncio.sleep(KEY_WAIT_SECONDS)
-        self._taken.set()
+        self._delivered.set()
 
     async def _wait_for_delivery(self) -> None:
-        self._taken.clear()
-        await self._taken.wait()
+        self._delivered.clear()
+        await self._delivered.wait()
 
     def _is_node_answering(self) -> bool:
-        store = self._room.bridge.store
+        store = self._controller.bridge.store
         return self._node in store.nodes and store.get_state(self._node).state is NodeState.OK
 
     def _find_container(self) -> str | None:
-        """Return the container that the instance has now, as far as it was listed and lives."""
-        store = self._room.bridge.store
+        """Return the id of the instance's live container; None where none is known."""
+        store = self._controller.bridge.store
         if self._node not in store.nodes:
             return None
         views = store.get_last_known_view(self._node).instances
@@ -191,17 +199,17 @@ class LogSubscription:
         self._reader.over()
 
     async def _replay_recording(self) -> None:
-        """Give the lines that the recording holds, each when it is due; all anew when somebody goes back in it."""
-        mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
+        """Deliver the lines of the recording at their times; start again when the recording seeks back."""
+        mine = [one for one in self._controller.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
         while True:
-            turn = self._room.turn
+            turn = self._controller.turn
             self._reader.begin()
-            await asyncio.sleep(0)  # a reader that begins anew may have ended this feed
+            await asyncio.sleep(0)  # a reader that restarts may have closed this subscription
             if not mine:
-                self._reader.tell("this recording holds no line of its log")
+                self._reader.tell("this recording contains no line of its log")
             for event in mine:
-                while event.ts > self._room.displayed_time() and not turn.is_set():
-                    await self._room.clock.sleep(_REPLAY_STEP_SECONDS)
+                while event.ts > self._controller.displayed_time() and not turn.is_set():
+                    await self._controller.clock.sleep(_REPLAY_STEP_SECONDS)
                 if turn.is_set():
                     break
                 await self._deliver_lines(event.lines)
@@ -213,7 +221,7 @@ class LogSubscription:
         return event.node == self._node and event.instance == self._instance
 
     def _report_defect(self, task: asyncio.Task[None]) -> None:
-        """A defect ends this log alone, and is said where the log stands."""
+        """Show a defect in the log's own status; it ends this log only."""
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")
 

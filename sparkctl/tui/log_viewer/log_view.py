@@ -1,7 +1,6 @@
-"""The log view: a million lines under a reader's hands, while thousands a second arrive.
+"""The log view: shows, searches, filters, copies and saves a log of up to a million lines, with thousands new per second.
 
-The widget itself: what is shown, when it is painted, and which key does what. Where the reader is, is `LogPlace`'s; what
-is looked for, `Seeker`'s; how a row looks, `Painter`'s.
+`LogViewPosition` keeps the reader's position, `LogNavigator` moves it, `LogLineRenderer` renders a row.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from sparkctl.tui.log_viewer.log_navigation import LogNavigator
 from sparkctl.tui.log_viewer.log_scroll import PAINT_SECONDS, LogScrollView
 from sparkctl.tui.log_viewer.status_line import LogViewState
 
-MAX_CLIPBOARD_BYTES = 74_994  # bytes: as base64 just below the 100,000 at which terminals give up
+MAX_CLIPBOARD_BYTES = 74_994  # bytes; as base64 just below 100,000, the limit of many terminals
 _LINES_PER_WRITE = 256
 
 
 def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str, bool]:
-    """Return the selected text and whether it is all of it; a clipboard takes only so much.
+    """Return the selected text, and whether it is complete: a clipboard has a limit.
 
-    The selection's rows are the serial numbers of shown lines, its columns characters of their text.
+    The rows of the selection are serial numbers of shown lines, its columns characters of their text.
     """
     rows = layout.rows
     first = 0 if selection.start is None else max(0, selection.start.y - rows.dropped)
@@ -55,11 +54,11 @@ def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str,
 
 
 async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
-    """Write the lines to a file that is not there yet, as ``TIME [SOURCE] TEXT``; return in words how that went."""
+    """Write the lines to a new file, as ``TIME [SOURCE] TEXT``; return a message about the result."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return f"not saved: {path.name} is there already"
+        return f"not saved: {path.name} exists already"
     except OSError as broken:
         return f"not saved: {path}: {broken.strerror or broken}"
     count = 0
@@ -83,14 +82,14 @@ def _format_saved_line(book: LogBuffer, line: BufferedLine) -> str:
     return f"{line.when} {source}{line.text}"
 
 
-SEARCH_SLICE_SECONDS = 0.003  # s of searching between two looks at the keyboard
+SEARCH_SLICE_SECONDS = 0.003  # s of searching between two checks for keys
 BACK_STEPS_SECONDS = (60, 300, 900, 3600)  # s before the newest line
-NOTE_SECONDS = 6.0  # s that a note stands
-LOAD_WAIT_SECONDS = 4.0  # s after which a log of which nothing came has nothing
+NOTE_SECONDS = 6.0  # s for which a note is shown
+LOAD_WAIT_SECONDS = 4.0  # s after which a log without lines counts as empty
 
 
 class LogView(LogScrollView, can_focus=True):
-    """Shows a `LogBook`. Give it lines with `add`: at 20,000 lines a second at most some hundreds a call."""
+    """Shows a `LogBuffer` with search, filter, copy and save. See `LogScrollView` about adding lines."""
 
     HELP = "Reads a log. `/` finds, `&` keeps matching lines only, `f` follows. A pattern may be `!text` or `/regex/`."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,14 +109,14 @@ class LogView(LogScrollView, can_focus=True):
     ]
 
     class Saved(Message):
-        """A file was written, or not: ``words`` have its whole path, for which the status line may have no room."""
+        """The result of a save. ``words`` contains the whole path, which may not fit into the status line."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
 
     class Changed(Message):
-        """The view says something new of itself."""
+        """The state of the view has changed."""
 
         def __init__(self, view: LogView, state: LogViewState) -> None:
             super().__init__()
@@ -130,7 +129,7 @@ class LogView(LogScrollView, can_focus=True):
             return self.view
 
         def can_replace(self, message: Message) -> bool:
-            """The newest word is enough."""
+            """Return whether a newer message of this view replaces this one."""
             return isinstance(message, LogView.Changed) and message.view is self.view
 
     def __init__(
@@ -144,36 +143,38 @@ class LogView(LogScrollView, can_focus=True):
     ) -> None:
         super().__init__(book, LogLineRenderer(book.sources, ascii_only=ascii_only, zone=zone), id=id, classes=classes)
         self.state = LogViewState()
-        self.key_filter: Callable[[KeyPress], bool] | None = None  # asked about every key; True: it is not for the view
+        self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled
         self.seek = LogNavigator(self.sight, self.place, self.show_note)
         self._note: str | None = None
         self._note_timer: Timer | None = None
         self._is_working = False
         self._was_waited_for = False
-        self._backs = 0  # how often it was gone back
+        self._backs = 0  # how many steps back in time were taken
 
-    # what is shown
+    # --- filter, search and sources ---
 
     def set_filter(self, typed: str) -> None:
-        """Show only the lines that match; an empty pattern shows all. A faulty one says so and filters nothing."""
+        """Show only matching lines; an empty pattern shows all. A faulty one shows its error and filters nothing."""
         self.sight.set_filter(sanitize_line(typed))
         self._run_search_step()
 
     def set_search(self, typed: str, *, jump: bool = False) -> None:
-        """Show where a pattern is, and go to the next such line if asked to. An empty one ends the search."""
+        """Search for a pattern; with ``jump`` go to the nearest match. An empty pattern ends the search."""
         self.seek.search_pattern(sanitize_line(typed), jump=jump)
         self._run_search_step()
 
     def show_source(self, source: int | None) -> None:
-        """Show one source alone, or all of them merged (None)."""
+        """Show one source alone, or all merged (None)."""
         self.sight.select_source(source)
         self.painter.has_sources = source is None and len(self.book.sources) > 1
         self.fit_to_size()
         self._run_search_step()
 
     def show_evidence(self, source: int, line: int, others: Sequence[int] = ()) -> None:
-        """Go to a line by its number in its own log, as a verdict names it, with the numbers shown; while nothing is looked
-        for, the keys for matches lead through it and the ``others`` that prove it, too."""
+        """Go to the line that a verdict names by its number in its own log, and show line numbers.
+
+        Without a search, the keys for matches visit this line and the ``others`` that prove the verdict.
+        """
         self.painter.has_numbers = True
         self.painter.proofs = frozenset((source, one) for one in (line, *others))
         self.seek.go_to_evidence(source, line, others)
@@ -182,16 +183,16 @@ class LogView(LogScrollView, can_focus=True):
         self._run_search_step()
 
     def save_position(self) -> None:
-        """Remember where the reader is, for `back_to_mark`."""
+        """Save the position for `return_to_saved`."""
         self.place.save_position()
 
     def return_to_saved(self) -> None:
-        """Go where the reader was."""
+        """Return to the saved position."""
         self.place.return_to_saved()
         self.repaint()
 
     def _run_search_step(self) -> None:
-        """Do what the sight has to do: at once what is short, the rest between keys."""
+        """Run the search and the filter: a short slice at once, the rest in a worker between keys."""
         if not self.is_attached:
             return
         rows = self.sight.rows
@@ -202,16 +203,16 @@ class LogView(LogScrollView, can_focus=True):
 
     async def _continue_search(self) -> None:
         try:
-            rows, is_left, told = self.sight.rows, True, 0.0
+            rows, is_left, reported = self.sight.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
                 is_left = self.sight.run_for(SEARCH_SLICE_SECONDS)
                 if rows is not self.sight.rows or not is_left:
                     self._repaint_rows(rows)
                     rows = self.sight.rows
-                elif time.monotonic() - told > PAINT_SECONDS:
-                    told = time.monotonic()
-                    self.report_state()  # how much of it is done
+                elif time.monotonic() - reported > PAINT_SECONDS:
+                    reported = time.monotonic()
+                    self.report_state()  # shows the progress
         finally:
             self._is_working = False
 
@@ -221,19 +222,19 @@ class LogView(LogScrollView, can_focus=True):
         self.repaint()
 
     def on_mount(self) -> None:
-        """Begin with what is there."""
+        """Show the lines that are in the buffer already."""
         self._run_search_step()
         self.set_timer(LOAD_WAIT_SECONDS, self.mark_loaded)
 
     def mark_loaded(self) -> None:
-        """Take it that whatever there is has come."""
+        """Note that the first lines had enough time to arrive."""
         self._was_waited_for = True
         self.report_state()
 
-    # what the view says of itself
+    # --- state and notes ---
 
     def show_note(self, note: str) -> None:
-        """Have a note shown for a while."""
+        """Show a note in the status line for some seconds."""
         self._note = sanitize_line(note)
         if self._note_timer is not None:
             self._note_timer.stop()
@@ -245,6 +246,7 @@ class LogView(LogScrollView, can_focus=True):
         self.report_state()
 
     def report_state(self) -> None:
+        """Post `Changed` if the state has changed."""
         sight, found = self.sight, self.sight.found_rows
         state = LogViewState(
             is_following=self.is_following,
@@ -273,23 +275,23 @@ class LogView(LogScrollView, can_focus=True):
             self.state = state
             self.post_message(self.Changed(self, state))
 
-    # selecting and copying
+    # --- selecting, copying and saving ---
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return what is selected, as far as a clipboard takes it."""
+        """Return the selected text, up to the limit of the clipboard."""
         text, is_whole = extract_selected_text(self.place.layout, selection)
         if not is_whole:
             self.show_note("more than a clipboard takes; ctrl+s saves all shown lines to a file")
         return text, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Hold still while somebody selects."""
+        """Stop following while text is selected."""
         if selection is not None:
             self.pause_following()
         self.refresh()
 
     def action_copy(self) -> None:
-        """Copy the selection; without one the current line; without that what is on the screen."""
+        """Copy the selection, else the current line, else the visible lines."""
         if selected := self.screen.get_selected_text():
             self._copy_to_clipboard(selected, selected.count("\n") + 1)
             return
@@ -305,7 +307,7 @@ class LogView(LogScrollView, can_focus=True):
         self.show_note(f"{count:,} {'line' if count == 1 else 'lines'} copied")
 
     def save_to_file(self, path: Path) -> None:
-        """Write the shown lines to a new file of mode 0600, in the background; a note says where they are."""
+        """Write the shown lines to a new file of mode 0600 in the background; a note shows its path."""
 
         async def write_and_report() -> None:
             words = await save_lines(self.book, self.sight.rows, path)
@@ -314,10 +316,10 @@ class LogView(LogScrollView, can_focus=True):
 
         self.run_worker(write_and_report(), group="save", exclusive=True)
 
-    # keys
+    # --- keys ---
 
     def on_key(self, event: KeyPress) -> None:
-        """Let whoever is around the view have a key first."""
+        """Let `key_filter` handle a key first."""
         if self.key_filter is not None and self.key_filter(event):
             event.prevent_default().stop()
 
@@ -326,7 +328,7 @@ class LogView(LogScrollView, can_focus=True):
         (self.pause_following if self.is_following else self.follow_end)()
 
     def action_next_match(self, backwards: bool = False) -> None:
-        """Go to the next match, round the end of the log if need be; without a search to the next proof of a verdict."""
+        """Go to the next match, or without a search to the next line that proves the verdict."""
         self.seek.go_to_match(backwards=backwards)
         self._run_search_step()
         self.repaint()
@@ -342,7 +344,7 @@ class LogView(LogScrollView, can_focus=True):
         self._run_search_step()
 
     def action_back(self) -> None:
-        """Go to where the last minute of the log begins; each time more further back, then to its first line."""
+        """Go back to where the last minute of the log begins; each further call goes further back, at last to the first line."""
         if self.is_following:
             self._backs = 0
         if self._backs < len(BACK_STEPS_SECONDS):
@@ -359,26 +361,26 @@ class LogView(LogScrollView, can_focus=True):
         self.repaint()
 
     def action_times(self) -> None:
-        """Show the time of each line, or not."""
+        """Show the time of each line, or hide it."""
         self.painter.has_times = not self.painter.has_times
         self.fit_to_size()
 
     def action_numbers(self) -> None:
-        """Show the number of each line in its own log, as verdicts have it, or not."""
+        """Show the number of each line in its own log, as verdicts name it, or hide it."""
         self.painter.has_numbers = not self.painter.has_numbers
         self.fit_to_size()
 
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""
         if len(self.book.sources) == 1:
-            self.show_note("this is one log; M shows others beside it")
+            self.show_note("this is a single log; M shows more logs")
             return
         source = self.sight.source
         after = 0 if source is None else source + 1
         self.show_source(after if after < len(self.book.sources) else None)
 
     def action_clear(self) -> None:
-        """End the search, then the filter; with neither the key is somebody else's."""
+        """Clear the selection, else the search, else the filter; without any leave the key to others."""
         if self.text_selection is not None:
             self.screen.clear_selection()
         elif self.sight.sought:

@@ -1,4 +1,4 @@
-"""The line under a log: following or paused, how many lines, what is looked for, what is set."""
+"""The status line below a log: mode, number of lines, search, filter and settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from sparkctl.model.text.sanitize import truncate_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogViewState:
-    """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused; ``hidden``
-    ones, of our own questions, are in the log and not here.
+    """What the status line shows.
 
-    ``found`` is None while nothing is looked for; ``at`` counts from 1 and is None before the first jump. A share of
-    work (0 to 1) is None when that work is done. ``fault`` is what is wrong with a pattern, ``note`` what just happened.
-    ``was_waited_for``: whatever there is would have come by now.
+    ``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` arrived since the reader paused;
+    ``hidden`` lines are requests of sparkctl itself, which the view leaves out.
+
+    ``found`` is the number of matches, None without a search; ``at`` counts them from 1 and is None before the first jump.
+    ``finding`` and ``narrowing`` are the progress (0 to 1) of search and filter, None when done. ``fault`` is the error of
+    a pattern, ``note`` a short message. ``was_waited_for``: the first lines had enough time to arrive.
     """
 
     is_following: bool = True
@@ -50,7 +52,7 @@ _GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class StatusSegment:
-    """Some words of the line. Those of the highest ``rank`` go first where there is no room."""
+    """A part of the line. The parts of the highest ``rank`` are left out first where the line is too narrow."""
 
     text: str
     style: str = ""
@@ -58,7 +60,7 @@ class StatusSegment:
 
 
 def build_mode_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
-    """Return what is always said: the mode and how much there is."""
+    """Return the mode and the number of lines, which are always shown."""
     if state.is_following:
         mode = [StatusSegment("> following" if ascii_only else "● following", "$text-success")]
     else:
@@ -76,7 +78,7 @@ def build_mode_segments(state: LogViewState, *, ascii_only: bool = False) -> lis
 
 
 def build_setting_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
-    """Return what is sought, kept and set."""
+    """Return the search, the filter, the source and the settings."""
     found: list[StatusSegment] = []
     if state.find:
         found.append(
@@ -111,7 +113,7 @@ def _format_match_count(state: LogViewState) -> str:
 
 
 def format_status_line(state: LogViewState, width: int, *, ascii_only: bool = False) -> Content:
-    """Return the whole line; a note, or what is wrong with a pattern, stands in the middle instead of the settings."""
+    """Return the whole line; a note, or the error of a pattern, takes the place of the settings."""
     left = build_mode_segments(state, ascii_only=ascii_only)
     right = build_setting_segments(state, ascii_only=ascii_only)
     if state.fault is not None:
@@ -125,7 +127,7 @@ def format_status_line(state: LogViewState, width: int, *, ascii_only: bool = Fa
             break
         (left if least in left else right).remove(least)
     over = _measure_segments(left) + _measure_segments(right) + len(_GAP) - room
-    if right and right[0].rank == 0 and over > 0:  # words for the reader
+    if right and right[0].rank == 0 and over > 0:  # a note or an error
         right[0] = StatusSegment(truncate_text(right[0].text, max(1, len(right[0].text) - over)), right[0].style)
     space = " " * max(1, room - _measure_segments(left) - _measure_segments(right))
     return Content.assemble(" ", *_join_segments(left), space, *_join_segments(right), " ")
@@ -144,7 +146,7 @@ def _join_segments(pieces: list[StatusSegment]) -> list[str | tuple[str, str]]:
 
 
 class LogStatusLine(Widget):
-    """Shows a `LogState` on one line."""
+    """Shows a `LogViewState` on one line."""
 
     DEFAULT_CSS = """
     LogStatusLine { height: 1; width: 1fr; background: $foreground 6%; }

@@ -1,4 +1,4 @@
-"""What every screen of the panel has: a header, a footer, keys out of the one table, and a word for tiny terminals."""
+"""Base classes of the screens: header, footer, key bindings from the action table, and a message in tiny terminals."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from sparkctl.views.text.frame_layout import describe_guard_coverage, render_hea
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 MIN_TERMINAL_SIZE = (50, 12)
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
-    """Return the keys of the actions of one screen; None: of those that mean the same everywhere. What has no key has a name
-    that no terminal sends: an operator may give it one."""
+    """Return the bindings of one screen's actions; None: of the actions that are the same everywhere.
+
+    An action without a key is bound to a name that no terminal sends, so that the keymap can give it one.
+    """
     return [
         Binding(
             ",".join(map(parse_key, one.keys)) or f"none-{one.id}",
@@ -41,68 +43,70 @@ def build_bindings(place: str | None) -> list[BindingType]:
 
 
 class KeyFooter(TextSurface):
-    """The last line. A click on a key is that key."""
+    """The footer with the keys. A click on a key runs its action."""
 
     places: tuple[FooterKey, ...] = ()
 
     def on_click(self, event: events.Click) -> None:
-        """Do what was clicked."""
+        """Run the clicked action."""
         for place in self.places:
             if place.start <= event.x < place.stop:
-                panel: PanelApp = self.app  # type: ignore[assignment]
+                panel: Panel = self.app  # type: ignore[assignment]
                 panel.perform_action(place.action)
 
 
 class StaticFocusScreen(Screen[None]):
-    """Is not painted anew, all of it, where the focus goes from one widget to another: those two paint themselves."""
+    """A screen that is not repainted when the focus moves: the two widgets paint themselves."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
 class PanelScreen(StaticFocusScreen):
-    """A screen with ``body``. Subclasses give `PLACE`, their ``bound`` keys, `body` and `picture`; an action of which they
-    have a ``do_`` method (by the name of its id) is theirs to do."""
+    """A screen of the panel. Subclasses set `SCREEN_ID` and `BINDINGS` and implement `create_body` and `paint_body`.
+
+    A ``do_`` method named after an action's id handles that action; the others are handled by `GlobalActions`.
+    """
 
     SCREEN_ID: ClassVar[str]
-    frozen_at: float | None = None  # since when nothing but the operator's own moves is painted here, unix seconds
+    frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
 
     @property
-    def panel(self) -> PanelApp:
-        """The app, by its own type."""
+    def panel(self) -> Panel:
+        """The app, as a `Panel`."""
         return self.app  # type: ignore[return-value]
 
     @property
     def breadcrumb(self) -> str:
-        """What stands behind the program's name in the header."""
+        """The text behind the program's name in the header."""
         return ""
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The actions that mean something here, in the order of the help."""
+        """The actions of this screen, in the order of the help."""
         return list_screen_actions(self.panel.actions, self.SCREEN_ID)
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the situation with what is selected here."""
+        """Return the action context with this screen's selection."""
         return now
 
     def create_body(self) -> Widget:
-        """Return what is between header and footer."""
+        """Return the widget between header and footer."""
         raise NotImplementedError
 
     def paint_body(self) -> None:
-        """Show the state as it is now."""
+        """Paint the body in its current state."""
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether this very thing is said here anyway, so that it needs no corner."""
+        """Tell whether this screen shows the message already, so that it needs no toast."""
         del message
         return False
 
     def toggle_freeze(self) -> None:
-        """Hold the picture, or let it go on. Another screen goes on by itself."""
+        """Pause this screen, or continue it. Other screens are not affected."""
         self.frozen_at = self.panel.displayed_time() if self.frozen_at is None else None
 
     def compose(self) -> ComposeResult:
-        """Header, body, footer, and what takes their place in a tiny terminal."""
+        """Create header, body and footer, and the message for tiny terminals."""
         tones = self.panel.tones
         yield TextSurface(tones, id="head")
         body = self.create_body()
@@ -112,24 +116,24 @@ class PanelScreen(StaticFocusScreen):
         yield TextSurface(tones, id="small")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say what is needed where there is not enough."""
+        """Show the minimum size where the terminal is too small."""
         wide, high = event.size
         self.set_class(wide < MIN_TERMINAL_SIZE[0] or high < MIN_TERMINAL_SIZE[1], "-tiny")
         self.repaint()
 
     def on_screen_resume(self) -> None:
-        """Be up to date when it is seen again."""
+        """Repaint when the screen is visible again."""
         self.repaint()
         self.panel.show_pending_toasts()
 
     def apply_theme_styles(self) -> None:
-        """Paint everything in the theme's colours."""
-        for sheet in self.query(TextSurface):
-            sheet.set_text_styles(self.panel.tones)
+        """Apply the theme's styles to all text surfaces."""
+        for surface in self.query(TextSurface):
+            surface.set_text_styles(self.panel.tones)
 
     def repaint(self) -> None:
-        """Show the state as it is now, header and footer included."""
-        if not self.size.width or self.query_one_optional("#head") is None:  # not there yet, or not any more
+        """Paint header, body and footer in their current state."""
+        if not self.size.width or self.query_one_optional("#head") is None:  # not mounted
             return
         wide, high = self.size
         ascii_only = self.panel.ascii_only
@@ -162,9 +166,9 @@ class PanelScreen(StaticFocusScreen):
         spans = [Span(f"{count} Spark{'s' if count != 1 else ''} · ", TextStyle.LABEL)]
         if (guard := describe_guard_coverage(panel.list_guarded_instances())) is not None:
             spans.append(Span(f"{guard} · ", TextStyle.LABEL))
-        # what stands left goes first where it gets narrow: nobody is to take a recording for what is now
+        # a narrow header drops badges from the left, so that the badge of a recording stays
         spans += [Span(f"{word} · ", tone) for on, word, tone in badges if on]
-        if self.SCREEN_ID != OVERVIEW:  # there the tiles say it
+        if self.SCREEN_ID != OVERVIEW:  # the tiles of the overview show it
             from sparkctl.views.overview.tile_model import list_unreachable_nodes
 
             spans += [
@@ -179,18 +183,18 @@ class PanelScreen(StaticFocusScreen):
 
 _PAGE_ROWS = 5
 _WHEEL_ROWS = 2  # rows for a notch of the wheel
-_MANY_ROWS = 9999  # rows, more than there are
+_MANY_ROWS = 9999  # more than any page has
 
 
 class ScrollSurface(TextSurface):
-    """The wheel reads on."""
+    """A text surface that the wheel scrolls."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go on."""
+        """Scroll down by the wheel."""
         self._handle_wheel(event, _WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go back."""
+        """Scroll up by the wheel."""
         self._handle_wheel(event, -_WHEEL_ROWS)
 
     def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
@@ -201,37 +205,37 @@ class ScrollSurface(TextSurface):
 
 
 class ScrollScreen(PanelScreen):
-    """Subclasses give `read_on`."""
+    """A screen of one long page. Subclasses implement `scroll_rows`."""
 
     def scroll_rows(self, by: int) -> None:
-        """Read on by so many rows, or back."""
+        """Scroll down by so many rows; up where negative."""
         raise NotImplementedError
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit, once the sheet has its new size."""
+        """Repaint once the surface has its new size."""
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
     def do_lower(self, _: Action) -> None:
-        """Read on."""
+        """Scroll down."""
         self.scroll_rows(1)
 
     def do_upper(self, _: Action) -> None:
-        """Read what was above."""
+        """Scroll up."""
         self.scroll_rows(-1)
 
     def do_further(self, _: Action) -> None:
-        """Read on."""
+        """Scroll down."""
         self.scroll_rows(_PAGE_ROWS)
 
     def do_nearer(self, _: Action) -> None:
-        """Read what was above."""
+        """Scroll up."""
         self.scroll_rows(-_PAGE_ROWS)
 
     def do_first(self, _: Action) -> None:
-        """Go to the beginning."""
+        """Scroll to the beginning."""
         self.scroll_rows(-_MANY_ROWS)
 
     def do_last(self, _: Action) -> None:
-        """Go to the end."""
+        """Scroll to the end."""
         self.scroll_rows(_MANY_ROWS)

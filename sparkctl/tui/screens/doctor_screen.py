@@ -1,4 +1,4 @@
-"""What is wrong with the Sparks: what `doctor` finds, what the samples show, and what to do about each."""
+"""The doctor screen: the findings of `doctor` and of the samples, with a fix for each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparkctl.tui.screens.base import build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
-_FRESH_SECONDS = 60.0  # seconds for which an examination needs no other
+_FRESH_SECONDS = 60.0  # seconds for which the last run is recent enough
 
 
 def create_doctor_screen(_: ActionContext) -> DoctorScreen:
-    """Return the screen."""
+    """Return the doctor screen."""
     return DoctorScreen()
 
 
 class DoctorScreen(ListScreen[tuple[str, ...]]):
-    """Examines all Sparks at once when it is opened, and shows each finding as it comes."""
+    """Runs `doctor` on all nodes when it opens, and shows each finding as it arrives."""
 
     SCREEN_ID = DOCTOR
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(DOCTOR)
@@ -37,39 +37,39 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         return "doctor"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the situation with the selected finding's remedy."""
+        """Return the action context with the selected finding's remedy."""
         one = self._build_model().selected
         return now if one is None else replace(now, remedy=one.remedy_command, deed=one.fix_argv)
 
     def paint_body(self) -> None:
-        """Paint; the first time there is somebody to ask, ask."""
+        """Paint; the first time that the controller exists, run `doctor`."""
         self._start_first_run()
         self.show_page(render_doctor(self._build_model(), *self.surface_size(self.list_surface)))
 
     def _start_first_run(self) -> None:
-        room = self.panel.controller
-        if self._has_begun or room is None:
+        controller = self.panel.controller
+        if self._has_begun or controller is None:
             return
         self._has_begun = True
-        if room.examinations.running_nodes:
+        if controller.examinations.running_nodes:
             return
-        when = [room.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
-        if any(one is None or room.displayed_time() - one > _FRESH_SECONDS for one in when):
-            room.run_doctor(self.panel.config_nodes)
+        when = [controller.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
+        if any(one is None or controller.displayed_time() - one > _FRESH_SECONDS for one in when):
+            controller.run_doctor(self.panel.config_nodes)
 
     def _build_model(self) -> DoctorScreenModel:
         panel = self.panel
-        room = panel.controller
-        if room is None:
+        controller = panel.controller
+        if controller is None:
             return DoctorScreenModel(ascii_only=panel.ascii_only)
-        views, seen, now = room.list_node_views(panel.node_names), room.examinations, panel.displayed_time()
-        told = [one for view in views for one in room.bridge.store.get_reported_findings(view.name)]
+        views, seen, now = controller.list_node_views(panel.node_names), controller.examinations, panel.displayed_time()
+        reported = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
         asked = tuple(
             DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running_nodes
         )  # fmt: skip
         when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(
-            entries=merge_findings(seen.all_findings, views, told, seen.get_last_run_time),
+            entries=merge_findings(seen.all_findings, views, reported, seen.get_last_run_time),
             when=min(when, default=None),
             running=asked,
             chosen=self._selected_key,
@@ -82,23 +82,23 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
 
     def list_keys(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:
         """Return the keys of the findings and of the selected one."""
-        checkup = self._build_model()
-        one = checkup.selected
-        return tuple(each.stable_key for each in checkup.visible_findings), None if one is None else one.stable_key
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.stable_key for each in model.visible_findings), None if one is None else one.stable_key
 
     def do_examine(self, _: Action) -> None:
-        """Look again."""
+        """Run `doctor` again."""
         if self.panel.controller is not None:
             self.panel.controller.run_doctor(self.panel.config_nodes)
 
     def do_copy(self, _: Action) -> None:
-        """Copy the remedy."""
+        """Copy the command of the remedy."""
         one = self._build_model().selected
         if one is not None and one.remedy_command is not None:
             self.panel.copy_text(one.remedy_command, "the remedy")
 
     def do_mend(self, one: Action) -> None:
-        """Do what the remedy says, after a question."""
+        """Run the remedy after a confirmation."""
         selected = self._build_model().selected
         if selected is not None and selected.fix_argv is not None:
             self.panel.orders.confirm_and_run(one, selected.fix_argv)

@@ -1,4 +1,4 @@
-"""What was done from here: every start, stop and switch, how it went, and what had changed since it last worked."""
+"""The history screen: every start, stop and switch, its outcome, and what has changed since the last good start."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord
     from sparkctl.history.operation_history import OperationHistory as Store
 
-_REFRESH_SECONDS = 3.0  # seconds between two looks whether there is more
+_REFRESH_SECONDS = 3.0  # seconds between two reads of the history
 _MAX_OPERATIONS = 200
 
 
 def create_history_screen(now: ActionContext) -> HistoryScreen:
-    """Return the screen; of the profile that is selected, where one is."""
+    """Return the history screen, filtered by the selected profile if there is one."""
     return HistoryScreen(now.profile or "")
 
 
 class HistoryScreen(ListScreen[int]):
-    """The files are read beside the loop."""
+    """Lists operations; the history files are read in threads."""
 
     SCREEN_ID = HISTORY
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(HISTORY)
@@ -37,9 +37,9 @@ class HistoryScreen(ListScreen[int]):
         super().__init__()
         self._typed, self._selected_key = profile, chosen
         self._operations: tuple[OperationRecord, ...] | None = None
-        self._told: OperationDetail | None = None
+        self._detail: OperationDetail | None = None
         self._trouble: str | None = None
-        self._reading: int | None = None  # of which all is being read
+        self._reading: int | None = None  # the operation whose detail is being read
 
     @property
     def breadcrumb(self) -> str:
@@ -47,17 +47,17 @@ class HistoryScreen(ListScreen[int]):
         return "history"
 
     def set_filter(self, profile: str, chosen: int | None) -> None:
-        """Show what was done with a profile, or one operation."""
+        """Filter by a profile, or select one operation."""
         self._typed, self._selected_key, self._scroll_offset = profile, chosen, 0
         self.repaint()
 
     def on_mount(self) -> None:
-        """Read now, and look for more."""
+        """Read the history now and at intervals."""
         self.panel.spawn_dialog_task(self._refresh_operations())
         self.set_interval(_REFRESH_SECONDS, lambda: self.panel.spawn_task(self._refresh_operations()))
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the situation with the selected operation's instance, where it was done."""
+        """Return the action context with the selected operation's node, instance and profile."""
         one = self._build_model().selected
         if one is None:
             return now
@@ -65,11 +65,11 @@ class HistoryScreen(ListScreen[int]):
         return replace(now, node=node, instance=one.instance or one.profile, profile=one.profile, remedy=one.command)
 
     def paint_body(self) -> None:
-        """Paint, and have the selected one read."""
-        past = self._build_model()
-        self.show_page(render_history_page(past, *self.surface_size(self.list_surface)))
-        one = past.selected
-        if one is not None and self._reading != one.id and (self._told is None or self._told.operation != one):
+        """Paint, and read the detail of the selected operation."""
+        model = self._build_model()
+        self.show_page(render_history_page(model, *self.surface_size(self.list_surface)))
+        one = model.selected
+        if one is not None and self._reading != one.id and (self._detail is None or self._detail.operation != one):
             self._reading = one.id
             self.panel.spawn_task(self._refresh_detail(one))
 
@@ -77,7 +77,7 @@ class HistoryScreen(ListScreen[int]):
         return HistoryScreenModel(
             operations=self._operations,
             chosen=self._selected_key,
-            told=self._told,
+            told=self._detail,
             trouble=self._trouble,
             pattern=filter_pattern.parse_filter(self._typed),
             further=self._scroll_offset,
@@ -85,23 +85,23 @@ class HistoryScreen(ListScreen[int]):
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
-        """Return the numbers of the operations and of the selected one."""
-        past = self._build_model()
-        one = past.selected
-        return tuple(each.id for each in past.visible_operations), None if one is None else one.id
+        """Return the ids of the operations and of the selected one."""
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.id for each in model.visible_operations), None if one is None else one.id
 
     def do_copy(self, _: Action) -> None:
-        """Copy the command that does the same again."""
+        """Copy the command that repeats the operation."""
         one = self._build_model().selected
         if one is not None and one.command is not None:
             self.panel.copy_text(one.command, one.command)
         else:
-            self.panel.show_toast("no command is kept of this one")
+            self.panel.show_toast("no command is recorded for this one")
 
-    # --- what is read beside ---
+    # --- reads in the background ---
 
     async def _refresh_operations(self) -> None:
-        await self.panel.room_made.wait()
+        await self.panel.controller_ready.wait()
         if self.panel.controller is None:
             return
         store = self.panel.controller.context.history
@@ -109,16 +109,16 @@ class HistoryScreen(ListScreen[int]):
         self._trouble = word or self._trouble
         if found != self._operations:
             if self._selected_key is None and self._operations and (one := self._build_model().selected) is not None:
-                self._selected_key = one.id  # what is looked at stays, whatever comes above it
+                self._selected_key = one.id  # the visible one stays selected when newer ones arrive
             self._operations = found
             if self.is_attached:
                 self.repaint()
 
     async def _refresh_detail(self, one: OperationRecord) -> None:
         assert self.panel.controller is not None
-        told = await asyncio.to_thread(_load_operation_detail, self.panel.controller.context.history, one)
+        detail = await asyncio.to_thread(_load_operation_detail, self.panel.controller.context.history, one)
         if self._reading == one.id:
-            self._told, self._reading = told, None
+            self._detail, self._reading = detail, None
         if self.is_attached:
             self.repaint()
 

@@ -1,4 +1,4 @@
-"""One instance: what it does, what it holds, what it runs with, what it just said; and why, when it failed."""
+"""The instance screen: state, memory, launch plan and last log lines of an instance; the verdict where it failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.controller import PanelController
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
@@ -51,18 +50,18 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.model.verdict import FieldChange
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Controller, Panel
 
 
 _ONCE_ANSWER, _KEEP_ANSWER = "once", "keep"
-_LABEL_COLUMNS = 6  # columns of the words before what is told
-_FRAME_COLUMNS = 8  # columns of a dialog's frame, and of what is around it
+_LABEL_COLUMNS = 6  # columns of the labels
+_FRAME_COLUMNS = 8  # columns of a dialog's frame and the space around it
 
 
-async def ask_to_apply_remedy(panel: PanelApp, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
-    """Show what would be changed and what it would meet on its Spark, and do what is chosen; no is the default.
+async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
+    """Show the change that a verdict proposes and its effect on the node, and apply it as chosen; the default is no.
 
-    ``again``: the command of the failed start with the change.
+    ``again`` is the command of the failed start with the change.
     """
     library = ProfileLibrary()
     try:
@@ -88,7 +87,7 @@ async def ask_to_apply_remedy(panel: PanelApp, profile: str, node: str, edit: Fi
 
 
 def _render_remedy_preview(
-    panel: PanelApp,
+    panel: Panel,
     made: Profile,
     view: NodeTelemetryView | None,
     edit: FieldChange,
@@ -97,8 +96,8 @@ def _render_remedy_preview(
     *,
     is_shipped: bool,
 ) -> list[TextRow]:
-    """Return the change, what a start with it would meet, and where it would be kept."""
-    guess = "The way is known, how far is a guess." if edit.is_first_try else ""
+    """Return the change, the obstacles to a start with it, and the file that would keep it."""
+    guess = "The direction is known; the value is a guess." if edit.is_first_try else ""
     rows = [render_change(edit), *([make_row(Span(guess, TextStyle.LABEL))] if guess else []), ()]
     if view is not None:
         columns = max(40, min(panel.size.width - _FRAME_COLUMNS, 100))
@@ -109,7 +108,7 @@ def _render_remedy_preview(
             for one in list_start_obstacles(made, view, fit)
             if fit is None or not one.startswith(fit.summary_sentence)
         ]
-        rows += [line for told in against for line in wrap_paragraph(told, TextStyle.ATTENTION)]
+        rows += [line for obstacle in against for line in wrap_paragraph(obstacle, TextStyle.ATTENTION)]
         rows += [()]
     copied = ", your copy of the shipped one" if is_shipped else ""
     kept = f"{user_profiles_dir() / made.name}.yaml" if is_shipped else str(made.origin)
@@ -127,12 +126,12 @@ def _render_remedy_preview(
 
 
 def _drop_set_option(words: Sequence[str], setting: str) -> tuple[str, ...]:
-    """Return a command without the ``--set`` that stands in the profile from now on."""
+    """Return a command without the ``--set`` that is now saved in the profile."""
     at = next((at for at, word in enumerate(words[1:], 1) if word == setting and words[at - 1] == "--set"), None)
     return tuple(words) if at is None else (*words[: at - 1], *words[at + 1 :])
 
 
-async def _save_remedy_to_profile(panel: PanelApp, profile: str, edit: FieldChange, words: Sequence[str]) -> None:
+async def _save_remedy_to_profile(panel: Panel, profile: str, edit: FieldChange, words: Sequence[str]) -> None:
     from sparkctl.profiles.profile_edit import save_setting
 
     try:
@@ -142,12 +141,12 @@ async def _save_remedy_to_profile(panel: PanelApp, profile: str, edit: FieldChan
     except OSError as error:
         panel.show_toast(f"{error.filename or profile}: {error.strerror or error}", severity="error")
     else:
-        over = "; yours now goes before the shipped one" if copied else ""
+        over = "; your copy now replaces the shipped one" if copied else ""
         panel.show_toast(f"{sanitize_line(edit.field)} is {sanitize_line(edit.value)} in {path}{over}")
         panel.run_command_line(words)
 
 
-_MAX_TAIL_LINES = 60  # lines
+_MAX_TAIL_LINES = 60
 
 
 def create_instance_screen(now: ActionContext) -> PanelScreen:
@@ -158,7 +157,7 @@ def create_instance_screen(now: ActionContext) -> PanelScreen:
 
 
 class InstanceScreen(ScrollScreen):
-    """Stays with its instance, also when that is gone. Its plan is read back once for each container."""
+    """Shows one instance, even after it has gone. Its launch plan is read once per container."""
 
     SCREEN_ID = INSTANCE
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
@@ -169,23 +168,23 @@ class InstanceScreen(ScrollScreen):
         self._lines: deque[str] = deque(maxlen=_MAX_TAIL_LINES)
         self._is_old = False
         self._trouble: str | None = None
-        self._feed: LogSubscription | None = None
-        self._read: str | None = None  # the container whose plan was asked for
-        self._reading: asyncio.Task[None] | None = None
-        self._run: ContainerLaunch | None = None
-        self._run_trouble: str | None = None
-        self._judged: str | None = None  # the container of which it was asked why it ended
-        self._judging: asyncio.Task[None] | None = None
-        self._judge_trouble: str | None = None
-        self._further = 0  # rows of it that were read already
+        self._subscription: LogSubscription | None = None
+        self._plan_container: str | None = None  # the container whose plan was read
+        self._plan_task: asyncio.Task[None] | None = None
+        self._launch: ContainerLaunch | None = None
+        self._launch_error: str | None = None
+        self._diagnosed_container: str | None = None  # the container whose exit was diagnosed
+        self._diagnosis_task: asyncio.Task[None] | None = None
+        self._diagnosis_status: str | None = None
+        self._further = 0  # rows scrolled
 
     @property
     def breadcrumb(self) -> str:
-        """Which instance this is."""
+        """The node and the name of the instance."""
         return f"{self._node} › {self._instance}"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """This instance, whatever is selected on the overview."""
+        """Return the action context with this instance, whatever the overview selects."""
         end = self._start_result()
         verdict = None if end is None else end.verdict
         return replace(
@@ -194,63 +193,63 @@ class InstanceScreen(ScrollScreen):
         )  # fmt: skip
 
     def _start_result(self) -> CommandEnded | None:
-        room = self.panel.controller
-        return None if room is None else room.find_start_failure(self._node, self._instance)
+        controller = self.panel.controller
+        return None if controller is None else controller.find_start_failure(self._node, self._instance)
 
     def create_body(self) -> Widget:
-        """Return the one sheet."""
+        """Return the text surface."""
         return ScrollSurface(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
-        """Read the end of the log while it is seen."""
-        if self._feed is None and (room := self.panel.controller) is not None:
+        """Follow the end of the log while the screen is visible."""
+        if self._subscription is None and (controller := self.panel.controller) is not None:
             reader = LogConsumer(
                 begin=self._mark_lines_old,
                 take=self._append_log_lines,
                 tell=self._set_log_trouble,
                 is_to_wait=self.panel.keyboard.has_pending_key,
             )
-            self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
+            self._subscription = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
     def on_screen_suspend(self) -> None:
-        """Let the log be: behind another screen nobody reads it."""
+        """Stop following the log while another screen covers this one."""
         self._close_subscription()
 
     def _close_subscription(self) -> None:
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
 
     def on_unmount(self) -> None:
-        """End reading."""
+        """End all background reads."""
         self._close_subscription()
-        for task in (self._reading, self._judging):
+        for task in (self._plan_task, self._diagnosis_task):
             if task is not None:
                 task.cancel()
 
     def paint_body(self) -> None:
-        """Paint what is known now."""
-        sheet, scene = self.query_one("#instance", TextSurface), self._build_model()
-        wide, high = sheet.size
+        """Paint the current state."""
+        surface, model = self.query_one("#instance", TextSurface), self._build_model()
+        wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
-        if scene is None:
-            sheet.set_rows(())
+        if model is None:
+            surface.set_rows(())
             return
-        page = render_instance_page(scene, wide, high, self._further)
+        page = render_instance_page(model, wide, high, self._further)
         self._further = page.further
-        sheet.set_rows(page.rows)
+        surface.set_rows(page.rows)
 
     def _build_model(self) -> InstanceScreenModel | None:
-        room = self.panel.controller
-        if room is None or self._node not in room.bridge.store.nodes:
+        controller = self.panel.controller
+        if controller is None or self._node not in controller.bridge.store.nodes:
             return None
-        store, seen = room.bridge.store, room.build_instance_tile(self._node, self._instance)
-        one = room.find_instance(self._node, self._instance)
-        if one is not None and one.container_id not in (None, self._read):
-            self._read_plan(room, str(one.container_id))
-        self._diagnose_exit(room, one)
-        run = self._run or _find_pending_plan(room, self._node, self._instance)
+        store, seen = controller.bridge.store, controller.build_instance_tile(self._node, self._instance)
+        one = controller.find_instance(self._node, self._instance)
+        if one is not None and one.container_id not in (None, self._plan_container):
+            self._read_plan(controller, str(one.container_id))
+        self._diagnose_exit(controller, one)
+        run = self._launch or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
         return InstanceScreenModel(
             seen=seen,
@@ -259,18 +258,18 @@ class InstanceScreen(ScrollScreen):
             course=store.get_startup_timeline(self._node, self._instance),
             end=end,
             run=run,
-            run_trouble=self._run_trouble or _explain_missing_plan(room),
+            run_trouble=self._launch_error or _explain_missing_plan(controller),
             tail=tuple(self._lines),
             tail_trouble=self._trouble,
             ascii_only=self.panel.ascii_only,
             remedies=self._list_remedy_keys(end, run),
-            end_trouble=self._judge_trouble,
-            warnings=room.list_start_warnings(self._node, self._instance),
+            end_trouble=self._diagnosis_status,
+            warnings=controller.list_start_warnings(self._node, self._instance),
             accepts=self._find_accept_key(),
         )
 
     def _list_remedy_keys(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
-        """Return the keys that may mend a failure, of those that mean something now."""
+        """Return the keys that may fix a failure, of those that are possible now."""
         now = self.panel.build_action_context()
         field = None if end is None or end.verdict is None else end.verdict.field
         words = {
@@ -286,47 +285,54 @@ class InstanceScreen(ScrollScreen):
         )
 
     def _find_accept_key(self) -> str | None:
-        """Return the key that does what the verdict proposes, where it can be done."""
+        """Return the key that applies the change the verdict proposes; None where that is not possible."""
         now = self.panel.build_action_context()
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
         return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
 
-    def _diagnose_exit(self, room: PanelController, one: InstanceView | None) -> None:
-        """Ask once, of a failure that was not watched here, why it ended."""
-        if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
+    def _diagnose_exit(self, controller: Controller, one: InstanceView | None) -> None:
+        """Diagnose, once, a failure that this panel did not watch."""
+        if (
+            one is None
+            or one.phase is not Phase.FAILED
+            or not one.ours
+            or one.container_id in (None, self._diagnosed_container)
+        ):
             return
-        node = room.supervisor.get_node(self._node)
+        node = controller.supervisor.get_node(self._node)
         if (
             node is None
             or self._start_result() is not None
-            or room.bridge.store.get_view(self._node).state is not NodeState.OK
+            or controller.bridge.store.get_view(self._node).state is not NodeState.OK
         ):
             return
-        self._judged = one.container_id
-        self._judge_trouble = "why it failed is being read from its log ..."
-        self._judging = self.panel.spawn_task(self._start_exit_diagnosis(room, node, str(one.container_id)))
+        self._diagnosed_container = one.container_id
+        self._diagnosis_status = "reading from its log why it failed ..."
+        self._diagnosis_task = self.panel.spawn_task(
+            self._start_exit_diagnosis(controller, node, str(one.container_id))
+        )
 
-    async def _start_exit_diagnosis(self, room: PanelController, node: Node, container: str) -> None:
+    async def _start_exit_diagnosis(self, controller: Controller, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
-            end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.config_nodes)
+            end = await diagnose_exit(controller.non_interactive_context, node, container, self.panel.config_nodes)
         except (NodeError, DockerError) as error:
-            self._judge_trouble = f"why it failed could not be read: {error.message}"
-            self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
+            self._diagnosis_status = f"cannot read why it failed: {error.message}"
+            self._diagnosed_container = None if isinstance(error, NodeError) else container  # a node may answer later
         else:
-            self._judge_trouble = None if end is not None else "its log gives no verdict"
+            self._diagnosis_status = None if end is not None else "its log gives no verdict"
             if end is not None:
-                room.bridge.set_start_result(end)
-        room.bridge.schedule_repaint()
+                controller.bridge.set_start_result(end)
+        controller.bridge.schedule_repaint()
 
     def do_restart(self, one: Action) -> None:
-        """Start it once more, when the operator has said yes."""
+        """Start it again after a confirmation."""
         assert one.words is not None
         self.panel.orders.confirm_and_run(one, one.words(self.panel.build_action_context()))
 
     def do_accept(self, _: Action) -> None:
-        """Show the change that the verdict proposes, and do it when the operator has said how."""
+        """Show the change that the verdict proposes, and apply it as chosen."""
 
         end, one = self._start_result(), self.panel.build_action_context().selected_instance
         if end is not None and end.verdict is not None and end.verdict.edit is not None:
@@ -337,12 +343,12 @@ class InstanceScreen(ScrollScreen):
             )
 
     def do_edit_its(self, _: Action) -> None:
-        """Open its profile in the editor, at the field that the verdict names."""
+        """Open its profile in the editor at the field that the verdict names."""
         end = self._start_result()
         edit_selected_profile(self.panel, None if end is None or end.verdict is None else end.verdict.field)
 
     def do_copy_verdict(self, _: Action) -> None:
-        """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""
+        """Copy the verdict as a message for others; without a failure copy the endpoint."""
         one = self.panel.build_action_context().selected_instance
         if (end := self._start_result()) is not None:
             self.panel.copy_text(format_verdict_for_copy(end), "the verdict")
@@ -350,47 +356,47 @@ class InstanceScreen(ScrollScreen):
             self.panel.copy_text(one.endpoint, one.endpoint)
 
     def do_plan(self, _: Action) -> None:
-        """Show all of what it runs with."""
+        """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 
-        scene = self._build_model()
-        if scene is None or scene.run is None:
-            self.panel.show_toast((scene and scene.run_trouble) or "what it runs with is still being read")
+        model = self._build_model()
+        if model is None or model.run is None:
+            self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")
             return
-        rows: list[TextRow] = [(), *render_launched_plan(scene.run, min(110, self.size.width - 10)), ()]
+        rows: list[TextRow] = [(), *render_launched_plan(model.run, min(110, self.size.width - 10)), ()]
         self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, TextStyle.ACCENT))
 
     def scroll_rows(self, by: int) -> None:
-        """Read on, or back."""
+        """Scroll by so many rows."""
         self._further = max(0, self._further + by)
         self.repaint()
 
-    # --- what is read beside ---
+    # --- reads in the background ---
 
-    def _read_plan(self, room: PanelController, container: str) -> None:
-        node = room.supervisor.get_node(self._node)
+    def _read_plan(self, controller: Controller, container: str) -> None:
+        node = controller.supervisor.get_node(self._node)
         if node is None:
             return
-        self._read = container
-        if self._reading is not None:
-            self._reading.cancel()
-        self._reading = self.panel.spawn_task(self._load_launch_plan(room, node, container))
+        self._plan_container = container
+        if self._plan_task is not None:
+            self._plan_task.cancel()
+        self._plan_task = self.panel.spawn_task(self._load_launch_plan(controller, node, container))
 
-    async def _load_launch_plan(self, room: PanelController, node: Node, container: str) -> None:
+    async def _load_launch_plan(self, controller: Controller, node: Node, container: str) -> None:
         try:
-            self._run, self._run_trouble = (
-                await read_container_launch(room.non_interactive_context, node, container),
+            self._launch, self._launch_error = (
+                await read_container_launch(controller.non_interactive_context, node, container),
                 None,
             )
         except (NodeError, DockerError) as error:
-            self._run, self._run_trouble = None, f"not known: {error.message}"
-            self._read = None if isinstance(error, NodeError) else container  # a node may answer later
-        room.remember_ready_line(self._node, self._instance, self._run)
-        room.bridge.schedule_repaint()
+            self._launch, self._launch_error = None, f"not known: {error.message}"
+            self._plan_container = None if isinstance(error, NodeError) else container  # a node may answer later
+        controller.remember_ready_line(self._node, self._instance, self._launch)
+        controller.bridge.schedule_repaint()
 
     def _mark_lines_old(self) -> None:
-        self._is_old = True  # what was said before stands until there is something newer
-        if self.panel.setup.recording is not None:  # but for a recording that goes back: it was said later
+        self._is_old = True  # older lines stay until newer ones arrive
+        if self.panel.setup.recording is not None:  # a recording that seeks back: the lines are from later
             self._lines.clear()
 
     def _append_log_lines(self, lines: Sequence[LogLine]) -> None:
@@ -408,15 +414,15 @@ class InstanceScreen(ScrollScreen):
         self._request_repaint()
 
     def _request_repaint(self) -> None:
-        if (room := self.panel.controller) is not None:
-            room.bridge.schedule_repaint()
+        if (controller := self.panel.controller) is not None:
+            controller.bridge.schedule_repaint()
 
 
-def _find_pending_plan(room: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
-    """Return the plan of a start that is watched here, while there is no container to ask."""
-    plan = room.bridge.store.get_launch_plan(node, instance)
+def _find_pending_plan(controller: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
+    """Return the plan of a start that this panel watches, while there is no container yet."""
+    plan = controller.bridge.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
-def _explain_missing_plan(room: PanelController) -> str | None:
-    return "this recording does not hold it" if room.is_replaying else None
+def _explain_missing_plan(controller: Controller) -> str | None:
+    return "this recording does not contain it" if controller.is_replaying else None

@@ -1,4 +1,4 @@
-"""A screen of a list: one is selected, and what is told of it stands below and can be read on."""
+"""Base class of screens with a list: one entry is selected, and its detail below can be scrolled."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class _ListSurface(TextSurface):
-    """A click selects, and twice it is enter; the wheel goes on in the list, or in what is told below it."""
+    """The list. A click selects, a double click is enter; the wheel moves the selection or scrolls the detail."""
 
     def on_click(self, event: events.Click) -> None:
-        """Select what is under the pointer."""
+        """Select the entry under the pointer."""
         screen = self.screen
         assert isinstance(screen, ListScreen)
         screen.select_at(event.x, event.y, twice=event.chain > 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go on."""
+        """Scroll down by the wheel."""
         self._handle_wheel(event, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go back."""
+        """Scroll up by the wheel."""
         self._handle_wheel(event, -1)
 
     def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
@@ -46,7 +46,7 @@ class _ListSurface(TextSurface):
 
 
 class _ListBody(Vertical):
-    """The sheet, and the line in which a filter is typed."""
+    """The list and the prompt for its filter."""
 
     DEFAULT_CSS = """
     _ListBody > #list { height: 1fr; }
@@ -55,6 +55,7 @@ class _ListBody(Vertical):
     """
 
     def compose(self) -> ComposeResult:
+        """Create the list and the prompt."""
         screen = self.screen
         assert isinstance(screen, PanelScreen)
         yield _ListSurface(screen.panel.tones, id="list")
@@ -62,10 +63,13 @@ class _ListBody(Vertical):
 
 
 class ListScreen(PanelScreen, Generic[KeyT]):
-    """Subclasses give `listed`; ``_chosen`` is the key that was selected by hand, ``_further`` how far was read, and
-    ``_typed`` the filter."""
+    """A screen with a list. Subclasses implement `list_keys`.
 
-    AUTO_FOCUS = ""  # the filter's line is there, but not open
+    ``_selected_key`` is the key that the operator selected, ``_scroll_offset`` the scrolled rows of the detail, and
+    ``_typed`` the filter.
+    """
+
+    AUTO_FOCUS = ""  # the prompt is mounted, but closed
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,16 +79,16 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         self._page = ScrollPage(())
 
     def create_body(self) -> Widget:
-        """Return the list with the selected one below it."""
+        """Return the list and its prompt."""
         return _ListBody()
 
     @property
     def list_surface(self) -> TextSurface:
-        """What the list is painted on."""
+        """The text surface of the list."""
         return self.query_one("#list", TextSurface)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit, once the sheet has its new size."""
+        """Repaint once the surface has its new size."""
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
@@ -94,7 +98,7 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         self.list_surface.set_rows(page.rows)
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
-        """Select what stands there; twice does what enter does."""
+        """Select the entry at a position; ``twice`` runs the action of enter."""
         entry, (keys, _) = self._page.entry_at(y), self.list_keys()
         if entry is not None and entry < len(keys):
             self._selected_key, self._scroll_offset = keys[entry], 0
@@ -108,54 +112,54 @@ class ListScreen(PanelScreen, Generic[KeyT]):
             self.on_header_click(x)
 
     def on_header_click(self, x: int) -> None:
-        """Do what a click on the line above the list does."""
+        """Handle a click on the header of the list."""
 
     def handle_wheel(self, y: int, by: int) -> None:
-        """Go on in the list, or below it in what is told of the selected one."""
+        """Move the selection, or scroll the detail where the pointer is below the list."""
         if y < self._page.top + len(self._page.entries):
             self._move_selection(by)
         else:
             self._scroll_detail(by * _WHEEL_ROWS)
 
     def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
-        """Return the keys as they stand, and the selected one; None where there is none."""
+        """Return the keys of the visible entries in order, and the selected key; None where there is none."""
         raise NotImplementedError
 
-    def surface_size(self, sheet: Widget) -> tuple[int, int]:
-        """Return width and height of the list's sheet, also before it has been laid out."""
-        wide, high = sheet.size
+    def surface_size(self, surface: Widget) -> tuple[int, int]:
+        """Return width and height of the list's surface, estimated before its first layout."""
+        wide, high = surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
     def do_lower(self, _: Action) -> None:
-        """Select the next one."""
+        """Select the next entry."""
         self._move_selection(1)
 
     def do_upper(self, _: Action) -> None:
-        """Select the one before."""
+        """Select the previous entry."""
         self._move_selection(-1)
 
     def do_first(self, _: Action) -> None:
-        """Select the first one."""
+        """Select the first entry."""
         self._move_selection(-len(self.list_keys()[0]))
 
     def do_last(self, _: Action) -> None:
-        """Select the last one."""
+        """Select the last entry."""
         self._move_selection(len(self.list_keys()[0]))
 
     def do_further(self, _: Action) -> None:
-        """Read on."""
+        """Scroll the detail down."""
         self._scroll_detail(_PAGE_ROWS)
 
     def do_nearer(self, _: Action) -> None:
-        """Read what was above."""
+        """Scroll the detail up."""
         self._scroll_detail(-_PAGE_ROWS)
 
     def do_filter(self, _: Action) -> None:
-        """Let a filter be typed."""
+        """Open the prompt for the filter."""
         self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed)
 
     def do_back(self, _: Action) -> None:
-        """Drop the filter; without one, leave."""
+        """Clear the filter; without one, close the screen."""
         if self._typed:
             self._set_filter_text("")
         else:

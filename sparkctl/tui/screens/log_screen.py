@@ -1,4 +1,4 @@
-"""The log of an instance, all of it, followed until somebody wants to read; of all its parts, and of others beside it."""
+"""The log screen: the logs of an instance and its ranks, of one node or of all nodes, merged by time."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.monitor.store import Store
-    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel_interface import Controller
 
 
-_MAX_LOGS = 24  # logs at once
-_MIN_CLOCK_SKEW_SECONDS = 0.5  # s between two Sparks' clocks that are worth a word; less is the way of a sample to us
+_MAX_LOGS = 24  # logs shown at once
+_MIN_CLOCK_SKEW_SECONDS = 0.5  # s; a smaller difference between two nodes' clocks may be network delay
 
 
 class LogScope(StrEnum):
-    """How much is shown, from the least on."""
+    """Whose logs are shown, from the narrowest scope to the widest."""
 
     INSTANCE = "instance"
     SPARK = "spark"
@@ -55,9 +55,9 @@ class LogSource:
 
 
 def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[LogSource, ...]:
-    """Return whose logs there are now; the chosen one is always among them, and so are its other parts.
+    """Return the live logs of a scope; the chosen one and its other ranks are always included.
 
-    Containers of one instance name on several Sparks are taken for the parts of one model.
+    Containers of one instance name on several nodes count as ranks of one model.
     """
     found = [
         LogSource(node, one.name)
@@ -73,7 +73,7 @@ def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[
 
 
 def label_log_sources(shown: Sequence[LogSource], store: Store) -> tuple[str, ...]:
-    """Return a short name for each: what tells it from the others; of ranks of one model which it is."""
+    """Return a short label for each source: what distinguishes it, or its rank within one model."""
     if len({one.instance for one in shown}) == 1:
         ranks = (_find_rank(store, one) if len(shown) > 1 else None for one in shown)
         return tuple(
@@ -94,7 +94,7 @@ def _find_rank(store: Store, source: LogSource) -> int | None:
 
 
 def format_log_title(scope: LogScope, shown: Sequence[LogSource], chosen: LogSource) -> str:
-    """Return what stands in the header for these."""
+    """Return the breadcrumb of these logs."""
     if scope is LogScope.ALL:
         return "all logs"
     if scope is LogScope.SPARK and any(one.node != chosen.node for one in shown):
@@ -107,7 +107,7 @@ def format_log_title(scope: LogScope, shown: Sequence[LogSource], chosen: LogSou
 
 
 def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
-    """Return by how much the clocks differ by which the lines are merged, None where that is nothing to speak of."""
+    """Return a warning where the nodes' clocks, by which lines are merged, differ too much; else None."""
     ahead = {node: store.get_clock_offset(node) for node in dict.fromkeys(one.node for one in shown)}
     known = sorted((seconds, node) for node, seconds in ahead.items() if seconds is not None)
     if len(known) < 2 or known[-1][0] - known[0][0] < _MIN_CLOCK_SKEW_SECONDS:
@@ -116,7 +116,7 @@ def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
     return f"merged by each Spark's own clock: {before}'s is {format_duration(most - least)} ahead of {behind}'s"
 
 
-_MAX_STATUS_ROWS = 3  # rows of what is the matter
+_MAX_STATUS_ROWS = 3
 _EXCLUDED_ACTIONS = (ActionId.PAUSE,)  # space turns a page here
 
 
@@ -128,7 +128,7 @@ def create_log_screen(now: ActionContext) -> PanelScreen:
 
 
 class LogScreen(PanelScreen):
-    """Opens at the line that proves a verdict where there is one."""
+    """Shows logs; opens at the line that proves the verdict if there is one."""
 
     SCREEN_ID = LOGS
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(LOGS)
@@ -143,75 +143,79 @@ class LogScreen(PanelScreen):
         self._chosen = LogSource(node, instance)
         self._scope = LogScope.INSTANCE
         self._sources: tuple[LogSource, ...] = ()
-        self._earlier = 0  # which of its saved logs is shown, the newest being 1; 0: the live one
+        self._earlier = 0  # index of the shown saved log, 1 is the newest; 0: the live log
         self._pane: LogPane | None = None
-        self._feeds: list[LogSubscription] = []
-        self._wanted: int | None = None  # a line to go to when it comes
-        self._proofs: tuple[int, ...] = ()  # all that prove what it is
+        self._log_subscriptions: list[LogSubscription] = []
+        self._wanted: int | None = None  # a line to go to once it has arrived
+        self._proofs: tuple[int, ...] = ()  # all lines that prove the verdict
         self._troubles: dict[LogSource, str] = {}
 
     @property
     def breadcrumb(self) -> str:
-        """Which log this is."""
+        """Whose logs are shown."""
         if self._earlier:
             return f"{self._node} › {self._instance} › earlier log"
         return format_log_title(self._scope, self._sources, self._chosen)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What can be done here."""
+        """The actions of this screen."""
         return tuple(one for one in super().actions if one.id not in _EXCLUDED_ACTIONS)
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """The instance whose log this is."""
+        """Return the action context with the instance of this log."""
         return replace(now, node=self._node, instance=self._instance)
 
     def create_body(self) -> Widget:
-        """Return what is said about the log, and the log."""
+        """Return the status rows and the place of the log."""
         return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
-        """Begin to read."""
-        room = self.panel.controller
-        if room is None:
+        """Start to read the logs."""
+        controller = self.panel.controller
+        if controller is None:
             return
-        end = room.find_start_failure(self._node, self._instance)
+        end = controller.find_start_failure(self._node, self._instance)
         if end is not None and end.verdict is not None:
             self._wanted, self._proofs = find_evidence_line(end.verdict), list_evidence_lines(end.verdict)
         self._restart_reading()
 
     def on_unmount(self) -> None:
-        """End reading, and give the disk space back."""
+        """End reading and free the disk space of the buffer."""
         self._close_subscriptions()
         if self._pane is not None:
             self._pane.view.book.close()
 
     def paint_body(self) -> None:
-        """Say what is the matter with the log; the log paints itself."""
+        """Paint the status rows; the log paints itself."""
         self._include_new_sources()
-        sheet, words = self.query_one("#trouble", TextSurface), self._describe_status()
-        sheet.set_class(words is not None, "-said")
+        surface, words = self.query_one("#trouble", TextSurface), self._describe_status()
+        surface.set_class(words is not None, "-said")
         if words is not None:
             sign = get_state_symbol(Severity.WARNING, self.panel.ascii_only)
             lines = format_log_status(words, self.size.width - 4)[:_MAX_STATUS_ROWS]
-            sheet.styles.height = len(lines)
+            surface.styles.height = len(lines)
             head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
-            sheet.set_rows(
+            surface.set_rows(
                 tuple(
                     make_row(*(head if not at else "   "), Span(line, TextStyle.VALUE)) for at, line in enumerate(lines)
                 )
             )
 
     def _describe_status(self) -> str | None:
-        """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
-        room = self.panel.controller
-        if self._troubles and room is not None:
-            named = zip(self._sources, label_log_sources(self._sources, room.bridge.store), strict=True)
-            told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
+        """Return the problems of these logs, else the warning about differing clocks; None without either."""
+        controller = self.panel.controller
+        if self._troubles and controller is not None:
+            named = zip(self._sources, label_log_sources(self._sources, controller.bridge.store), strict=True)
+            problems = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
-            return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
+            return "; ".join(
+                words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in problems
+            )
         return (
-            None if room is None or len(self._sources) == 1 else describe_clock_skew(room.bridge.store, self._sources)
+            None
+            if controller is None or len(self._sources) == 1
+            else describe_clock_skew(controller.bridge.store, self._sources)
         )
 
     # --- keys ---
@@ -221,11 +225,11 @@ class LogScreen(PanelScreen):
         self._act_on_view(LogView.action_follow)
 
     def do_log_find(self, _: Action) -> None:
-        """Ask what to find."""
+        """Open the search prompt."""
         self._open_prompt("find")
 
     def do_log_only(self, _: Action) -> None:
-        """Ask which lines to show."""
+        """Open the filter prompt."""
         self._open_prompt("only")
 
     def do_log_next(self, _: Action) -> None:
@@ -233,7 +237,7 @@ class LogScreen(PanelScreen):
         self._act_on_view(LogView.action_next_match)
 
     def do_log_previous(self, _: Action) -> None:
-        """Go to the match before."""
+        """Go to the previous match."""
         self._act_on_view(lambda view: view.action_next_match(backwards=True))
 
     def do_log_first_error(self, _: Action) -> None:
@@ -245,36 +249,36 @@ class LogScreen(PanelScreen):
         self._act_on_view(LogView.action_next_mark)
 
     def do_log_previous_mark(self, _: Action) -> None:
-        """Go to the one before."""
+        """Go to the previous ready line or failure."""
         self._act_on_view(lambda view: view.action_next_mark(backwards=True))
 
     def do_log_wrap(self, _: Action) -> None:
-        """Wrap, or not."""
+        """Wrap long lines, or not."""
         self._act_on_view(LogView.action_wrap)
 
     def do_log_times(self, _: Action) -> None:
-        """Show times, or not."""
+        """Show the times, or hide them."""
         self._act_on_view(LogView.action_times)
 
     def do_log_numbers(self, _: Action) -> None:
-        """Show numbers, or not."""
+        """Show the line numbers, or hide them."""
         self._act_on_view(LogView.action_numbers)
 
     def do_log_back(self, _: Action) -> None:
-        """Go back in time."""
+        """Go further back in time."""
         self._act_on_view(LogView.action_back)
 
     def do_log_source(self, _: Action) -> None:
-        """Show all merged, or one alone."""
+        """Show all sources merged, or the next one alone."""
         self._act_on_view(LogView.action_source)
 
     def do_log_scope(self, _: Action) -> None:
-        """Show the logs of more instances, or of fewer again."""
-        room, scopes = self.panel.controller, list(LogScope)
-        assert room is not None
+        """Widen the scope of the logs; after the widest comes the narrowest."""
+        controller, scopes = self.panel.controller, list(LogScope)
+        assert controller is not None
         at = scopes.index(self._scope)
         for scope in (*scopes[at + 1 :], *scopes[:at]):
-            if set(list_log_sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
+            if set(list_log_sources(controller.bridge.store, scope, self._chosen)) != set(self._sources):
                 self._earlier, self._scope = 0, scope
                 self._restart_reading()
                 self.repaint()
@@ -282,25 +286,25 @@ class LogScreen(PanelScreen):
         self.panel.show_toast("no other log is there now")
 
     def do_log_earlier(self, _: Action) -> None:
-        """Show the log of the start before."""
+        """Show the saved log of the previous start."""
         if not (kept := self._list_saved_logs()):
-            self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
+            self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is saved here")
             return
         self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), LogScope.INSTANCE
         self._restart_reading()
         self.repaint()
 
     def do_log_copy(self, _: Action) -> None:
-        """Copy."""
+        """Copy the selection, the current line or the page."""
         self._act_on_view(LogView.action_copy)
 
     def do_log_save(self, _: Action) -> None:
-        """Save to a file."""
+        """Save the shown lines to a file."""
         if self._pane is not None:
             self._pane.action_save()
 
     def on_log_view_saved(self, event: LogView.Saved) -> None:
-        """Say where the file is, in full."""
+        """Show the whole path of the saved file."""
         self.panel.show_toast(event.words)
 
     def _act_on_view(self, do: Callable[[LogView], None]) -> None:
@@ -311,51 +315,53 @@ class LogScreen(PanelScreen):
         if self._pane is not None:
             self._pane.action_ask(what)
 
-    # --- whose logs these are ---
+    # --- sources ---
 
     def _restart_reading(self) -> None:
-        """Begin anew, with an empty log."""
-        room = self.panel.controller
-        if room is None:
+        """Read all sources again into an empty buffer."""
+        controller = self.panel.controller
+        if controller is None:
             return
         self._close_subscriptions()
         self._troubles.clear()
         saved = self._list_saved_logs()[self._earlier - 1] if self._earlier else None
         self._sources = (
-            (self._chosen,) if saved is not None else list_log_sources(room.bridge.store, self._scope, self._chosen)
+            (self._chosen,)
+            if saved is not None
+            else list_log_sources(controller.bridge.store, self._scope, self._chosen)
         )
         self._show_log(
             LogBuffer(
-                label_log_sources(self._sources, room.bridge.store),
-                [self._create_classifier(room, one) for one in self._sources],
+                label_log_sources(self._sources, controller.bridge.store),
+                [self._create_classifier(controller, one) for one in self._sources],
             )
         )
-        self._feeds = [
-            LogSubscription(room, one.node, one.instance, self._build_consumer(at, one), saved=saved)
+        self._log_subscriptions = [
+            LogSubscription(controller, one.node, one.instance, self._build_consumer(at, one), saved=saved)
             for at, one in enumerate(self._sources)
         ]
 
     def _close_subscriptions(self) -> None:
-        for feed in self._feeds:
-            feed.close()
-        self._feeds = []
+        for subscription in self._log_subscriptions:
+            subscription.close()
+        self._log_subscriptions = []
 
     def _list_saved_logs(self) -> list[SavedLog]:
         """Return the saved logs of earlier starts, the newest first."""
-        room = self.panel.controller
-        if room is None or room.is_replaying:
+        controller = self.panel.controller
+        if controller is None or controller.is_replaying:
             return []
-        now = room.find_instance(self._node, self._instance)
+        now = controller.find_instance(self._node, self._instance)
         mine = None if now is None or now.container_id is None else now.container_id[:12]
-        saved = room.context.history.list_saved_logs(self._instance, [self._node])
+        saved = controller.context.history.list_saved_logs(self._instance, [self._node])
         return [one for one in saved if one.short_container_id != mine]
 
     def _include_new_sources(self) -> None:
-        """Read what has come since as well; whoever reads is not disturbed, only who follows."""
-        room = self.panel.controller
-        if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
+        """Include new sources while the log is followed; a paused reader is not disturbed."""
+        controller = self.panel.controller
+        if controller is None or self._pane is None or self._earlier or not self._pane.view.is_following:
             return
-        if set(list_log_sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
+        if set(list_log_sources(controller.bridge.store, self._scope, self._chosen)) - set(self._sources):
             self._restart_reading()
 
     def _show_log(self, book: LogBuffer) -> None:
@@ -367,26 +373,26 @@ class LogScreen(PanelScreen):
         self.panel.keyboard.hold_until_mounted(self._mount_log_pane(self._pane))
 
     async def _mount_log_pane(self, pane: LogPane) -> None:
-        """Mount a log; keys wait for it, since a prompt can be opened only in what is there."""
+        """Mount a log pane; keys wait for it, since a prompt needs a mounted pane."""
         await self.query_one("#log").mount(pane)
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _create_classifier(self, room: PanelController, one: LogSource) -> LineClassifier:
-        """Return what marks the ready line and failures, as far as it is known which engine it is."""
-        engine, ready = None, room.find_ready_line(one.node, one.instance)
-        view = room.find_instance(one.node, one.instance)
+    def _create_classifier(self, controller: Controller, one: LogSource) -> LineClassifier:
+        """Return the classifier that marks ready lines and failures, for the engine where it is known."""
+        engine, ready = None, controller.find_ready_line(one.node, one.instance)
+        view = controller.find_instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _load_known_engine(view.engine)
         return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
-    # --- what the feeds call ---
+    # --- callbacks of the subscriptions ---
 
     def _build_consumer(self, at: int, one: LogSource) -> LogConsumer:
         has_begun = False
 
         def restart_if_begun() -> None:
-            """A container after another, or the same one read again: nothing of before may stand twice."""
+            """Restart for a new container or a repeated read, so that no line appears twice."""
             nonlocal has_begun
             if has_begun:
                 self._restart_reading()

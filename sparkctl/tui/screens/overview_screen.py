@@ -1,4 +1,4 @@
-"""The screen that opens first: all Sparks at a glance."""
+"""The overview, the first screen: a tile for each node, events and notices."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class TileGrid(TextSurface):
-    """The tiles and what stands below. A click selects."""
+    """The tiles and the rows below them. A click selects a tile."""
 
     boxes: Sequence[TileBox] = ()
 
     def on_click(self, event: events.Click) -> None:
-        """Select the tile under the pointer; twice opens its instance."""
+        """Select the tile under the pointer; a double click opens its instance."""
         for box in self.boxes:
             if box.x <= event.x < box.x + box.columns and box.y <= event.y < box.y + box.lines:
                 screen = self.screen
@@ -42,7 +42,7 @@ class TileGrid(TextSurface):
 
 
 class OverviewScreen(PanelScreen):
-    """Painted from the config at once, filled as the nodes answer."""
+    """Shows the nodes of the config at once, and their state as they answer."""
 
     SCREEN_ID = OVERVIEW
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(OVERVIEW)
@@ -50,28 +50,28 @@ class OverviewScreen(PanelScreen):
     _held: OverviewScreenModel | None = None
 
     def toggle_freeze(self) -> None:
-        """Hold the figures as they are; what is chosen among them stays the operator's."""
+        """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
         self._held = None if self.frozen_at is None else deepcopy(self.panel.build_overview_model())
 
     def create_body(self) -> Widget:
-        """Return the tiles."""
+        """Return the grid of tiles."""
         return TileGrid(self.panel.tones, id="tiles")
 
     def paint_body(self) -> None:
-        """Paint what is known; before anything is, the Sparks by their names."""
+        """Paint the overview; before anything is known, the names of the nodes."""
         tiles = self.query_one(TileGrid)
         wide, high = tiles.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        scene: OverviewScreenModel | None = panel.build_overview_model(self._held)
+        model: OverviewScreenModel | None = panel.build_overview_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
             tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
-        elif scene is not None:
+        elif model is not None:
             from sparkctl.views.overview.overview_view import render_overview
 
-            painted = render_overview(scene, wide, high)
+            painted = render_overview(model, wide, high)
             tiles.boxes = painted.boxes
             tiles.set_rows(painted.rows)
         elif panel.node_names:

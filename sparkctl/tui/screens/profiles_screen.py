@@ -1,4 +1,4 @@
-"""The profiles: what there is to start, where it runs, what would be run, and a way to change it."""
+"""The profiles screen: all profiles, where they run and fit, their docker command, their faults, and keys to edit them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import filter_pattern
-from sparkctl.model.events import CommandEnded, Event, TransferProgressed
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.engine_environment import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
@@ -41,48 +40,21 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
     from sparkctl.profiles.profile_lint import LintResult
-    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_interface import Panel
 
 
-class TransferTracker:
-    """What is on its way now, the latest word of each."""
-
-    def __init__(self) -> None:
-        self._going: dict[tuple[NodeName, NodeName, str], TransferProgressed] = {}
-
-    @property
-    def running_transfers(self) -> tuple[TransferProgressed, ...]:
-        """Each that is not through."""
-        return tuple(self._going.values())
-
-    def apply_event(self, event: Event) -> bool:
-        """Take in an event of whatever verb; tell whether there is news."""
-        if isinstance(event, TransferProgressed):
-            key = event.source, event.node, event.what
-            self._going.pop(key, None)
-            if event.total is None or event.done < event.total:
-                self._going[key] = event
-            return True
-        return False
-
-    def clear(self, ended: CommandEnded | None) -> None:
-        """Forget what was on its way: its verb has ended, however it did."""
-        del ended
-        self._going.clear()
-
-
-async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
-    """Ask which way, and do it; where it goes on, whether to end it."""
-    room = panel.controller
-    assert room is not None
-    going = next((job for job in room.jobs.running_jobs if job.started.verb == "sync"), None)
+async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
+    """Ask for the direction of a `sync` and start it; while one runs, ask whether to end it."""
+    controller = panel.controller
+    assert controller is not None
+    going = next((job for job in controller.jobs.running_jobs if job.started.verb == "sync"), None)
     if going is not None:
         body = [
             *wrap_paragraph(f"sparkctl {' '.join(going.started.words)}", TextStyle.LABEL), (),
-            *wrap_paragraph("It goes on. What has come stays, and the same goes on from there when it is asked for again."),
+            *wrap_paragraph("It is running. If you end it, what has arrived stays, and the same sync continues from there."),
         ]  # fmt: skip
         whether = (("go on", "let it go on"), ("end", "end it"))
-        if await room.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
+        if await controller.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
             going.started.context.interrupt.record_press()
         return
     names = panel.node_names
@@ -95,27 +67,29 @@ async def ask_and_start_transfer(panel: PanelApp, profile: str) -> None:
             TextStyle.STRONG,
         ),
         (),
-        *wrap_paragraph("Only what differs is sent, straight between them. A disk that cannot hold it is left alone."),
+        *wrap_paragraph(
+            "Only differences are sent, directly between them. Nothing is sent where the disk is too small."
+        ),
     ]
     arrow = ">" if panel.ascii_only else "→"
     choices = (
         ("cancel", "Cancel"),
         *((f"{source}\n{target}", f"{source} {arrow} {target}") for source, target in ways),
     )
-    answer = await room.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
+    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
     if answer is not None and "\n" in answer:
         source, target = answer.split("\n")
         panel.run_command_line(("sync", profile, "--from", source, "--to", target))
 
 
-_REFRESH_SECONDS = 2.0  # seconds between two looks whether a file was saved
+_REFRESH_SECONDS = 2.0  # seconds between two checks for changed files
 _PreviewKey = tuple[str, str, str, str | None]  # profile, its hash, node, home there
 _FileTimes = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileFiles:
-    """What the files say: the profiles, what is to be said of their env files, and the lines at which faults are."""
+    """The content of the profile files: entries, warnings about env files, and source lines of faults."""
 
     entries: tuple[ProfileEntry, ...]
     warnings: Mapping[str, tuple[str, ...]]
@@ -131,30 +105,30 @@ def _read_profile_files(library: ProfileLibrary) -> ProfileFiles:
 
 
 def create_profiles_screen(_: ActionContext) -> ProfilesScreen:
-    """Return the screen."""
+    """Return the profiles screen."""
     return ProfilesScreen()
 
 
 @dataclass(frozen=True, slots=True)
 class _ProfileLint:
-    """What `profiles check` says of one, and the lines at which it says so."""
+    """The result of `profiles check` for one profile, and the source lines of its diagnostics."""
 
     check: LintResult | None = None
     sources: Mapping[FilePosition, str] = field(default_factory=dict)
 
 
 def _lint_profile(path: Path) -> _ProfileLint:
-    from sparkctl.profiles import profile_lint  # the catalogues are read beside the loop
+    from sparkctl.profiles import profile_lint  # imported in the thread: it reads the flag catalogues
 
     try:
         check = profile_lint.lint_profile_file(ProfileLibrary(), path)
     except InvalidInput:
-        return _ProfileLint()  # it has just gone: the next look at the files says so
+        return _ProfileLint()  # the file has just gone: the next reload shows it
     return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
 
 
 class ProfilesScreen(ListScreen[str]):
-    """Files are read beside the loop, and again when they were saved."""
+    """Lists the profiles; files are read in threads, and again when they change."""
 
     SCREEN_ID = PROFILES
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(PROFILES)
@@ -162,10 +136,10 @@ class ProfilesScreen(ListScreen[str]):
     def __init__(self) -> None:
         super().__init__()
         self._order = ProfileSort.NAME
-        self._stock: ProfileFiles | None = None
-        self._last: tuple[LastStart, ...] = ()
+        self._files: ProfileFiles | None = None
+        self._last_starts: tuple[LastStart, ...] = ()
         self._previews: dict[_PreviewKey, ProfilePreview] = {}
-        self._verdicts: dict[Path, _ProfileLint] = {}  # of the files as they were read last
+        self._lint_results: dict[Path, _ProfileLint] = {}  # results for the files as last read
         self._unchecked: list[Path] = []
 
     @property
@@ -174,21 +148,21 @@ class ProfilesScreen(ListScreen[str]):
         return "profiles"
 
     def on_mount(self) -> None:
-        """Read the files now, and look after them."""
+        """Read the files now and check for changes at intervals."""
         self.panel.spawn_dialog_task(self._reload_files())
         self.set_interval(_REFRESH_SECONDS, lambda: self.panel.spawn_task(self._reload_files()))
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the situation with the selected profile, and the instance that is called like it."""
+        """Return the action context with the selected profile and the instance of the same name."""
         one = self._build_model().selected
         return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
 
     def paint_body(self) -> None:
-        """Paint, and let those that are seen be checked."""
-        shelf = self._build_model()
-        page = render_profiles_screen(shelf, *self.surface_size(self.list_surface))
+        """Paint, and check the visible profiles."""
+        model = self._build_model()
+        page = render_profiles_screen(model, *self.surface_size(self.list_surface))
         self.show_page(page)
-        seen = [one for one in (shelf.selected, *(shelf.visible_entries[at] for at in page.entries)) if one is not None]
+        seen = [one for one in (model.selected, *(model.visible_entries[at] for at in page.entries)) if one is not None]
         profiles = [one.profile for one in seen if one.profile is not None]
         for one in seen:
             if one.profile is not None:
@@ -200,19 +174,19 @@ class ProfilesScreen(ListScreen[str]):
 
     def _build_model(self) -> ProfilesScreenModel:
         panel = self.panel
-        room = panel.controller
+        controller = panel.controller
         names = panel.node_names
-        stock = self._stock
-        shelf = ProfilesScreenModel(
-            entries=None if stock is None else stock.entries,
+        files = self._files
+        model = ProfilesScreenModel(
+            entries=None if files is None else files.entries,
             chosen=self._selected_key,
-            views=() if room is None else room.list_node_views(names),
+            views=() if controller is None else controller.list_node_views(names),
             names=names,
             node=panel.selected_node,
-            last=self._last,
+            last=self._last_starts,
             checks=self._collect_lint_results(),
             fits=self._collect_fits(),
-            sources={} if stock is None else stock.sources,
+            sources={} if files is None else files.sources,
             pattern=filter_pattern.parse_filter(self._typed),
             found=self._filter_entries(),
             now=panel.displayed_time(),
@@ -220,47 +194,47 @@ class ProfilesScreen(ListScreen[str]):
             ascii_only=panel.ascii_only,
             order=self._order,
         )
-        one = shelf.selected
-        if stock is None or one is None or one.profile is None:
-            return shelf
-        told = self._verdicts.get(one.summary.origin, _ProfileLint())
+        one = model.selected
+        if files is None or one is None or one.profile is None:
+            return model
+        lint = self._lint_results.get(one.summary.origin, _ProfileLint())
         return replace(
-            shelf, preview=self._get_preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
-            sources={**shelf.sources, **told.sources},
+            model, preview=self._get_preview(one.profile), warnings=files.warnings.get(one.summary.name, ()),
+            sources={**model.sources, **lint.sources},
         )  # fmt: skip
 
     def _filter_entries(self) -> tuple[ProfileEntry, ...]:
-        """Return what the filter leaves, looked for once."""
-        entries = () if self._stock is None else self._stock.entries
+        """Return the entries that match the filter; cached."""
+        entries = () if self._files is None else self._files.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, filter_profiles(entries, filter_pattern.parse_filter(self._typed)))
         return self._left[2]
 
     def _collect_lint_results(self) -> dict[str, LintResult]:
-        """Return what is known of the checks, by name."""
-        entries = () if self._stock is None else self._stock.entries
-        told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
-        return {name: one.check for name, one in told if one is not None and one.check is not None}
+        """Return the known check results by name."""
+        entries = () if self._files is None else self._files.entries
+        results = ((one.summary.name, self._lint_results.get(one.summary.origin)) for one in entries)
+        return {name: one.check for name, one in results if one is not None and one.check is not None}
 
     def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
-        """Return what is known of where they fit, by name and node."""
-        room, entries = self.panel.controller, () if self._stock is None else self._stock.entries
-        if room is None:
+        """Return the known memory estimates by name and node."""
+        controller, entries = self.panel.controller, () if self._files is None else self._files.entries
+        if controller is None:
             return {}
         return {
-            (one.profile.name, node): room.fits.get_estimate(one.profile, node)
+            (one.profile.name, node): controller.fits.get_estimate(one.profile, node)
             for one in entries
             if one.profile is not None
-            for node in room.bridge.store.nodes
+            for node in controller.bridge.store.nodes
         }
 
     def _request_lint(self, path: Path) -> None:
-        """Let a file be checked beside the loop, once for each state; one after the other, as they were asked for."""
-        if path not in self._verdicts:
-            self._verdicts[path] = _ProfileLint()
+        """Check a file in a thread, once per state of the file; files are checked one after the other."""
+        if path not in self._lint_results:
+            self._lint_results[path] = _ProfileLint()
             self._unchecked.append(path)
             if len(self._unchecked) == 1:
-                self.panel.spawn_task(self._lint_pending_files(self._verdicts, self._unchecked))
+                self.panel.spawn_task(self._lint_pending_files(self._lint_results, self._unchecked))
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         while unchecked:
@@ -269,16 +243,16 @@ class ProfilesScreen(ListScreen[str]):
             self.repaint()
 
     def _get_preview(self, profile: Profile) -> ProfilePreview:
-        """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
-        panel, room = self.panel, self.panel.controller
-        if room is None:
+        """Return the known command for the selected node; build it in a thread where it is missing."""
+        panel, controller = self.panel, self.panel.controller
+        if controller is None:
             return ProfilePreview()
         node = next((node for node in panel.config_nodes if node.name == panel.selected_node), None)
         key = (
             profile.name,
             profile.digest,
             str(panel.selected_node),
-            None if node is None else room.find_home_directory(node),
+            None if node is None else controller.find_home_directory(node),
         )
         if key not in self._previews:
             self._previews[key] = ProfilePreview()
@@ -286,15 +260,15 @@ class ProfilesScreen(ListScreen[str]):
         return self._previews[key]
 
     async def _make_preview(self, key: _PreviewKey, profile: Profile, node: Node | None) -> None:
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         home = key[3]
-        made = await asyncio.to_thread(preview_launch, room.context, profile, node, home, os.environ)
+        made = await asyncio.to_thread(preview_launch, controller.context, profile, node, home, os.environ)
         note = None
         if node is None:
             note = "as the profile has it: there is no Spark to ask"
         elif home is None and any(mount.startswith("~") for mount in profile.mounts):
-            note = f"~ is the user's home on {node.name}, which has not said it yet"
+            note = f"~ is the user's home on {node.name}, which is not known yet"
         self._previews[key] = ProfilePreview(
             () if made.plan is None else tuple(format_docker_run(made.plan).splitlines()),
             None if made.refusal is None else made.refusal.message, None if made.refusal is None else made.refusal.hint, note,
@@ -302,40 +276,40 @@ class ProfilesScreen(ListScreen[str]):
         self.repaint()
 
     async def _reload_files(self) -> None:
-        """Read what changed since the last time."""
-        room = self.panel.controller
+        """Read the files that have changed since the last time."""
+        controller = self.panel.controller
         before = self._stamp
 
         def load_changes() -> tuple[_FileTimes, ProfileFiles | None, tuple[LastStart, ...]]:
             library = ProfileLibrary()
-            last = () if room is None else room.context.history.get_last_starts()
+            last = () if controller is None else controller.context.history.get_last_starts()
             stamp = library.get_modification_times()
             return stamp, None if stamp == before else _read_profile_files(library), last
 
-        self._stamp, stock, last = await asyncio.to_thread(load_changes)
-        if stock is None and last == self._last:
+        self._stamp, files, last = await asyncio.to_thread(load_changes)
+        if files is None and last == self._last_starts:
             return
-        self._last = last
-        if stock is not None:
-            self._stock = stock
+        self._last_starts = last
+        if files is not None:
+            self._files = files
             self._previews.clear()
-            self._verdicts, self._unchecked = {}, []  # a check that is still being made is of what was there before
+            self._lint_results, self._unchecked = {}, []  # a running check belongs to the old files
         if self.is_running:
             self.repaint()
 
     _stamp: _FileTimes | None = None
     _left: tuple[tuple[ProfileEntry, ...], str, tuple[ProfileEntry, ...]] | None = None
 
-    # --- what keys do ---
+    # --- actions ---
 
     def list_keys(self) -> tuple[tuple[str, ...], str | None]:
-        """Return the names of what the filter leaves, and of the selected one."""
-        shelf = self._build_model()
-        one = shelf.selected
-        return tuple(each.summary.name for each in shelf.visible_entries), None if one is None else one.summary.name
+        """Return the names of the filtered profiles and of the selected one."""
+        model = self._build_model()
+        one = model.selected
+        return tuple(each.summary.name for each in model.visible_entries), None if one is None else one.summary.name
 
     def do_up(self, _: Action) -> None:
-        """Ask where to start the selected one, saying what that would mean there."""
+        """Ask where to start the selected profile, and show the effect."""
         one = self._build_model().selected
         if one is None or one.profile is None:
             self.panel.show_toast("this profile cannot be read: e edits it", severity="warning")
@@ -345,7 +319,7 @@ class ProfilesScreen(ListScreen[str]):
         )
 
     def do_sort(self, _: Action) -> None:
-        """Sort by the next thing."""
+        """Sort by the next order."""
         self._sort_by(self._order.next_order)
 
     def on_header_click(self, x: int) -> None:
@@ -357,12 +331,12 @@ class ProfilesScreen(ListScreen[str]):
             self._sort_by(SORT_BY_COLUMN[hit[1]])
 
     def _sort_by(self, order: ProfileSort) -> None:
-        self._selected_key = self.list_keys()[1]  # who is selected stays so, wherever it stands now
+        self._selected_key = self.list_keys()[1]  # the selection stays on the same profile
         self._order = order
         self.repaint()
 
     def do_copy(self, _: Action) -> None:
-        """Copy the command as it is shown."""
+        """Copy the shown docker command."""
         one = self._build_model()
         if one.preview.lines:
             self.panel.copy_text("\n".join(one.preview.lines), "the docker run line")
@@ -370,13 +344,13 @@ class ProfilesScreen(ListScreen[str]):
             self.panel.show_toast("there is no command to copy")
 
     def do_edit(self, _: Action) -> None:
-        """Open the selected one in the editor; a shipped one is copied to the operator's own first."""
+        """Open the selected profile in the editor; a shipped one is copied first."""
         one = self._build_model().selected
         if one is not None:
             self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
 
     def do_import(self, _: Action) -> None:
-        """Let a profile be made of what is pasted, and select it."""
+        """Import a profile from pasted text, and select it."""
         from sparkctl.tui.dialogs.import_profile_dialog import ImportProfileDialog
 
         def select_imported(name: str | None) -> None:
@@ -391,14 +365,14 @@ class ProfilesScreen(ListScreen[str]):
         panel.push_screen(ImportProfileDialog(panel.pasted, keep_pasted_text), select_imported)
 
     def do_sync(self, _: Action) -> None:
-        """Ask between which Sparks what the selected one needs is to be carried."""
+        """Ask between which nodes to copy what the selected profile needs."""
 
         one = self._build_model().selected
         if one is not None:
             self.panel.spawn_task(ask_and_start_transfer(self.panel, one.summary.name))
 
     def do_mend_profile(self, _: Action) -> None:
-        """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
+        """Apply the safe fixes to the selected profile; a shipped one is copied first."""
         one = self._build_model().selected
         if one is not None:
             self.panel.spawn_task(self._fix_and_reload(one.summary.name))

@@ -1,6 +1,6 @@
-"""The screens beside the overview: a name and the module that has it, imported when it is opened.
+"""The table of screens other than the overview: the name and the module, which is imported when the screen opens.
 
-A screen that is not here does not exist for anybody: its key, its help and its place in the palette come with its line.
+A screen needs an entry here: its key, its help and its palette entry depend on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sparkctl.commands.actions import ActionContext
     from sparkctl.tui.screens.base import PanelScreen
 
-# name: (module of this folder, function that returns the screen for a situation)
+# name: (module of this folder, function that creates the screen for an action context)
 SCREENS: dict[str, tuple[str, str]] = {
     "instance": ("instance_screen", "create_instance_screen"),
     "logs": ("log_screen", "create_log_screen"),
@@ -25,7 +25,7 @@ AVAILABLE_SCREENS = frozenset(SCREENS)
 
 
 def create_screen(name: str, now: ActionContext) -> PanelScreen:
-    """Return a screen. Raises KeyError for one that there is not."""
+    """Create a screen by its name. Raises KeyError where there is none."""
     module, function = SCREENS[name]
     screen: PanelScreen = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), function)(now)
     return screen

@@ -1,4 +1,4 @@
-"""A switch: what it would stop, keep and start, for the operator to say yes to; then its steps as they happen."""
+"""The switch screen: what a switch stops, keeps and starts, to be confirmed; then its steps as they happen."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _DRY_RUN_FLAG = "--dry-run"
 
 
 def create_switch_screen(now: ActionContext) -> SwitchScreen:
-    """Return the screen of the switch that goes on."""
+    """Return the screen of the running switch."""
     del now
     return SwitchScreen(())
 
 
 class SwitchScreen(ScrollScreen):
-    """Of a command line, or of the switch that goes on where there is none. The plan is the verb's own dry run."""
+    """Shows the plan of a command line, or the running switch where ``words`` is empty. The plan is a dry run."""
 
     SCREEN_ID = SWITCH
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(SWITCH)
@@ -58,34 +58,34 @@ class SwitchScreen(ScrollScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """What is switched to."""
+        """The profile that is switched to."""
         course = self._get_switch_progress()
         name = course.instance if course is not None else parse_names_and_nodes(self._words[1:])[0][:1]
         return f"switch › {name if isinstance(name, str) else ''.join(name)}"
 
     def set_command(self, words: tuple[str, ...]) -> None:
-        """Plan another one."""
+        """Plan another switch."""
         self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
         self._plan, self._further = None, 0
         self._replan_switch()
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """The situation with what stands against the switch that is shown, and the command that can be copied."""
+        """Return the action context with the obstacle to the shown switch and the command that can be copied."""
         return replace(now, switch_trouble=self._why_not(now), remedy=self._find_shown_command())
 
     def _find_shown_command(self) -> str | None:
-        """Return the command that is offered as a way out, else this switch's own."""
+        """Return the command that the screen offers as a remedy, else this switch's own command."""
         own = f"sparkctl {shlex.join(self._words)}" if self._words else None
         return find_offered_command(self._build_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
         course = self._get_switch_progress()
         if course is not None:
-            return "it is over: r plans anew" if course.is_over else "it goes on"
+            return "it has ended: r plans again" if course.is_over else "it is running"
         if self._refusal is not None:
             return self._refusal[0].splitlines()[0]
         if self._plan is None or self._planning is not None:
-            return "one moment: the Sparks are still being looked at"
+            return "one moment: the state of the Sparks is still being read"
         if self._plan.obstacles:
             return self._plan.obstacles[0]
         if self._plan.is_there:
@@ -94,44 +94,44 @@ class SwitchScreen(ScrollScreen):
         return next((one for one in silent if one is not None), None)
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the plan has said it: what it warned of was read before it was agreed to."""
+        """Tell whether the plan shows this warning already."""
         return any(words.endswith(message) for words, _ in self._cautions)
 
     def create_body(self) -> Widget:
-        """Return the one sheet."""
+        """Return the text surface."""
         return ScrollSurface(self.panel.tones, id="switch")
 
     def on_unmount(self) -> None:
-        """Let a plan be that nobody waits for any more."""
+        """Cancel a plan that is still being computed."""
         if self._planning is not None:
             self._planning.cancel()
 
     def paint_body(self) -> None:
-        """Paint; the first time there is somebody to ask, ask."""
+        """Paint; the first time that the controller exists, compute the plan."""
         if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
             if self._words:
                 self.panel.controller.switches.hide_finished()
                 self._replan_switch()
-        sheet = self.query_one("#switch", TextSurface)
-        wide, high = sheet.size
+        surface = self.query_one("#switch", TextSurface)
+        wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         page = render_switch(self._build_model(), wide, high)
         self._further = page.further
-        sheet.set_rows(page.rows)
+        surface.set_rows(page.rows)
 
     def _build_model(self) -> SwitchScreenModel:
-        panel, room = self.panel, self.panel.controller
+        panel, controller = self.panel, self.panel.controller
         profile, nodes = parse_names_and_nodes(self._words[1:])
-        views = () if room is None else room.list_node_views(panel.node_names)
+        views = () if controller is None else controller.list_node_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
         bars = (
             {}
-            if room is None
-            else room.memory_bars
+            if controller is None
+            else controller.memory_bars
             if self._get_switch_progress() is None
-            else room.switches.memory_at_start
+            else controller.switches.memory_at_start
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
@@ -142,7 +142,9 @@ class SwitchScreen(ScrollScreen):
             trouble=trouble,
             hint=hint,
             bars=bars,
-            glances={} if room is None else {view.name: room.build_instance_tile(view.name, "") for view in views},
+            glances={}
+            if controller is None
+            else {view.name: controller.build_instance_tile(view.name, "") for view in views},
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._further,
@@ -152,13 +154,13 @@ class SwitchScreen(ScrollScreen):
         )
 
     def _get_switch_progress(self) -> SwitchProgress | None:
-        room = self.panel.controller
-        return None if room is None else room.switches.visible_switch
+        controller = self.panel.controller
+        return None if controller is None else controller.switches.visible_switch
 
     # --- the plan ---
 
     def _replan_switch(self) -> None:
-        """Ask what it would be, anew."""
+        """Compute the plan again."""
         if self._planning is not None:
             self._planning.cancel()
         self._refusal, self._cautions = None, ()
@@ -166,13 +168,13 @@ class SwitchScreen(ScrollScreen):
         self.repaint()
 
     async def _request_plan(self) -> None:
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         task = asyncio.current_task()
         try:
-            started = room.parse_command((*self._words, _DRY_RUN_FLAG))
-            async with aclosing(started.events()) as told:
-                async for event in told:
+            started = controller.parse_command((*self._words, _DRY_RUN_FLAG))
+            async with aclosing(started.events()) as events:
+                async for event in events:
                     if isinstance(event, SwitchPlanned):
                         self._plan = event.plan
                     elif isinstance(event, WarningEmitted):
@@ -189,24 +191,24 @@ class SwitchScreen(ScrollScreen):
             self.repaint()
 
     def _set_refusal(self, message: str, hint: str | None) -> None:
-        """Keep why there is no plan; of one that has obstacles they are said already."""
+        """Keep why there is no plan; a plan with obstacles shows them itself."""
         if self._plan is None or not self._plan.obstacles:
             self._refusal = (message, hint)
 
     # --- keys ---
 
     def do_switch_do(self, _: Action) -> None:
-        """Ask, naming what stops, and do it."""
+        """Ask for a confirmation that names what stops, and start the switch."""
         if self._plan is not None:
             self.panel.spawn_task(self._confirm_and_switch(self._plan))
 
     async def _confirm_and_switch(self, plan: SwitchPlan) -> None:
         from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER
 
-        room = self.panel.controller
-        assert room is not None
+        controller = self.panel.controller
+        assert controller is not None
         if (
-            await room.dialogs.show_dialog(
+            await controller.dialogs.show_dialog(
                 build_switch_confirmation(plan, self._words, self.panel.build_action_context())
             )
             != CONFIRM_ANSWER
@@ -214,32 +216,32 @@ class SwitchScreen(ScrollScreen):
             return
         self._further = 0
         try:
-            room.switches.hide_finished()
-            room.start_command(self._words)
+            controller.switches.hide_finished()
+            controller.start_command(self._words)
         except SparkctlError as error:
             self.panel.show_error(error)
 
     def do_interrupt(self, _: Action) -> None:
-        """Ask, and leave the switch where it is."""
-        room = self.panel.controller
-        if room is not None and (course := room.own_switch) is not None:
+        """Ask for a confirmation and interrupt the switch."""
+        controller = self.panel.controller
+        if controller is not None and (course := controller.own_switch) is not None:
             self.panel.spawn_task(self._confirm_and_interrupt(course))
 
     async def _confirm_and_interrupt(self, course: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.confirmations import LEAVE_ANSWER, build_interrupt_dialog
 
-        room = self.panel.controller
-        assert room is not None
-        if await room.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
-            room.jobs.interrupt_switch()
+        controller = self.panel.controller
+        assert controller is not None
+        if await controller.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
+            controller.jobs.interrupt_switch()
 
     def do_switch_again(self, _: Action) -> None:
-        """Plan anew; of a switch that goes on there is nothing to plan."""
-        room, course = self.panel.controller, self._get_switch_progress()
-        if room is None or (course is not None and not course.is_over):
-            self.panel.show_toast("it goes on")
+        """Plan again, unless a switch is running."""
+        controller, course = self.panel.controller, self._get_switch_progress()
+        if controller is None or (course is not None and not course.is_over):
+            self.panel.show_toast("the switch is running")
             return
-        room.switches.hide_finished()
+        controller.switches.hide_finished()
         if not self._words and course is not None and course.plan is not None:
             plan = course.plan
             self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))
@@ -248,16 +250,16 @@ class SwitchScreen(ScrollScreen):
             self._replan_switch()
 
     def do_copy(self, _: Action) -> None:
-        """Copy the command that is offered as a way out, else this switch's own."""
+        """Copy the command of the remedy, else this switch's own command."""
         if (command := self._find_shown_command()) is not None:
             self.panel.copy_text(command, command)
 
     def do_next(self, _: Action) -> None:
-        """Plan it for the next Spark; of a model on several, with another head."""
+        """Plan it for the next node; a model on several nodes gets another head."""
         self._move_target_node(1)
 
     def do_previous(self, _: Action) -> None:
-        """Plan it for the Spark before."""
+        """Plan it for the previous node."""
         self._move_target_node(-1)
 
     def _move_target_node(self, by: int) -> None:
@@ -271,7 +273,7 @@ class SwitchScreen(ScrollScreen):
         self.set_command((*_drop_node_options(self._words), *(word for node in turned for word in ("--node", node))))
 
     def scroll_rows(self, by: int) -> None:
-        """Read on, or back."""
+        """Scroll by so many rows."""
         self._further = max(0, self._further + by)
         self.repaint()
 
@@ -289,7 +291,7 @@ def _drop_node_options(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: ActionContext) -> RefreshingDialog:
-    """Return the dialog that names what stops; who answers somebody wants its name typed. It gives `DO` for a yes."""
+    """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
     from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
 
     body: list[TextRow] = wrap_paragraph(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
@@ -303,13 +305,13 @@ def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: Act
         body += [(), *wrap_paragraph(f"{name} runs on {where}.")] if where else []
     if (way_back := describe_rollback_window(plan)) is not None:
         body += wrap_paragraph(f"{way_back[0].upper()}{way_back[1:]}.")
-    told = {name: is_instance_serving(one, now) for name, one in going.items()}
-    for name, is_answering in told.items():
+    serving = {name: is_instance_serving(one, now) for name, one in going.items()}
+    for name, is_answering in serving.items():
         if is_answering is not False:
             what = "is answering somebody right now" if is_answering else "may be answering somebody: that is not known"
             body += wrap_paragraph(f"{name} {what}.", TextStyle.ATTENTION)
     body += [(), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
-    cut_off = [name for name, is_answering in told.items() if is_answering is not False]
+    cut_off = [name for name, is_answering in serving.items() if is_answering is not False]
     if cut_off:
         return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")
     return ChoiceDialog("switch", body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "switch")), TextStyle.ATTENTION)

@@ -1,1 +1,1 @@
-"""widgets."""
+"""Widgets that several screens of the panel share."""

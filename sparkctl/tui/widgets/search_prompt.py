@@ -1,4 +1,4 @@
-"""The one-line prompt in which a pattern is typed: what it does is seen while typing."""
+"""The one-line prompt for a search or filter pattern, which takes effect while it is typed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PromptMode(StrEnum):
 
 
 class _PromptInput(Input):
-    """Closes its prompt the moment enter is there: a key right behind it is for the log again."""
+    """An input field that closes its prompt at once on enter, so that the next key is for the log."""
 
     def on_key(self, event: Key) -> None:
         prompt = self.parent
@@ -37,9 +37,9 @@ class _PromptInput(Input):
 
 
 class SearchPrompt(Horizontal):
-    """Blank until `ask`; posts `Typed` on every change and `Closed` at the end, with what was there before on escape.
+    """Blank until `open_prompt`; posts `Typed` on every change and `Closed` at the end, with the old pattern on escape.
 
-    It keeps its row while it is closed: what stands above it is as high as before, and nothing is laid out anew.
+    It keeps its row while it is closed, so that the widgets above need no new layout.
     """
 
     DEFAULT_CSS = """
@@ -54,27 +54,27 @@ class SearchPrompt(Horizontal):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="log.prompt.back", show=False)]
 
     class Typed(Message):
-        """The pattern, as it is now."""
+        """The pattern has changed."""
 
-        def __init__(self, asked: PromptMode, text: str) -> None:
+        def __init__(self, mode: PromptMode, text: str) -> None:
             super().__init__()
-            self.asked = asked
+            self.mode = mode
             self.text = text
 
     class Closed(Message):
-        """The pattern holds (enter), or what was before it does (escape)."""
+        """The prompt was closed: with the new pattern (enter) or the old one (escape)."""
 
-        def __init__(self, asked: PromptMode, text: str, *, is_kept: bool) -> None:
+        def __init__(self, mode: PromptMode, text: str, *, is_kept: bool) -> None:
             super().__init__()
-            self.asked = asked
+            self.mode = mode
             self.text = text
             self.is_kept = is_kept
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._asked = PromptMode.FIND
+        self._mode = PromptMode.FIND
         self._before = ""
-        self._back: Widget | None = None  # whom the keys are for when this is closed
+        self._back: Widget | None = None  # the widget that had the focus before
         self._is_open = False
 
     @property
@@ -83,51 +83,51 @@ class SearchPrompt(Horizontal):
         return self._is_open
 
     def compose(self) -> ComposeResult:
-        """The word, and the field."""
+        """Create the label and the field."""
         yield Label("", markup=False)
         field = _PromptInput(compact=True, select_on_focus=True)
         field.can_focus = False
         yield field
 
     def open_prompt(self, what: PromptMode, before: str) -> None:
-        """Open for a new pattern; ``before`` is what holds now."""
-        self._asked, self._before = what, before
+        """Open for a new pattern; ``before`` is the current one."""
+        self._mode, self._before = what, before
         self._back = self.screen.focused
         self._set_open(is_open=True)
-        self.screen.set_focus(self.query_one(Input))  # now, not after the next refresh: letters follow at once
+        self.screen.set_focus(self.query_one(Input))  # at once, not after the next refresh: letters follow immediately
 
     def _set_open(self, *, is_open: bool) -> None:
         field = self.query_one(Input)
         self._is_open = field.can_focus = is_open
         self.set_class(is_open, "-open")
-        self.query_one(Label).update(self._asked if is_open else "", layout=False)
+        self.query_one(Label).update(self._mode if is_open else "", layout=False)
         field.placeholder = "text, !text or /regex/" if is_open else ""
         with self.prevent(Input.Changed):
             field.value = self._before if is_open else ""
 
     def accept_key(self, event: Key) -> None:
-        """Take a key that was on its way to somebody else when this opened."""
+        """Take a key that was sent to another widget when this opened."""
         self.query_one(Input).post_message(Key(event.key, event.character))
 
     def return_key(self, event: Key) -> None:
-        """Give away a key that was on its way here when this closed."""
+        """Pass on a key that was sent here when this closed."""
         if self._back is not None:
             self._back.post_message(Key(event.key, event.character))
 
     @on(Input.Changed)
     def _forward_change(self, event: Input.Changed) -> None:
         event.stop()
-        self.post_message(self.Typed(self._asked, event.value))
+        self.post_message(self.Typed(self._mode, event.value))
 
     def accept_pattern(self) -> None:
-        """Close, and let hold what was typed."""
+        """Close with the typed pattern."""
         self._close_prompt(self.query_one(Input).value, is_kept=True)
 
     def action_give_up(self) -> None:
-        """Close, and let hold what held before."""
+        """Close with the old pattern."""
         self._close_prompt(self._before, is_kept=False)
 
     def _close_prompt(self, text: str, *, is_kept: bool) -> None:
         self._set_open(is_open=False)
         self.screen.set_focus(self._back)
-        self.post_message(self.Closed(self._asked, text, is_kept=is_kept))
+        self.post_message(self.Closed(self._mode, text, is_kept=is_kept))

@@ -1,4 +1,4 @@
-"""A widget that is rows of spans. It repaints only what is other than before, and asks for no layout."""
+"""A widget that shows rows of styled text. It repaints only changed cells and never causes a layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measu
 
 
 class TextSurface(Widget, can_focus=False):
-    """Text is data here: no markup is read, and what comes from a node was cleaned before it became a span."""
+    """Shows rows of spans as they are, without markup. Text from a node was sanitized before it became a span."""
 
     ALLOW_SELECT = False
 
@@ -25,11 +25,11 @@ class TextSurface(Widget, can_focus=False):
 
     @property
     def plain_lines(self) -> list[str]:
-        """The bare text of the rows."""
+        """The text of the rows without styles."""
         return [join_text(each) for each in self._rows]
 
     def set_rows(self, rows: Sequence[TextRow]) -> None:
-        """Show other rows: those that differ are repainted, from the first cell that does to the last."""
+        """Show other rows; repaint only the cells that differ."""
         before, self._rows = self._rows, rows
         if len(before) != len(rows):
             self.refresh()
@@ -43,7 +43,7 @@ class TextSurface(Widget, can_focus=False):
             self.refresh(*regions)
 
     def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
-        """Use other colours."""
+        """Use other styles."""
         self._tones = tones
         self.refresh()
 
@@ -57,7 +57,7 @@ class TextSurface(Widget, can_focus=False):
 
 
 def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:
-    """Return the cells of a row that differ; spans that are alike at both ends are not repainted."""
+    """Return the cells of a row that differ, without the equal spans at both ends."""
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1

@@ -39,11 +39,13 @@ async def open_failed_instance(
         await wait_for_text(pilot, "✕ failed")
         app = pilot.app
         assert isinstance(app, PanelApp)
-        assert app.controller is not None
-        end = app.controller.bridge.start_results[NodeName("spark1"), "qwen36"]
+        controller = app.controller
+        assert controller is not None
+        await wait_for_text(pilot, lambda _: (NodeName("spark1"), "qwen36") in controller.bridge.start_results)
+        end = controller.bridge.start_results[NodeName("spark1"), "qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        app.controller.bridge.set_start_result(
+        controller.bridge.set_start_result(
             replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
         )
         await pilot.press("enter")
@@ -93,7 +95,7 @@ async def test_a_change_is_tried_once_and_the_profile_stays(tmp_path: Path, monk
         await pilot.press("a")
         shown = await wait_for_text(pilot, "change qwen36 and start it again")
         assert "args.mem-fraction-static  0.82 → 0.74" in shown
-        assert "how far is a guess" in shown
+        assert "the value is a guess" in shown
         assert AGAIN in " ".join(shown.replace("│", " ").split())
         assert "now  " in shown, "and what it would meet there, as u shows it"
         await pilot.press("enter")

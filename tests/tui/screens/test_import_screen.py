@@ -90,12 +90,12 @@ async def test_nothing_is_written_over_without_a_word(tmp_path: Path, mine: Path
         await open_and_paste(pilot, LINE)
         await wait_for_text(pilot, "qwen3-8b from docker")
         await pilot.press("ctrl+s")
-        await wait_for_text(pilot, "Write over your profile qwen3-8b?")
+        await wait_for_text(pilot, "Overwrite your profile qwen3-8b?")
         await pilot.press("enter")
         await wait_for_text(pilot, "qwen3-8b from docker")
         assert "extends" in list_written_profiles(mine)["qwen3-8b"]
         await pilot.press("ctrl+s")
-        await wait_for_text(pilot, "Write over your profile qwen3-8b?")
+        await wait_for_text(pilot, "Overwrite your profile qwen3-8b?")
         await pilot.press("tab", "enter")
         await wait_for_text(pilot, "▸ qwen3-8b ")
         assert "extends" not in list_written_profiles(mine)["qwen3-8b"]

@@ -237,7 +237,7 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         await pilot.press("enter")
         shown = await wait_for_text(pilot, "line 40 of it")
         assert "weights" in shown
-        assert "this recording does not hold it" in shown or "docker run" not in shown
+        assert "this recording does not contain it" in shown or "docker run" not in shown
         await pilot.press("l")
         view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 40)
         await pilot.press("ampersand", *"line 7", "enter")

@@ -37,7 +37,7 @@ async def test_what_cannot_fit_is_asked_again_with_the_sum_and_cancel_is_what_en
         assert "▶ ≈" in shown
         await pilot.press("enter")
         shown = await wait_for_text(pilot, "[ Cancel ]")
-        assert "Start qwen36 on spark1 all the same?" in shown
+        assert "Start qwen36 on spark1 anyway?" in shown
         assert "short by" in shown
         await pilot.press("enter")
         await wait_for_text(pilot, "start a profile")

@@ -292,7 +292,7 @@ async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_b
         await select_profile(pilot, "mine")
         await wait_for_text(pilot, "F mends 3 of them")
         await pilot.press("F")
-        await wait_for_text(pilot, lambda _: any("mended: " in one for one in read_toasts(pilot)))
+        await wait_for_text(pilot, lambda _: any("fixed: " in one for one in read_toasts(pilot)))
         after = (mine / "mine.yaml").read_text()
         assert "  speculative-algorithm: " in after
         assert "  tpp: 1" in after, "what it should be nobody knows"
@@ -300,7 +300,7 @@ async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_b
         await wait_for_text(pilot, lambda text: "▸ mine" in text and "✕1" in text and "F mends" not in text)
         await pilot.press("F")
         await wait_for_text(
-            pilot, lambda _: any("mine: nothing here can be mended" in one for one in read_toasts(pilot))
+            pilot, lambda _: any("mine: nothing here can be fixed" in one for one in read_toasts(pilot))
         )
         await select_profile(pilot, "qwen36-ngram")
         await wait_for_text(pilot, "F mends")

@@ -398,7 +398,7 @@ async def test_saving_what_is_shown(app: LogApp) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert "19 lines in " in app.status()
         await press_keys(pilot, "ctrl+s")
-        assert "is there already" in app.status()
+        assert "exists already" in app.status()
 
 
 async def test_where_nothing_can_be_saved_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from sparkctl.model.events import ContainersListed, NodeStateChanged, PhaseChang
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.tui.controller import RepaintScheduler
+from sparkctl.tui.repaint_scheduler import RepaintScheduler
 
 NODE = NodeName("spark1")
 READY = InstanceView(

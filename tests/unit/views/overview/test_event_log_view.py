@@ -11,7 +11,7 @@ from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import GIB
-from sparkctl.tui.controller import RepaintScheduler
+from sparkctl.tui.repaint_scheduler import RepaintScheduler
 from sparkctl.views.overview.event_log_view import describe_container_changes, describe_event, render_event_log_entry
 from sparkctl.views.text.styled_text import TextStyle, join_text
 
