@@ -11,7 +11,8 @@ from sparkctl.node.guard.nonblocking_http import HttpConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry
+    from sparkctl.node.guard.container_watch import ContainerWatch
+    from sparkctl.node.guard.watch_registry import WatchRegistry
 
 # as `core.own_questions` marks what it asks: the log is shown without such lines
 QUERY_MARK = "by=sparkctl"

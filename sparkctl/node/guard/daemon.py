@@ -29,6 +29,7 @@ from sparkctl.node.guard.container_polling import (
     poll_health,
     record_health_answer,
 )
+from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -45,7 +46,7 @@ from sparkctl.node.guard.nonblocking_http import is_socket_open
 from sparkctl.node.guard.page_cache import PageCacheDropper
 from sparkctl.node.guard.receipt_store import ReceiptStore
 from sparkctl.node.guard.socket_server import GuardSocketServer, GuardStartError, acquire_lock, create_private_directory
-from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry, parse_command, read_field
+from sparkctl.node.guard.watch_registry import WatchRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 

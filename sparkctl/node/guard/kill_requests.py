@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from sparkctl.node.guard.container_polling import parse_docker_message
+from sparkctl.node.guard.container_watch import DOCKER_ANSWER_SECONDS
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate, compute_lowered_floor
-from sparkctl.node.guard.watch_registry import DOCKER_ANSWER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sparkctl.node.guard.container_polling import DockerPoller
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
     from sparkctl.node.guard.receipt_store import ReceiptStore
-    from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry
+    from sparkctl.node.guard.watch_registry import WatchRegistry
 
     Json = dict[str, Any]
 

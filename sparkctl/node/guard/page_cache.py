@@ -13,9 +13,9 @@ from sparkctl.node.guard.decision import compute_drop_pause, get_default_cache_b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision, MeminfoReading
     from sparkctl.node.guard.guard_events import GuardEventLog
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
 DROP_CACHES_PATH, COMPACT_MEMORY_PATH = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
 DROP_PAUSE_SECONDS, CACHE_DROP_PAUSE_SECONDS, DROP_PROOF_SECONDS = (

@@ -11,17 +11,17 @@ import os
 import re
 import time
 
-from sparkctl.node.guard.watch_registry import IDENTITY_FIELDS
+from sparkctl.node.guard.container_watch import IDENTITY_FIELDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import MeminfoReading
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES, TOTAL_BYTES
 from sparkctl.node import agent
+from sparkctl.node.guard.container_watch import ContainerWatch, read_field
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, WEIGHTS_LEASE_SECONDS
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
@@ -25,7 +26,6 @@ from sparkctl.node.guard.decision import (
     is_starved_by_page_cache,
 )
 from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
-from sparkctl.node.guard.watch_registry import ContainerWatch, read_field
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
