@@ -202,7 +202,7 @@ class CollectedEvents:
         self.answer: dict[str, Any] = {}
         self.ended = False
 
-    def ask(self, now: float, words: list[int]) -> bool:
+    def send_request(self, now: float, words: list[int]) -> bool:
         return True
 
 
