@@ -52,7 +52,7 @@ TOKEN = "hf_" + "a" * 30
         ("container: {shm_size: big}\n", ["5:23: container.shm_size: 'big' is not a size"]),
         ("container: {name: -x}\n", ["5:19: container.name: `-x` is not a name"]),
         ("container: {options: {rm: true}}\n", [
-            "5:27: container.options.rm: `rm` cannot be set here: a container is never removed",
+            "5:27: container.options.rm: `rm` cannot be set here: sparkctl keeps a container",
         ]),
         ("container: {options: {memroy: 1g}}\n", [
             "5:31: container.options.memroy: `memroy` is not a docker run flag that sparkctl can set; did you mean `memory`?",
@@ -92,7 +92,7 @@ TOKEN = "hf_" + "a" * 30
             "5:58: start.guard.limit: `0s` is no time at all; write for example 20m",
         ]),
         ("start: {guard: {floor: 0, limit: 45}}\n", [
-            "5:24: start.guard.floor: `0` is no floor; write for example 512MiB, or guard: off",
+            "5:24: start.guard.floor: `0` is not a floor; write for example 512MiB, or guard: off",
             "5:34: start.guard.limit: `45` has no unit; write 45s or 45m",
         ]),
         ("liveness: off\n", ["5:11: liveness: must be none, not `off`"]),
@@ -326,8 +326,8 @@ def test_a_faulty_override_is_named(library: ProfileLibrary, override: str, mess
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.parameters=1B", "model.active_parameters: 2000000000 are active"),
-        ("model.active_parameters=4B", "model.active_parameters: 4000000000 are active"),
+        ("model.parameters=1B", "model.active_parameters: 2000000000 parameters are active"),
+        ("model.active_parameters=4B", "model.active_parameters: 4000000000 parameters are active"),
         ("model.weights=1GB", "model.experts: the experts' weights"),
         ("model.experts.count=1", "model.experts.per_token: a token uses 2 experts"),
     ],
