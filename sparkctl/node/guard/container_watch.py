@@ -24,10 +24,10 @@ IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
 
 
 class ContainerWatch:
-    """One container that may be ended, as the operator's side asked for."""
+    """One container that the guard may kill, as the operator's side asked for."""
 
     def __init__(self, said: Json, now: float) -> None:
-        """Raises ValueError with a sentence where something is missing or is of another kind."""
+        """Raises ValueError with a sentence if a field is missing or has another type."""
         self.container: str = read_field(said, "container", str)
         if not CONTAINER_ID_PATTERN.fullmatch(self.container):
             raise ValueError("container: the whole id, 64 hex digits")
@@ -57,16 +57,18 @@ class ContainerWatch:
         self.refused_at = now - DOCKER_ANSWER_SECONDS
         # The floor in force: lower than asked for while memory has been below that from the beginning.
         self.active_floor = self.floor
-        self.client: GuardConnection | None = None  # who spoke of it last, and is still there
+        self.client: GuardConnection | None = (
+            None  # the client that last sent a command about it, while it is connected
+        )
         self.asked_at = 0.0
         self.healthy = 0
-        self.takes_query = True  # until it says that it does not know the path with one
+        self.takes_query = True  # until the engine answers that it does not know the path with a query
         self.health_at = now
         self.asking: HttpConnection | None = None
         self.receipt = -1
 
     def to_json(self, now: float) -> Json:
-        """Return it as the state tells it."""
+        """Return it as the guard reports it."""
         found = {
             name: getattr(self, name)
             for name in (*IDENTITY_FIELDS, "role", "floor", "limit", "port", "health", "cache_below")
@@ -79,7 +81,7 @@ class ContainerWatch:
 
 
 def parse_command(line: bytes) -> Json:
-    """Return what a line says. Raises ValueError for what is no object of JSON."""
+    """Return the command in a line. Raises ValueError if it is not a JSON object."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -90,7 +92,7 @@ def parse_command(line: bytes) -> Json:
 
 
 def read_field(said: Json, name: str, kind: Any, *default: Any) -> Any:
-    """Return a field of a command. Raises ValueError where it is of another kind, or missing without a default."""
+    """Return a field of a command. Raises ValueError if it has another type, or is missing without a default."""
     value = said.get(name)
     if value is None and default:
         return default[0]

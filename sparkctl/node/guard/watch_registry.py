@@ -22,7 +22,7 @@ MAX_WATCHES = 16
 
 
 class WatchRegistry:
-    """All of them, by container."""
+    """All watches, by container."""
 
     def __init__(self, events: GuardEventLog, receipts: ReceiptStore) -> None:
         self.events = events
@@ -34,7 +34,7 @@ class WatchRegistry:
         return len(self.by_container)
 
     def __iter__(self) -> Iterator[ContainerWatch]:
-        """Yield those there are now: any may end meanwhile."""
+        """Yield the present watches; any may end meanwhile."""
         return iter(list(self.by_container.values()))
 
     def find_watch(self, container: object) -> ContainerWatch | None:
@@ -42,7 +42,7 @@ class WatchRegistry:
         return self.by_container.get(str(container))
 
     def begin_watch(self, watch: ContainerWatch) -> None:
-        """Begin a watch, or put it in the place of the one there is for this container."""
+        """Begin a watch, or replace the one for this container."""
         before = self.find_watch(watch.container)
         if before is None and len(self) >= MAX_WATCHES:
             raise ValueError(f"more than {MAX_WATCHES} watches")
@@ -61,7 +61,7 @@ class WatchRegistry:
             self.receipts.reserve_draft(watch)
 
     def lower_floor(self, watch: ContainerWatch) -> None:
-        """Lower the bar of a watch that begins under its floor, and tell so."""
+        """Lower the active floor of a watch that begins below its floor, and report it."""
         available = self.events.memory.read_available()
         if available is not None and available < watch.floor:
             watch.active_floor = compute_lowered_floor(watch.floor, available)
@@ -71,14 +71,14 @@ class WatchRegistry:
             self.events.publish_event(self.events.make_event("warned", why, watch))
 
     def release_client(self, client: GuardConnection) -> None:
-        """Nobody speaks of a client's watches any more."""
+        """Detach a client from its watches."""
         self.quiet_since = time.monotonic()
         for watch in self:
             if watch.client is client:
                 watch.client = None
 
     def end_watch(self, watch: ContainerWatch, why: str) -> None:
-        """End a watch and tell why."""
+        """End a watch and report why."""
         if self.find_watch(watch.container) is not watch:
             return
         del self.by_container[watch.container]
@@ -87,7 +87,7 @@ class WatchRegistry:
         self.events.publish_event(self.events.make_event("ended", why, watch))
 
     def close_watch(self, watch: ContainerWatch) -> None:
-        """Close what a watch holds."""
+        """Close the files and connections of a watch."""
         if watch.asking is not None:
             watch.asking.close()
             watch.asking = None
