@@ -1,15 +1,17 @@
-"""The travelling probe: what runs on a Spark. One file, standard library only, Python 3.8 or newer, nothing on disk.
+"""The agent: reads a Spark's memory, GPU, devices and processes. One file, standard library only, Python 3.8 or newer,
+nothing on disk.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on stdin,
-then command lines. Any line feeds it; ``every SECONDS`` also sets the rate. It ends when stdin does, and when nobody has
-fed it for ``--fed`` seconds. Each line of its stdout is a JSON object with a protocol number: first a hello, then samples.
+Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
+stdin, then command lines. Any line is a keepalive; ``every SECONDS`` also sets the rate. It ends when stdin ends, and
+after ``--fed`` seconds without a keepalive. Each line of its stdout is a JSON object with a protocol number: first a
+hello, then samples.
 
-Three parts, so that nothing that hangs can stop the samples of memory: the main loop reads /proc alone and never waits
-for a device or forks; a thread reads drives, NICs and filesystems; a child process, started once before the loop, asks
-the GPU's driver. A part that does not answer in time is left out and its silence is told.
+Three parts, so that nothing that hangs can stop the memory samples: the main loop reads only /proc and never waits for
+a device or forks; a thread reads drives, NICs and filesystems; a child process, started once before the loop, calls the
+GPU's driver. A part that does not answer in time is left out, and the sample says for how long it has been silent.
 
-Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero.
-(One file of this length because one file is what travels.)
+Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero. (One long file,
+because one file is sent.)
 """
 
 from __future__ import annotations
@@ -559,7 +561,7 @@ class DeviceReader:
         found = []
         for port in self.ports.rdma:
             slow = self.read_cached(port["name"] + port["port"], now, 30, port["slow"])
-            receive, send = port["receive"].number(), port["send"].number()
+            receive, send = port["receive"].read_number(), port["send"].read_number()
             receive, send = [None if words is None else words * 4 for words in (receive, send)]  # 4-byte words
             one = {"name": port["name"], "port": port["port"], "interface": port["interface"], "received": receive}
             one.update({"sent": send, "receive_rate": self.compute_rate(port["name"], "rx", receive)})

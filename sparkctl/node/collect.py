@@ -1,8 +1,9 @@
-"""Every raw reading of a Spark for one bundle: `doctor --collect`. Travels as the probe does, standard library only.
+"""Collect every raw reading of a Spark for `doctor --collect`. Sent like the agent, standard library only.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a reading
-(``name``, ``text``), or its end (``name``, ``end``; ``why`` where it could not be read, ``cut`` where there was more). It
-changes nothing. A command that does not end in time, and a driver that does not answer, are left and told.
+Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a
+reading (``name``, ``text``), or its end (``name``, ``end``; ``why`` if it could not be read, ``cut`` if there was
+more). It changes nothing. A command that does not end in time, and a driver that does not answer, are skipped and
+reported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Runs on a Spark, from stdin: one end of a stream of files, of an image, or of nothing but bytes, to another Spark.
+"""Runs on a Spark, from stdin: one end of a stream of files, of an image, or of random bytes, to another Spark.
 
-Both ends are started and told what to do over SSH, one line of JSON on stdin. They find each other by an address and
-talk TLS 1.3: each has a certificate that was made for this one transfer, and accepts the other's and no further one.
-Several streams are a process each: Python decrypts 16 KiB at a time, and threads would wait for each other in between.
-Words on stdout are JSON lines. An end that stdin leaves ends at once. Standard library only, Python 3.8 on.
+Both ends are started and controlled over SSH, one line of JSON on stdin. They connect to an address and use TLS 1.3:
+each has a certificate made for this one transfer, and accepts only the other's. Each of several streams is a process:
+Python decrypts 16 KiB at a time, and threads would wait for each other in between. Messages on stdout are JSON lines.
+An end whose stdin closes ends at once. Standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The guard: a process of its own on a Spark that ends an instance before the machine runs out of memory and freezes.
+"""The guard: a process on a Spark that kills an instance before the machine runs out of memory and freezes.
 
-Travels with `agent.py` and the other ``guard_*.py``: standard library only, Python 3.8 or newer. Started like the probe;
-it prints one line, goes into the background and outlives the connection, until nobody has had a watch for a minute. One
-per node and user. It is spoken to in lines of JSON on a unix socket in a directory that only its user enters.
+Sent to the node with `agent.py` and the other modules of this package: standard library only, Python 3.8 or newer. It
+starts like the agent, prints one line, goes into the background and outlives the connection, until there has been no
+watch for a minute. One per node and user. Commands are lines of JSON on a unix socket in a directory that only its user
+can enter.
 
-Whatever may be needed in the worst moment is there before it: memory is locked where that is allowed, the connections to
-Docker are open, `tee` waits to drop caches, the receipt has its room on the disk. The loop forks nothing and, until the
-request to end an instance is sent, waits for nothing; the receipt after it, and the room for one when a watch begins, may
-wait for the disk under /tmp. The GPU's driver and the processes are asked in parts of their own, and a part that hangs
-delays nothing.
+Everything needed in the worst moment is prepared: memory is locked if permitted, the connections to Docker are open,
+`tee` waits to drop caches, the receipt has its disk space. The loop never forks, and it waits for nothing until the
+kill request is sent; the receipt after that, and the reservation of its space when a watch begins, may wait for the
+disk under /tmp. Helper processes and threads query the GPU's driver and the processes, so a hanging one delays nothing.
 """
 
 from __future__ import annotations
