@@ -436,7 +436,7 @@ class PsutilModule:
             return None
         try:
             return read(self.module)
-        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is reported, and read again
             expected = (OSError, getattr(self.module, "Error", OSError))
             if not isinstance(error, expected):
                 self.module = None
@@ -1086,7 +1086,7 @@ def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
     def read_or_report(words: list[int]) -> Json:
         try:
             return reading(words)
-        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is reported, and read again
             return {"devices_trouble": f"{type(error).__name__}: {error}"}
 
     requests, answers = os.pipe(), os.pipe()

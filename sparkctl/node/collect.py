@@ -284,7 +284,7 @@ def format_driver_answers(source: bytes) -> Iterator[str]:
         yield from call_nvml(nvml, name)
     try:
         count = nvml.nvmlDeviceGetCount()
-    except Exception:  # noqa: BLE001  # told above, with its code
+    except Exception:  # noqa: BLE001  # reported above, with its code
         return
     for index in range(min(count, 16)):
         try:

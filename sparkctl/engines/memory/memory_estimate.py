@@ -43,7 +43,7 @@ class EstimateInput:
     ranks: int = 1
     expected: int | None = None
     workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
-    cpu_cache: str | None = None  # what a vLLM without a GPU is told to use for its KV cache, in GiB
+    cpu_cache: str | None = None  # what a vLLM without a GPU has to use for its KV cache, in GiB
 
     def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
         """Return the KV cache for this many requests and tokens, on one node."""

@@ -221,7 +221,7 @@ class GuardDaemon:
             if record_health_answer(watch, status) and watch.client is None:
                 self.watches.end_watch(watch, "it is ready, and nobody is attached")
 
-    # -- what it is told
+    # -- commands
 
     def handle_client(self, client: GuardConnection) -> None:
         """Run a few commands of a client; each is answered by one line."""

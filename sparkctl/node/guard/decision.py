@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         swap_free: int
 
     class GuardDecision(NamedTuple):
-        """What to do now. ``close``: read memory every `FAST` seconds. ``rate`` in bytes/s and ``to_zero`` are None if
+        """What to do now. ``close``: read memory every `FAST_READ_SECONDS` seconds. ``rate`` in bytes/s and ``to_zero`` are None if
         memory does not fall.
         """
 
@@ -63,7 +63,7 @@ DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
 
 
 def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
-    """Tell whether to read memory every `FAST` seconds: below half of the way to `near`, or soon at the floor at the
+    """Tell whether to read memory every `FAST_READ_SECONDS` seconds: below half of the way to `near`, or soon at the floor at the
     present rate.
 
     Soon is two seconds, or four reads if reads come late.
@@ -131,10 +131,13 @@ def compute_current_decline(readings: Sequence[MeminfoReading]) -> float:
 def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool = False) -> GuardDecision:
     """Return what to do for a watch with this floor: ``calm``, ``warn``, ``drop`` or ``kill``.
 
-    ``readings``: the last second's, the newest last, every `CALM` or, where the last step said ``close``, every `FAST`.
-    Kill: under the floor on two readings in a row, however far apart, or falling so that nothing is left after `LEAD`.
-    Nothing is done on one reading alone, nor above the floor while memory does not fall. Where the node lets us look so
-    seldom that nothing may be left at the next look, that counts in place of `LEAD`, and under the floor of a second look.
+    ``readings``: those of the last second, the newest last, every `CALM_READ_SECONDS` or, if the last decision was
+    ``close``, every `FAST_READ_SECONDS`.
+
+    Kill: two readings in a row below the floor, however far apart, or a fall that leaves nothing after
+    `KILL_LEAD_SECONDS`. Never on one reading alone, nor above the floor while memory does not fall. If the node delays
+    reads so much that nothing may be left at the next one, that delay replaces `KILL_LEAD_SECONDS`, and below the floor
+    it replaces the second reading.
     """
     now = readings[-1]
     rate = compute_fastest_decline(readings)

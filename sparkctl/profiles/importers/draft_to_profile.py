@@ -219,7 +219,7 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
 
 
 def _note_script(draft: ProfileDraft) -> None:
-    if draft.engine is None:  # an export of ours has said it once
+    if draft.engine is None:  # an export of sparkctl notes this already
         draft.ledger.add_remark(
             "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
             "command",

@@ -201,7 +201,7 @@ class RecipeReader:
         }
         for key, value in idle.items():
             if key == "served_model_name" and self.draft.model is not None and self.data.get("command"):
-                continue  # said behind the command, see `take_name`
+                continue  # added to the command by `_append_served_name`
             self.ledger.keep_extra(
                 f"defaults.{key}",
                 foreign_yaml.to_json_data(value),

@@ -89,7 +89,7 @@ async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
 
 
 async def _read_command(size: int, streams: CommandStreams) -> str:
-    """Return the command that comes on stdin in ``size`` bytes of a script of `wire.login_shell`."""
+    """Return the command that comes on stdin in ``size`` bytes of a script of `transport.ssh.login_shell`."""
     script = b""
     while len(script) < size and (more := await streams.stdin.read(size - len(script))):
         script += more

@@ -99,7 +99,7 @@ class SimGuard:
             while data := await reader.read(65536):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    while self.is_hung:  # noqa: ASYNC110  whoever tests sets it
+                    while self.is_hung:  # noqa: ASYNC110  a test sets it
                         await asyncio.sleep(TICK_SECONDS)
                     writer.write(_encode_guard_message(self._handle_line(line)))
                 await writer.drain()
