@@ -1,4 +1,4 @@
-"""The engines that sparkctl knows, one folder each, found by name: to add one, add a folder whose ``__init__`` exports ``ENGINE``."""
+"""The engines that sparkctl knows, one folder each, found by name. To add one, add a folder that exports ``ENGINE``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def engine_names() -> tuple[str, ...]:
 
 
 def engine_title(name: str) -> str:
-    """Return the title of an engine (SGLang), and the name itself of one that there is not."""
+    """Return the title of an engine (SGLang); for an unknown engine its name."""
     return load_engine(name).title if name in engine_names() else name
 
 
 def load_engine(name: str) -> Engine:
-    """Return the engine of this name. Raises InvalidInput with the nearest name for one that does not exist."""
+    """Return the engine of this name. Raises InvalidInput with the closest name if there is none."""
     if name not in engine_names():
         import difflib
 

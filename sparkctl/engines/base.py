@@ -1,7 +1,7 @@
-"""What an engine is to sparkctl: a file of pure knowledge. No I/O here or in any engine; no engine knows another.
+"""The interface of an engine: its pure knowledge about command line, log and metrics. No I/O; no engine knows another.
 
-An engine sees lines that `engines.lines` has already prepared: one printable line, process prefixes stripped, each
-state of a progress bar a line of its own.
+Engines read lines that `engines.line_preparer` has prepared: one printable line, process prefixes removed, each state
+of a progress bar on a line of its own.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 
 class FailureWeight(IntEnum):
-    """How near a line is to the root of a failure."""
+    """How close a line is to the root of a failure."""
 
-    AFTERMATH = 1  # "see above": something else went wrong before
-    DYING = 2  # a part of the engine says that it ends, without the reason
-    LOST = 3  # a process reports that it or another one ended: a reason that follows outweighs it
-    EXCEPTION = 4  # the last line of a traceback that no rule knows; a client's bad request leaves one too
-    DEATH = 6  # a part of the engine was killed: there is no nearer line, the reason is outside of the log
-    LIKELY = 8  # names what is wrong in general terms: a flag, a status; a line that says more outweighs it
+    AFTERMATH = 1  # "see above": another error came before
+    DYING = 2  # a part of the engine says that it ends, without a reason
+    LOST = 3  # a process reports that it or another one ended: a reason that follows has more weight
+    EXCEPTION = 4  # the last line of a traceback that no rule knows; a client's bad request can cause one too
+    DEATH = 6  # a part of the engine was killed: no line is closer, the reason is outside of the log
+    LIKELY = 8  # names the fault in general terms: a flag, a status; a more specific line has more weight
     CONCRETE = 10  # names the cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A line that says why. ``fatal``: the engine cannot come up any more, even if its process lingers.
-    ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins.
-    ``field`` is the profile field to change and ``change`` which way; ``value`` is what the line itself says to set.
+    """A log line that explains a failure. ``fatal``: the engine cannot start any more, even if its process still runs.
 
-    Its words may mean something else elsewhere: ``needs`` is a fact that the engine has told by then if it told any,
-    ``during`` the step of the start in which they mean this. Then and there it is this failure, else `placed` unnames it."""
+    ``weight`` ranks candidates: a concrete cause beats a generic consequence; among equals the first line wins.
+    ``field``: the profile field to change, ``change``: in which direction, ``value``: the value that the line gives.
+
+    The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
+    reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
+    """
 
     cause: FailureCause
     summary: str
@@ -54,9 +56,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LineSignal:
-    """What one line says, if it says anything: a phase, a step with progress, a failure, facts. Any of them together.
+    """What one line says: a phase, a step with progress, a failure, facts, in any combination.
 
-    Of a fact that is told twice the first holds, but that of a fallback outweighs one that is none.
+    If a fact is reported twice the first counts, but a fallback replaces a fact that is none.
     """
 
     phase: Phase | None = None
@@ -66,7 +68,7 @@ class LineSignal:
 
 
 def select_root_failure(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
-    """Return the root among (line number, text, failure) triples in log order: the weightiest, of equals the first."""
+    """Return the root among (line number, text, failure) triples in log order: the highest weight, then the first."""
     return max(failures, key=lambda found: found[2].weight, default=None)
 
 
@@ -78,19 +80,19 @@ _DRAFT_MODEL_METHODS = (
     "DFLASH",
     "DRAFT",
     "DSPARK",
-)  # methods that bring a model
+)  # methods with a draft model
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
-_MAX_LINE_CHARS = 400  # characters of a line that a sentence can bear
-_SPARK_CUDA_GIB = 119.6  # GiB that CUDA says a Spark has
+_MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
+_SPARK_CUDA_GIB = 119.6  # GiB that CUDA reports on a Spark
 
 
 def refine_failure(
     failure: Failure, text: str, step: str | None, facts: Mapping[EngineFactName, str], *, is_serving: bool
 ) -> Failure:
-    """Return the failure with what only its place in the log tells: CUDA memory that ran out at the start or while
-    serving, whether the draft model's share is what did not fit, and whether its words mean that there at all.
+    """Return the failure refined by its place in the log: whether CUDA memory ran out at the start or while serving,
+    whether the draft model did not fit, and whether the words mean this failure here.
 
-    ``text``: the line it was read from; ``step``: the part of the start it came in; ``is_serving``: ready was reached.
+    ``text``: the line it was read from; ``step``: the step of the start; ``is_serving``: the engine was ready before.
     """
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
@@ -110,7 +112,7 @@ def refine_failure(
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
     total = _TOTAL_CAPACITY.search(text)
     half = (float(total["gib"]) if total else _SPARK_CUDA_GIB) / 2
-    # Weights begin to load into an empty node: where half of it is gone by then, the draft workspace has it.
+    # Weights begin to load into an empty node: if half of it is gone by then, the draft workspace took it.
     is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half
     if drafts and (step in (None, "join", "draft") or is_second_load or has_gone):
@@ -126,7 +128,7 @@ def refine_failure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineDefaults:
-    """What holds where the profile says nothing. ``ready_line`` is a regex for a prepared line."""
+    """The values that apply if the profile sets none. ``ready_line`` is a regex for a prepared line."""
 
     command: tuple[str, ...]
     port: int | None
@@ -138,9 +140,12 @@ class EngineDefaults:
 
 @dataclass(frozen=True, slots=True)
 class LogSignature:
-    """By what a log shows whose it is and how far. ``marks``: regex, searched in a line with its header, that no other
-    program's log matches; ``hints``: words that make it likely. Beginnings of prepared lines: ``begins`` of one that every
-    start prints once, early; ``serving`` of those that only an engine at work prints, of which `classify` says nothing."""
+    """How to recognise an engine's log and its progress. ``marks``: regex, searched in a line with its header, that
+    matches no other program's log; ``hints``: words that make the engine likely.
+
+    Beginnings of prepared lines: ``begins`` of a line that every start prints once, early; ``serving`` of lines that
+    only a serving engine prints and that `classify_line` ignores.
+    """
 
     marks: str | None = None
     hints: tuple[str, ...] = ()
@@ -150,8 +155,11 @@ class LogSignature:
 
 @dataclass(frozen=True, slots=True)
 class DecodingSettings:
-    """How a launch decodes. ``draft_tokens``: drafted per step and request, beside the bonus token; ``draft_passes``: how
-    often a step runs the draft model. None: no drafts, or nobody knows. ``ranks``: what the model is shared by."""
+    """How a launch decodes. ``draft_tokens``: drafted per step and request, without the bonus token; ``draft_passes``:
+    how often a step runs the draft model.
+
+    None: no drafts, or not known. ``ranks``: how many GPUs share the model.
+    """
 
     draft_tokens: int | None = None
     draft_passes: int | None = None
@@ -160,15 +168,16 @@ class DecodingSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineRank:
-    """One Spark's part of a model that several run together. ``addresses`` of all of them, in the order of their ranks: the
-    head's comes first, and it alone answers clients."""
+    """One Spark's part of a model on several Sparks. ``addresses``: of all ranks in order. The head's is first; only
+    the head answers clients.
+    """
 
     index: int
     addresses: tuple[str, ...]
 
     @property
     def is_head(self) -> bool:
-        """Tell whether it is the one that answers clients."""
+        """Tell whether it is the head, which answers clients."""
         return self.index == 0
 
     @property
@@ -183,51 +192,53 @@ class EngineRank:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of ranks."""
         return len(self.addresses)
 
 
 class Engine(Protocol):
-    """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang/)."""
+    """One instance per engine, named ``ENGINE``; found by folder name (``engine: sglang`` is engines/sglang/)."""
 
     name: str
     title: str
     defaults: EngineDefaults
     signs: LogSignature
-    memory_setting: str | None  # the profile field by which it claims memory, None where there is no such one
-    metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
-    metrics_path: str | None  # where its page in Prometheus' format is, None where it has none that is known
+    memory_setting: str | None  # the profile field that sets its share of memory, None if there is none
+    metrics_setting: str | None  # what turns /metrics on in a profile, None if it is on or not known
+    metrics_path: str | None  # the path of its metrics in Prometheus' format, None if not known
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""
+        """Return the container's command: launch words, then model, host, port, served name, then ``args``."""
         ...
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Return the command of one rank of several, from what `argv` gave: by the engine's own distributed runtime.
+        """Return the command of one rank of several, based on `build_command`, for the engine's own distributed
+        runtime.
 
-        Raises `InvalidInput` for an engine that has none here, and for flags that only sparkctl can give each rank.
+        Raises `InvalidInput` for an engine without one here, and for flags that only sparkctl can set for each rank.
         """
         ...
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return the mounts, as a profile writes them, of the SSH keys by which one rank's container logs in at another's; none
-        where the ranks meet in another way."""
+        """Return the mounts, in a profile's notation, of the SSH keys with which the ranks' containers log in to each
+        other; empty if the ranks connect in another way.
+        """
         ...
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Tell whether the head has to be there before the others; else they wait for it, and it is started last."""
+        """Tell whether the head starts before the workers; otherwise they wait for it, and it starts last."""
         ...
 
     def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing. Called for every line: a cheap gate comes first."""
+        """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
         ...
 
     def find_api_key(self, profile: Profile) -> str | None:
-        """Return the key its HTTP API will demand, from the profile's args, or None."""
+        """Return the key that its HTTP API requires, from the profile's args, or None."""
         ...
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return how a command line (as `argv` returns it) decodes, by this engine's flags."""
+        """Return how a command line (from `build_command`) decodes, by this engine's flags."""
         ...
 
     def parse_metrics(self, page: str) -> EngineMetrics:
@@ -235,20 +246,23 @@ class Engine(Protocol):
         ...
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return what a prepared line says of the engine's speed, None for any other line. Cheap: gated by beginning."""
+        """Return the engine's figures in a prepared line, None for any other line. Cheap: checks the beginning first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HealthPaths:
-    """Paths to use in place of a health path that generates a token. ``ready`` answers 2xx if and only if the engine is ready;
-    versions without it answer with another status. ``alive`` answers as soon as the HTTP server is up."""
+    """Paths to use instead of a health path that generates a token.
+
+    ``ready`` answers 2xx if and only if the engine is ready; versions without it answer with another status. ``alive``
+    answers as soon as the HTTP server is up.
+    """
 
     ready: str
     alive: str
 
 
-# SGLang's /health generates a token on an engine at rest, by every version. 0.5.23 has /ready, which 0.5.12 has not.
+# SGLang's /health generates a token on an idle engine in every version. 0.5.23 has /ready, 0.5.12 does not.
 _SGLANG_PATHS = HealthPaths("/ready", "/model_info")
 _HEALTH_PATHS = {
     ("sglang", "/health"): _SGLANG_PATHS,
@@ -258,5 +272,5 @@ _HEALTH_PATHS = {
 
 
 def find_health_paths(engine: str, health: str) -> HealthPaths | None:
-    """Return what to use in place of an engine's ``health`` path; None where that path generates no token."""
+    """Return what to use instead of an engine's ``health`` path; None if that path generates no token."""
     return _HEALTH_PATHS.get((engine, health.partition("?")[0]))

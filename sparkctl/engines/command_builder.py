@@ -1,4 +1,4 @@
-"""From a profile's ``args`` to the words of a command line: no shell in between, so every character is kept."""
+"""Build a command line from a profile's ``args``. No shell is involved, so every character is kept."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 
 
 def flag_for_key(key: str) -> str:
-    """Return the flag a key stands for: ``tp`` → ``--tp``, ``q`` → ``-q``; one that begins with a dash is as it is."""
+    """Return the flag for a key: ``tp`` → ``--tp``, ``q`` → ``-q``; a key with a dash is unchanged."""
     if key.startswith("-"):
         return key
     return f"-{key}" if len(key) == 1 else f"--{key}"
 
 
 def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
-    """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag, Values follow it."""
+    """Return ``args`` as words, in order: True is a bare flag, False nothing, a tuple repeats the flag, `FlagValues`
+    follow it.
+    """
     out: list[str] = []
     for key, value in args:
         if isinstance(value, bool):
@@ -45,8 +47,10 @@ def list_arg_flags(profile: Profile) -> frozenset[str]:
 def build_serving_flags(
     profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
 ) -> tuple[str, ...]:
-    """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
-    model to clients, the one to use first; none where the engine has no such flag."""
+    """Return host, port and served name, without those that ``args`` sets.
+
+    ``name_flags``: the flags that name the model to clients, the preferred one first; empty if the engine has none.
+    """
     mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
     own = list_arg_flags(profile)
     if profile.model.served_name is not None and name_flags and not own & set(name_flags):
@@ -61,10 +65,10 @@ def build_server_command(
     model_flags: AbstractSet[str] = frozenset(),
     name_flags: tuple[str, ...] = ("served-model-name",),
 ) -> tuple[str, ...]:
-    """Return a server's words: launch, model, host, port and served name, then ``args`` in their order.
+    """Return a server's words: launch, model, host, port and served name, then ``args`` in order.
 
-    ``model`` gives the words for a model's path in a launch; they are left out where ``args`` set one of ``model_flags``.
-    A shell with its script has it all in there, but for ``args``, of which `profiles check` says that nobody reads them.
+    ``model`` returns the words for a model's path; they are left out if ``args`` set one of ``model_flags``. A shell
+    script as command gets only ``args`` added; `profiles check` warns that nothing reads them.
     """
     command = defaults.command if profile.command is None else profile.command
     if find_shell_script(command) is not None:
@@ -75,7 +79,7 @@ def build_server_command(
 
 
 def find_flag_value(words: Sequence[str], *flags: str) -> str | None:
-    """Return what the last of these flags on a command line is set to, ``--flag value`` or ``--flag=value``."""
+    """Return the last value of these flags on a command line, ``--flag value`` or ``--flag=value``."""
     found = None
     for at, word in enumerate(words):
         name, given, own = word.partition("=")
@@ -85,17 +89,17 @@ def find_flag_value(words: Sequence[str], *flags: str) -> str | None:
 
 
 def parse_count(text: str | None) -> int | None:
-    """Return the count that a flag is set to, None for anything else."""
+    """Return the count that a flag sets, None for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 5 else None
 
 
 def multiply_parallel_sizes(words: Sequence[str], *flags: str) -> int:
-    """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
+    """Return the product of the sizes that these flags set, each flag with several names: 1 if none is set."""
     return math.prod(parse_count(find_flag_value(words, *names.split())) or 1 for names in flags)
 
 
 def reject_per_rank_flags(words: Sequence[str], *flags: str) -> None:
-    """Raise `InvalidInput` for a flag that differs from rank to rank: one value for all of them joins nobody."""
+    """Raise `InvalidInput` for a flag that differs between ranks: one value for all of them cannot work."""
     for name in flags:
         if find_flag_value(words, name) is not None or f"--{name}" in words:
             raise InvalidInput(
@@ -105,7 +109,7 @@ def reject_per_rank_flags(words: Sequence[str], *flags: str) -> None:
 
 
 def reject_shell_script(command: Sequence[str]) -> None:
-    """Raise `InvalidInput` for a shell with its script: what each rank is told cannot be added to it."""
+    """Raise `InvalidInput` for a shell script as command: the words for each rank cannot be added to it."""
     if find_shell_script(command) is not None:
         raise InvalidInput(
             "command is a shell with a script of its own, and each Spark of several needs words of its own added",
@@ -114,7 +118,7 @@ def reject_shell_script(command: Sequence[str]) -> None:
 
 
 def find_api_key(profile: Profile) -> str | None:
-    """Return the value of ``--api-key``, the first one where there are several."""
+    """Return the value of ``--api-key``, the first one if there are several."""
     for key, value in profile.args:
         if key.lstrip("-").replace("_", "-") == "api-key":
             if isinstance(value, str):

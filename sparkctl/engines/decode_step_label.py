@@ -1,6 +1,6 @@
-"""The label that says what a decode step reads: made from a profile, and read back with doubt.
+"""Write and read the label that says what a decode step reads from memory.
 
-Anybody on a node can set labels, so what does not make sense there is not known, field by field.
+Anybody on a node can set labels, so each field is checked and an implausible one becomes "not known".
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.profile import ModelSpec
 
 _MAX_BYTES = 1 << 50  # bytes or parameters: more than any model has
-_MAX_PIECES = 100_000  # of what is counted in pieces: experts, drafts, ranks
+_MAX_PIECES = 100_000  # things that are counted: experts, drafts, ranks
 _PIECE_FIELDS = ("draft_passes", "draft_tokens", "ranks")
 
 
 def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> DecodeStepSpec:
-    """Return what a profile's ``model`` and the engine's flags tell of a step."""
+    """Return the decode step by a profile's ``model`` and the engine's flags."""
     return DecodeStepSpec(
         weights=model.weights,
         parameters=model.parameters,
@@ -33,7 +33,7 @@ def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> Deco
 
 
 def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
-    """Return the label's text, None where there is nothing to tell."""
+    """Return the label's text, None if nothing is known."""
     if facts == DecodeStepSpec():
         return None
     known = {name: value for name, value in asdict(facts).items() if value is not None}
@@ -43,7 +43,7 @@ def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
 
 
 def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
-    """Return what a label says, None for what is no such label."""
+    """Return the content of a label, None if it is not valid."""
     try:
         said = json.loads(text or "")
     except (ValueError, RecursionError):
@@ -57,7 +57,7 @@ def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
         )
     ranks = _parse_bounded_int(said.get("ranks", 1), 1, _MAX_PIECES)
     if ranks is None:
-        return None  # every figure would be wrong by an unknown factor
+        return None  # otherwise every figure would be wrong by an unknown factor
     return DecodeStepSpec(**found, experts=_parse_routed_experts(said.get("experts"), found["weights"]), ranks=ranks)
 
 

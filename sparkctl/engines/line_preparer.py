@@ -1,4 +1,4 @@
-"""What is done once to a container's line before any engine sees it: no escapes, no prefixes, one bar state a line."""
+"""Prepare a container's log line for the engines: remove escapes and prefixes, one progress bar state per line."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass
 
 from sparkctl.model.text.sanitize import sanitize_line
 
-# SGLang tells how it drafts 9,000 characters into the line of its settings; nothing recognised stands further in. What
-# is shown and saved is the whole line; only the reading stops here.
+# SGLang writes 9,000 characters of draft settings into its settings line; nothing beyond this limit is recognised. The
+# whole line is shown and saved; only the reading stops here.
 MAX_LINE_LENGTH = 12_288
 
 _LOG_PREFIX = re.compile(
     r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]\s]+:\d+\] ?"
-    r"|\[shutdown\] "  # vLLM 0.32 and later tag some records
+    r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
-    r"|\[rank\d+\]: ?"  # torch, of several ranks
+    r"|\[rank\d+\]: ?"  # torch, with several ranks
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
-LOG_PREFIX_PATTERN = re.sub(r"\?P<\w+>", "?:", _LOG_PREFIX.pattern)  # without names, for use within a larger pattern
+LOG_PREFIX_PATTERN = re.sub(
+    r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
+)  # without group names, for use within a larger pattern
 _PREFIX_STARTS = frozenset("(DIWEC[0123456789")
 _LEVELS_BY_LETTER = {
     "D": "DEBUG",
@@ -36,9 +38,9 @@ _LEVELS_BY_LETTER = {
 
 
 def strip_log_prefix(line: str) -> tuple[str | None, str]:
-    """Return the log level, where the line names one, and the line without process prefixes and log header.
+    """Return the log level, if the line has one, and the line without process prefixes and log header.
 
-    Prefixes are taken off repeatedly: two vLLM workers that write at once leave two of them on one line.
+    Prefixes are removed repeatedly: two vLLM workers that write at once put two of them on one line.
     """
     level: str | None = None
     start = 0
@@ -51,9 +53,9 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
 
 
 def split_carriage_returns(raw: str) -> list[str]:
-    """Return what a line was, one after the other, where it was rewritten in place; a bare prefix is none of them.
+    """Return the states of a line that was rewritten in place, in order, without bare prefixes.
 
-    The last of them is how a terminal leaves the line. Never empty.
+    The last one is what a terminal shows in the end. Never empty.
     """
     if "\r" not in raw:
         return [raw]
@@ -64,22 +66,22 @@ def split_carriage_returns(raw: str) -> list[str]:
 class LinePreparer:
     """Turns the lines of one log into what engines read. Keeps state between lines, so one preparer per log.
 
-    A pydantic error spreads over lines (which model, which setting, what is wrong); when it is complete it is given
-    once more as a single line ``1 validation error for CacheConfig: gpu_memory_utilization: Input should be ...``.
+    A pydantic error takes several lines (model, setting, message). When it is complete it is returned once more as a
+    single line ``1 validation error for CacheConfig: gpu_memory_utilization: Input should be ...``.
     """
 
-    _MAX_VALIDATION_LINES = 40  # lines of one validation error; a longer one is not put together
+    _MAX_VALIDATION_LINES = 40  # maximum lines of one validation error; a longer one is not joined
 
     def __init__(self) -> None:
         self._validation: list[str] | None = None
 
     @property
     def is_joining(self) -> bool:
-        """Whether the next line may belong to an error that is spread over several."""
+        """Whether the next line may belong to an error that takes several lines."""
         return self._validation is not None
 
     def prepare_lines(self, raw: str) -> list[str]:
-        """Return the readable lines of ``raw`` (one line as the log had it, without its newline), oldest first.
+        """Return the readable lines of ``raw`` (one line of the log without its newline), oldest first.
 
         Empty for a line without text. Every state of a progress bar that was rewritten in place is a line.
         """
@@ -127,7 +129,7 @@ _PROGRESS_BAR = re.compile(
 
 
 def parse_progress_bar(line: str) -> ProgressBarState | None:
-    """Return what a tqdm bar (or a weight loader's ``67% Completed | 12/18``) says, None for any other line."""
+    """Return the state of a tqdm bar (or a weight loader's ``67% Completed | 12/18``), None for any other line."""
     if "%" not in line or "|" not in line:
         return None
     found = _PROGRESS_BAR.match(line)

@@ -1,4 +1,4 @@
-"""How an engine's knowledge of its own log lines is written down, and read at a few hundred thousand lines a second."""
+"""Rules for reading an engine's log lines, and their fast matching at a few hundred thousand lines a second."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
-# The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised
-# begins the line, or is the reason another line gives first. A message that is only quoted somewhere does not match.
+# The end of a traceback, or the one-line form of a validation error (see engines.line_preparer): the exception's name
+# begins the line, or follows as the reason in another line. A message that is only quoted does not match.
 EXCEPTION_WITHOUT_ERROR = (
-    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # such classes have a module before the name
+    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
 )
 EXCEPTION_PREFIX = (
     r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
@@ -25,7 +25,7 @@ EXCEPTION_PREFIX = (
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
 
-# A line that tells of a failure holds at least one of these. Most lines hold none, and cost no regex.
+# A line about a failure contains at least one of these. Most lines contain none and cost no regex.
 _FAILURE_WORDS = (
     *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
     *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
@@ -44,27 +44,25 @@ _FAILURE_WORDS = (
     *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
-_MAX_GROUP_CHARS = 400  # characters of a captured part that a sentence can bear
+_MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
-_MAX_MATCHED_CHARS = (
-    4096  # characters in which a line says what is wrong; the rest is a list of what would have been right
-)
+_MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
-# An engine has a hundred patterns, and most of its lines need none of them: one is compiled once it is searched for.
+# An engine has a hundred patterns, and most lines need none of them: each is compiled at its first use.
 _compile_pattern = cache(re.compile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
-    """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then; None: no word
-    is common to them.
+    """A rule for a failure line. ``needle`` is a substring of every such line, and ``pattern`` is searched only then;
+    None: they have no word in common.
 
-    ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and what ``worked_out``
-    makes of them; a part in square brackets is left out when one of its groups found nothing, and so is a ``field`` or
-    a ``value`` that needs it.
+    ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
+    ``worked_out``. A part in square brackets is left out if one of its groups is empty, and so is a ``field`` or
+    ``value`` that needs it.
     """
 
     needle: str | None
@@ -82,7 +80,7 @@ class FailureRule:
     during: str | None = None
 
     def match_failure(self, line: str) -> Failure | None:
-        """Return the failure this line tells of, None if it tells of something else."""
+        """Return the failure that this line reports, None if it reports none."""
         if self.needle is not None and self.needle not in line:
             return None
         if (found := _compile_pattern(self.pattern).search(line)) is None:
@@ -123,8 +121,11 @@ def failure_rule(
     needs: EngineFactName | None = None,
     during: str | None = None,
 ) -> FailureRule:
-    """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
-    ``needs`` and ``during`` as in `Failure`."""
+    """Return a `FailureRule`.
+
+    ``on``: the profile field to change, ``to``: the value to set, ``change``: the direction if there is no value;
+    ``needs`` and ``during`` as in `Failure`.
+    """
     return FailureRule(
         needle=needle,
         pattern=pattern,
@@ -144,7 +145,7 @@ def failure_rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRule:
-    """A line that tells a fact: what it begins with, and a pattern whose groups ``says`` may name in braces."""
+    """A rule for a line that reports a fact: its beginning, and a pattern whose groups ``says`` may name in braces."""
 
     start: str
     pattern: str
@@ -153,7 +154,7 @@ class FactRule:
     is_fallback: bool = False
 
     def match_fact(self, line: str) -> EngineFact | None:
-        """Return the fact, None where the line does not tell it."""
+        """Return the fact, None if the line does not report it."""
         if not line.startswith(self.start) or (found := _compile_pattern(self.pattern).search(line)) is None:
             return None
         groups = {
@@ -168,7 +169,7 @@ class FactRule:
 def fact_rule(
     start: str, pattern: str, name: EngineFactName, says: str = "{it}", *, is_fallback: bool = False
 ) -> FactRule:
-    """Return a FactRule; ``{it}`` is the pattern's group of that name."""
+    """Return a `FactRule`; ``{it}`` is the pattern's group of that name."""
     return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback)
 
 
@@ -187,10 +188,12 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
-    """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
-    ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.
-    ``facts``: all that match count; a line that begins like one is never a failure. ``retold``: a process tells of the
-    error of another, whose text is its group ``what``: if the rules know that one, it is the failure."""
+    """The rules of one engine. ``quiet``: beginnings of lines that never have a meaning here.
+
+    ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: the first match counts.
+    ``facts``: all matches count; a line that begins like a fact is never a failure. ``retold``: a process reports
+    another one's error, whose text is the group ``what``: if a rule matches that text, it is the failure.
+    """
 
     quiet: tuple[str, ...]
     phases: tuple[tuple[str, LineSignal], ...]
@@ -226,13 +229,13 @@ class LogRules:
         if not line.startswith(self._phase_starts):
             return LineSignal(facts=facts) if facts else None
         start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
-        # "ready" with more words behind it is what somebody says of it: a prompt, a model's own text.
+        # "ready" followed by more words is a quotation: a prompt, or a model's own text.
         if said.phase is Phase.READY and _MORE_WORDS.match(line, len(start)):
             return None
         return LineSignal(said.phase, said.step, said.failure or self._find_failure(line), facts)
 
     def _find_failure(self, line: str) -> Failure | None:
-        # Indented lines are source code in a traceback: they quote messages that were never said.
+        # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
             return None
         for word in _FAILURE_WORDS:
@@ -255,5 +258,5 @@ class LogRules:
 
 
 def loading_signal(step: str) -> LineSignal:
-    """Return the signal of a line that begins a part of the load."""
+    """Return the signal of a line that begins a part of loading."""
     return LineSignal(Phase.LOADING, Step(step))

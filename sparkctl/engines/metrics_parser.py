@@ -1,6 +1,7 @@
-"""An engine's /metrics page: Prometheus' text format, reduced to the series an engine asks for by exact name.
+"""Parse an engine's /metrics page (Prometheus' text format), reduced to the series that an engine asks for by exact
+name.
 
-By exact name, because `_total` counters have `_created` twins that hold a unix time: a prefix would sum both.
+Exact names, because `_total` counters have `_created` twins with a unix time: a prefix would sum both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """The finite samples of one reading. Every question answers None where the page holds no such series."""
+    """The finite samples of one reading. Every method returns None if the page has no such series."""
 
     samples: tuple[MetricSample, ...]
 
@@ -46,11 +47,11 @@ class MetricsPage:
         return _combine_values(sum, self.list_values(name, **labels))
 
     def max_of(self, name: str) -> float | None:
-        """Return the largest value: of several parts, the one that fills up first."""
+        """Return the largest value: of several parts, the one that is full first."""
         return _combine_values(max, self.list_values(name))
 
     def mean_above_zero(self, name: str) -> float | None:
-        """Return the mean of the values above 0: a gauge that rests at 0 has nothing to say."""
+        """Return the mean of the values above 0: a gauge at 0 has no information."""
         positive = [value for value in self.list_values(name) if value > 0]
         return sum(positive) / len(positive) if positive else None
 
@@ -74,7 +75,7 @@ class MetricsPage:
         return Histogram(tuple(sorted(sums.items()))) if math.inf in sums else None
 
     def list_label_values(self, name: str, label: str) -> list[str]:
-        """Return the values of a label, for series that keep their facts there."""
+        """Return the values of a label, for series that keep facts in labels."""
         return [each.labels[label] for each in self.samples if each.name == name and label in each.labels]
 
     def without_rank_copies(self) -> MetricsPage:
@@ -93,7 +94,7 @@ def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
     from prometheus_client.parser import text_string_to_metric_families
 
     names = frozenset(wanted)
-    # The parser is thorough and slow, and a page is mostly help texts and series that nobody asked for.
+    # The parser is thorough and slow, and most of a page is help texts and other series.
     lines = [line for line in text.splitlines() if _read_series_name(line) in names]
     try:
         families = list(text_string_to_metric_families("\n".join([*lines, ""])))
@@ -147,7 +148,7 @@ def parse_stats_fields(text: str) -> dict[str, str]:
 
 
 def parse_leading_number(text: str | None) -> float | None:
-    """Return the number that ``12.7 tokens/s`` or ``0.7%`` begins with (the share is not divided); None for ``nan``."""
+    """Return the number at the beginning of ``12.7 tokens/s`` or ``0.7%`` (not divided by 100); None for ``nan``."""
     if text is None or (match := _NUMBER_PATTERN.match(text.strip())) is None:
         return None
     value = float(match[0])
@@ -161,7 +162,7 @@ def parse_percent(text: str | None) -> float | None:
 
 
 def parse_number_list(text: str | None) -> tuple[float, ...] | None:
-    """Return the numbers of a list such as ``0.861, 0.707``; None where it is empty or holds anything else."""
+    """Return the numbers of a list such as ``0.861, 0.707``; None if it is empty or holds anything else."""
     if not text:
         return None
     values = [parse_leading_number(part) for part in text.split(", ")]

@@ -1,8 +1,8 @@
-"""What recipes and our exports agree on beside commands: images by engine, flags by name, where the hub's cache is mounted."""
+"""Names shared by recipes and sparkctl's exports: images by engine, flags by key, the mount point of the hub cache."""
 
 from __future__ import annotations
 
-# What sparkrun takes where a recipe names no image. A guess for today: recipes without one are written for these.
+# The image that sparkrun uses if a recipe names none. A guess for today's recipes.
 DEFAULT_IMAGES = {
     "vllm": "scitrera/dgx-spark-vllm:latest",
     "sglang": "scitrera/dgx-spark-sglang:latest",
@@ -12,7 +12,9 @@ DEFAULT_IMAGES = {
 }
 HUB_CACHE = "~/.cache/huggingface"
 HUB_CACHE_TARGET = "/root/.cache/huggingface"
-EUGR_NIGHTLY_IMAGE = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also -tf5 and -b12x
+EUGR_NIGHTLY_IMAGE = (
+    "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also with -tf5 and -b12x
+)
 LAUNCH_WORDS = {
     "vllm": ("vllm", "serve", "{model}"),
     "sglang": ("python3", "-m", "sglang.launch_server", "--model-path", "{model}"),
@@ -29,7 +31,7 @@ _COMMON_FLAGS = {
     "kv_cache_dtype": "--kv-cache-dtype",
     "api_key": "--api-key",
 }
-# Default keys to flags, where a recipe has no command (sparkrun's own tables).
+# Keys of defaults and their flags, used if a recipe has no command (sparkrun's own tables).
 FLAGS_BY_RECIPE_KEY: dict[str, dict[str, str]] = {
     "vllm": _COMMON_FLAGS | {
         "tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size",
@@ -70,7 +72,7 @@ BOOLEAN_RECIPE_KEYS = frozenset({
 
 
 def detect_engine(word: str | None, command: str | None, image: str | None) -> str | None:
-    """Return ``vllm``, ``sglang``, ``llama-cpp``, ``trtllm`` or another word in lower case; None where nobody can tell."""
+    """Return ``vllm``, ``sglang``, ``llama-cpp``, ``trtllm`` or another word in lower case; None if it is not clear."""
     text = (word or "").lower().replace("_", "-")
     if not text:
         text = (command or "").lower() or (image or "").lower()

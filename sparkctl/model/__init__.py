@@ -1,1 +1,1 @@
-"""What flows through sparkctl: frozen values, closed sets and units. Imports nothing else of ours."""
+"""The data that flows through sparkctl: frozen values, closed sets and units. Imports no other package of sparkctl."""

@@ -9,7 +9,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 
 
 class ContainerState(StrEnum):
-    """Docker's own words."""
+    """A container's state, in Docker's own words."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -18,25 +18,25 @@ class ContainerState(StrEnum):
     REMOVING = "removing"
     EXITED = "exited"
     DEAD = "dead"
-    UNKNOWN = "unknown"  # a word that Docker did not have when this was written
+    UNKNOWN = "unknown"  # a state that this version of sparkctl does not know
 
 
 ENDED_STATES = (
     ContainerState.CREATED,
     ContainerState.EXITED,
     ContainerState.DEAD,
-)  # what has no processes, for certain
+)  # these certainly have no processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """One container. From the list call the fields after ``labels`` are None; inspect fills them."""
+    """One container. The list call leaves the fields after ``labels`` at None; inspect fills them."""
 
     id: str
     name: str
     image: str
     state: ContainerState
-    status: str  # "Up 3 hours", as docker ps says it
+    status: str  # "Up 3 hours", as docker ps shows it
     created: float  # unix time
     labels: tuple[tuple[str, str], ...]
     started: float | None = None
@@ -46,10 +46,10 @@ class Container:
     error: str | None = None
     pid: int | None = None
     ports: tuple[int, ...] = ()  # published on the node, from both calls
-    tty: bool | None = None  # its log is one stream without frames
+    tty: bool | None = None  # its log is one stream without frames (a terminal)
     restart_count: int | None = None  # how often Docker's restart policy has started it again
     nccl: tuple[tuple[str, str], ...] | None = None  # the NCCL_IB_* part of its environment
-    shares_shm: bool | None = None  # its /dev/shm is the node's own
+    shares_shm: bool | None = None  # it uses the node's own /dev/shm
 
     def get_label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""
@@ -57,10 +57,10 @@ class Container:
 
     @property
     def is_managed(self) -> bool:
-        """Tell whether sparkctl made it, on whatever laptop."""
+        """Tell whether sparkctl started it, from any laptop."""
         return self.get_label(ContainerLabel.INSTANCE) is not None
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether its processes may exist: only what has certainly ended, or never ran, is not alive."""
+        """Tell whether its processes may exist: True unless it has certainly ended or never ran."""
         return self.state not in ENDED_STATES

@@ -1,4 +1,4 @@
-"""What is known of one decode step of an instance: written into its label when it is planned, read by whoever looks."""
+"""What one decode step of an instance reads from memory. Written into a container label at the start, read by `top`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RoutedExperts:
-    """``weights``: bytes of all ``count`` routed experts together, every layer; ``per_token``: how many a token chooses."""
+    """``weights``: bytes of all ``count`` routed experts in all layers; ``per_token``: how many experts one token uses."""
 
     weights: int
     count: int
@@ -16,10 +16,10 @@ class RoutedExperts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStepSpec:
-    """Bytes and counts of the whole model, as the profile and the engine's flags have them; None is "not known".
+    """Bytes and counts of the whole model, from the profile and the engine's flags; None is "not known".
 
-    ``draft_tokens`` are drafted per step and request, beside the bonus token; ``draft_passes`` is how often a step runs
-    the draft model. ``ranks`` share the model: tensor parallel x pipeline parallel size.
+    ``draft_tokens``: tokens drafted per step and request, without the bonus token. ``draft_passes``: how often one step
+    runs the draft model. ``ranks``: tensor parallel x pipeline parallel size.
     """
 
     weights: int | None = None

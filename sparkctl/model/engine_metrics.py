@@ -1,4 +1,4 @@
-"""What engines count and say of themselves, under one set of names. Seconds, tokens, shares 0..1; None is "not known".
+"""An engine's own figures under one set of names. Seconds, tokens, shares 0..1; None is "not known".
 
 Accept length is tokens per verification step with the bonus token counted (1.00 = no draft was ever accepted); accept
 rate is accepted / drafted. Which engine calls what: docs/numbers.md.
@@ -11,10 +11,10 @@ from enum import StrEnum
 
 
 class MeterSource(StrEnum):
-    """Where a figure comes from. Two estimators need not agree to the last digit, so each figure names its own."""
+    """Where a figure comes from. Two sources may differ in the last digits, so each figure names its source."""
 
     COUNTERS = "counters"  # differences of the engine's counters in the window
-    GAUGE = "gauge"  # the engine's own average over its last stretch of steps
+    GAUGE = "gauge"  # the engine's own average over its latest steps
     LOG = "log"  # its log lines in the window
 
 
@@ -22,7 +22,7 @@ class EngineActivity(StrEnum):
     """What the engine did in the window."""
 
     DECODING = "decoding"
-    PREFILL = "prefill"  # prompts were read and no token came
+    PREFILL = "prefill"  # prompts were processed, no token was generated
     IDLE = "idle"
 
 
@@ -34,11 +34,11 @@ class Histogram:
 
     @property
     def count(self) -> float:
-        """Observations in all."""
+        """The number of all observations."""
         return self.buckets[-1][1] if self.buckets else 0.0
 
     def subtract(self, earlier: Histogram) -> Histogram | None:
-        """Return what was observed after ``earlier``, None where the two do not belong together."""
+        """Return the observations made after ``earlier``, None if the two have different buckets."""
         if [bound for bound, _ in self.buckets] != [bound for bound, _ in earlier.buckets]:
             return None
         pairs = zip(self.buckets, earlier.buckets, strict=True)
@@ -47,8 +47,8 @@ class Histogram:
     def estimate_quantile(self, share: float) -> float | None:
         """Return the value that ``share`` (0..1) of the observations do not exceed, None without observations.
 
-        Linear within its bucket, from 0 in the first, as Prometheus' histogram_quantile does; in the last, open bucket
-        its lower bound: more is not known.
+        Linear within a bucket, from 0 in the first, as Prometheus' histogram_quantile does. In the last, open bucket:
+        its lower bound.
         """
         if self.count <= 0:
             return None
@@ -58,30 +58,30 @@ class Histogram:
                 if bound == float("inf"):
                     return lower
                 inside = max(0.0, rank - below) / (upto - below)
-                return min(bound, lower + (bound - lower) * inside)  # rounding may go past the bound
+                return min(bound, lower + (bound - lower) * inside)  # rounding may exceed the bound
             lower, below = bound, upto
         return lower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetrics:
-    """One reading of an engine's /metrics. A series that the page does not hold is None, never 0.
+    """One reading of an engine's /metrics. A series that the page does not have is None, never 0.
 
-    Counters are totals since the engine started, summed over its data-parallel parts.
-    ``prompt_tokens`` are prompt tokens computed: those taken from the prefix cache are not among them.
+    Counters are totals since the engine started, summed over its data-parallel parts. ``prompt_tokens`` are computed
+    prompt tokens, without those found in the prefix cache.
     """
 
     # counters
     generation_tokens: float | None = None
-    first_tokens: float | None = None  # each request's first, where generation_tokens leaves it out
+    first_tokens: float | None = None  # the first token of each request, where generation_tokens does not count it
     prompt_tokens: float | None = None
     prefix_queries: float | None = None
     prefix_hits: float | None = None
-    drafts: float | None = None  # verification steps that had a draft, summed over requests
+    drafts: float | None = None  # verification steps with a draft, summed over requests
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_per_position: tuple[float, ...] | None = None  # position 0 first
-    passes: float | None = None  # forward passes of the model, those of prompts included
+    passes: float | None = None  # forward passes of the model, including those of prompts
     generation_seconds: float | None = None  # spent on generation, summed over requests
     # gauges
     running: float | None = None
@@ -94,15 +94,15 @@ class EngineMetrics:
     # histograms, seconds
     ttft: Histogram | None = None
     inter_token: Histogram | None = None  # with speculation: between steps, not tokens
-    # what the engine says of these figures
-    started: float | None = None  # unix seconds of the process that counts; another value is another process
-    in_strides: bool = False  # gauges move only every so many steps, and freeze when load stops
-    counts_steps: bool = False  # with in_strides: its token counter moves with every step, though its gauges do not
-    health_tokens: float = 0.0  # prompt tokens that its answer to a health check costs: that is a generation of its own
-    at_request_end: bool = False  # the token counters move when a request ends, all of its tokens at once
+    # how the engine counts
+    started: float | None = None  # unix start time of the process that counts; another value means another process
+    in_strides: bool = False  # gauges change only every so many steps, and freeze when the load stops
+    counts_steps: bool = False  # with in_strides: the token counter changes with every step although the gauges do not
+    health_tokens: float = 0.0  # prompt tokens that one health check costs, where it runs a generation
+    at_request_end: bool = False  # the token counters change when a request ends, by all of its tokens at once
 
     def list_counters(self) -> tuple[float | None, ...]:
-        """Return all that can only grow while the engine lives."""
+        """Return every value that can only grow while the engine runs."""
         histograms = (each.count if each else None for each in (self.ttft, self.inter_token))
         return (
             self.generation_tokens,
@@ -119,18 +119,18 @@ class EngineMetrics:
 
 
 class StatsLineKind(StrEnum):
-    """Which of an engine's stats lines it is."""
+    """The kind of an engine's stats line."""
 
     DECODE = "decode"
     PREFILL = "prefill"
-    HEALTH = "health"  # a prompt of one token: what its answer to a health check reads
+    HEALTH = "health"  # a prompt of one token, as a health check sends it
     SPECULATION = "speculation"
-    REQUEST = "request"  # told once, at the end of a request
+    REQUEST = "request"  # written once, at the end of a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsLine:
-    """What one stats line says. ``source`` tells apart parts that report side by side (engine number, slot)."""
+    """The content of one stats line. ``source`` is the part that wrote it (engine number, slot) where several report."""
 
     kind: StatsLineKind
     source: str = ""
@@ -147,13 +147,13 @@ class StatsLine:
     drafted: float | None = None
     per_position: tuple[float, ...] | None = None
     prompt_tokens: float | None = None  # computed in this batch
-    cached_tokens: float | None = None  # of this batch, found in the prefix cache
-    every: float | None = None  # seconds between such lines while there is load, None where steps set the pace
+    cached_tokens: float | None = None  # found in the prefix cache, of this batch
+    every: float | None = None  # seconds between two such lines under load, None if lines come per number of steps
 
 
 @dataclass(frozen=True, slots=True)
 class DraftAcceptance:
-    """How drafts fared in the window. ``length`` and ``rate`` are None where there was no draft to judge."""
+    """How many drafts were accepted in the window. ``length`` and ``rate`` are None if there was no draft."""
 
     length: float | None
     rate: float | None
@@ -163,7 +163,7 @@ class DraftAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Seconds, of ``observations`` within the window."""
+    """Quantiles in seconds, from ``observations`` in the window."""
 
     p50: float
     p95: float
@@ -172,10 +172,11 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMeter:
-    """An engine in the window. While ``idle`` its rates are 0 and there is no acceptance; nothing of before is held.
+    """An engine's figures in the window. While ``idle`` its rates are 0 and there is no acceptance; old values are not
+    kept.
 
-    ``steps`` are decode steps of the engine (forward passes) per second, all running requests served by each.
-    ``seconds`` is the stretch that the figures cover.
+    ``steps``: decode steps (forward passes) per second; one step serves all running requests. ``seconds``: the time
+    that the figures cover.
     """
 
     activity: EngineActivity | None = None
@@ -186,7 +187,7 @@ class EngineMeter:
     steps: float | None = None
     running: float | None = None
     waiting: float | None = None
-    batch: float | None = None  # requests that one step serves: the mean over the window
+    batch: float | None = None  # requests that one step serves, the mean over the window
     kv_usage: float | None = None
     kv_tokens: float | None = None
     prefix_hit_rate: float | None = None
@@ -196,7 +197,7 @@ class EngineMeter:
 
 
 class EngineFactName(StrEnum):
-    """Closed. A value is text for a reader: ``1806336``, ``13.78``, ``native FP4``, ``FLASH_ATTN``."""
+    """A closed set. The value is text for a reader: ``1806336``, ``13.78``, ``native FP4``, ``FLASH_ATTN``."""
 
     ENGINE_VERSION = "engine_version"
     ARCHITECTURE = "architecture"  # the model's class, e.g. Qwen3ForCausalLM
@@ -207,14 +208,14 @@ class EngineFactName(StrEnum):
     KV_CACHE_DTYPE = "kv_cache_dtype"
     KV_CACHE_TOKENS = "kv_cache_tokens"  # a count
     CONTEXT_LENGTH = "context_length"  # tokens
-    MAX_CONCURRENCY = "max_concurrency"  # requests: of full context (vLLM), or at most at once (SGLang)
+    MAX_CONCURRENCY = "max_concurrency"  # requests: of full context (vLLM), or the most that run at once (SGLang)
     SPECULATIVE_METHOD = "speculative_method"
-    DRAFT_TOKENS = "draft_tokens"  # drafted for each step; SGLang tells its steps or what it verifies
+    DRAFT_TOKENS = "draft_tokens"  # drafted in each step; SGLang reports its steps, or the tokens it verifies
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine runs, on a slower path than this GPU has."""
+    """One fact. ``is_fallback``: the engine uses a slower path than this GPU offers."""
 
     name: EngineFactName
     value: str

@@ -1,4 +1,4 @@
-"""The closed set of events: everything sparkctl does or sees. They are written to JSONL and read back.
+"""The closed set of events: everything that sparkctl does or observes. Events are written as JSON lines and read back.
 
 ``ts`` is the operator's clock, unix seconds. Schema version 1 (docs/scripting.md): fields are added, never renamed.
 """
@@ -25,7 +25,7 @@ from sparkctl.model.verdict import Verdict
 
 
 class Outcome(StrEnum):
-    """How a verb ended."""
+    """How a command ended."""
 
     READY = "ready"
     DONE = "done"
@@ -41,7 +41,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStateChanged:
-    """The connection's state. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
+    """The state of a node's connection. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
 
     ts: float
     node: NodeName
@@ -63,9 +63,9 @@ class MemorySampled:
 
 @dataclass(frozen=True, slots=True)
 class SampleArrived:
-    """The probe's reading of everything on a node; ``ts`` is when it got here, ``sample.time`` the node's own clock.
+    """The agent's reading of a whole node. ``ts`` is the time of arrival, ``sample.time`` the node's clock.
 
-    ``boot`` is the kernel's id of this boot: another one is another series of ``sample.uptime``.
+    ``boot`` is the kernel's boot id: with another id, ``sample.uptime`` starts again.
     """
 
     ts: float
@@ -76,7 +76,7 @@ class SampleArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachesDropped:
-    """``proven`` tells whether the kernel's own counter rose; None where it has no such counter."""
+    """The page cache was dropped. ``proven``: whether the kernel's counter rose; None if it has no such counter."""
 
     ts: float
     node: NodeName
@@ -87,9 +87,12 @@ class CachesDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainersListed:
-    """What runs on a node, ours and foreign, and how far ours are. What each holds and does others tell: ``memory`` and
-    ``numbers`` are None. ``known`` False: Docker did not say, and ``detail`` and ``hint`` are why.
-    ``memory_bandwidth``: what the node's memory is specified for, GB/s, as the operator's config has it."""
+    """The containers of a node, managed and foreign, with the phase of each managed one.
+
+    ``memory`` and ``numbers`` are None here; other events carry them. ``known`` False: Docker did not answer, and
+    ``detail`` and ``hint`` say why. ``memory_bandwidth``: the node's specified memory bandwidth in GB/s, from the
+    config.
+    """
 
     ts: float
     node: NodeName
@@ -102,8 +105,10 @@ class ContainersListed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterArrived:
-    """What an engine did in the last seconds, by its container's id; ``numbers`` None: nothing is known. ``metrics_hint``:
-    what to set in the profile to know more."""
+    """An engine's figures of the last seconds, by container id. ``numbers`` None: nothing is known.
+
+    ``metrics_hint``: what to set in the profile to get more figures.
+    """
 
     ts: float
     node: NodeName
@@ -114,7 +119,7 @@ class MeterArrived:
 
 @dataclass(frozen=True, slots=True)
 class EngineFactsReported:
-    """What an engine's log has told so far of how it runs, all of it, by its container's id."""
+    """Everything that an engine's log has reported so far about how it runs, by container id."""
 
     ts: float
     node: NodeName
@@ -124,7 +129,7 @@ class EngineFactsReported:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlanned:
-    """What is about to be done on one node."""
+    """What will be started on one node."""
 
     ts: float
     node: NodeName
@@ -133,7 +138,7 @@ class LaunchPlanned:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFitEvaluated:
-    """Whether what is about to be done fits on a node. ``commands`` follow from the answer."""
+    """Whether a planned start fits on a node. ``commands`` are the next steps to offer."""
 
     ts: float
     node: NodeName
@@ -143,8 +148,11 @@ class MemoryFitEvaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseChanged:
-    """A phase was entered or moved on. ``elapsed`` counts from the beginning of the verb, ``expected`` is the whole
-    start's usual length and ``expected_parts`` that of its phases and steps (medians of earlier starts), all in seconds."""
+    """A start or stop entered a phase or advanced in it.
+
+    All times in seconds: ``elapsed`` since the command began, ``expected`` the usual length of the whole start,
+    ``expected_parts`` that of its phases and steps (medians of earlier starts).
+    """
 
     ts: float
     node: NodeName
@@ -159,9 +167,9 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogArrived:
-    """Lines of a container's log, in order, none lost and none twice. ``gap`` marks lines that Docker no longer has.
+    """Lines of a container's log, in order, none lost and none twice. ``gap``: Docker no longer has the lines between.
 
-    ``rank`` as "0/2", where the logs of all ranks of a model are shown together; each is in order of its own.
+    ``rank`` ("0/2") is set where the logs of all ranks are shown together; each rank's lines are in order.
     """
 
     ts: float
@@ -174,7 +182,7 @@ class LogArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardActed:
-    """What the guard on a node did, or could not do. ``at`` is the node's clock; the rest is as in `GuardEvent`."""
+    """What the guard on a node did, or could not do. ``at`` is the node's clock; other fields as in `GuardEvent`."""
 
     ts: float
     node: NodeName
@@ -191,7 +199,7 @@ class GuardActed:
 
 @dataclass(frozen=True, slots=True)
 class GuardStatusChanged:
-    """Which instances the guard on a node watches: none where no guard runs; None where one may and cannot be asked."""
+    """The instances that a node's guard watches. Empty: no guard runs. None: a guard may run but does not answer."""
 
     ts: float
     node: NodeName
@@ -200,7 +208,7 @@ class GuardStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class WarningEmitted:
-    """Something the operator must see that does not end the work."""
+    """Something the operator must see, which does not end the work."""
 
     ts: float
     node: NodeName | None
@@ -210,7 +218,9 @@ class WarningEmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingReported:
-    """A finding, as a verb tells it. ``check`` is its kind, ``remedy`` a command or a sentence; see `model.finding`."""
+    """A finding, as a command reports it. ``check`` is its kind, ``remedy`` a command or a sentence; see
+    `model.finding`.
+    """
 
     ts: float
     node: NodeName | None
@@ -249,8 +259,10 @@ class SwitchPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchStepReported:
-    """A switch began a step, or has proved one: ``proof`` is what proves it, in words, None while it goes on. ``elapsed``
-    counts from the beginning of the verb, in seconds. ``stops``: the names of what goes."""
+    """A switch began a step, or completed it. ``proof`` says in words what proves it, None while the step runs.
+
+    ``elapsed``: seconds since the command began. ``stops``: the names of the instances to stop.
+    """
 
     ts: float
     node: NodeName | None
@@ -263,7 +275,7 @@ class SwitchStepReported:
 
 @dataclass(frozen=True, slots=True)
 class SwitchJournalReported:
-    """What lies where a node keeps the journal of a switch, whoever does it; told when it is other than before."""
+    """The switch journal on a node, whoever wrote it. Sent only when it has changed."""
 
     ts: float
     node: NodeName
@@ -272,9 +284,9 @@ class SwitchJournalReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProgressed:
-    """How far something is that is carried from one node to another (`sync`), or through a measured link.
+    """Progress of a transfer from one node to another (`sync`), or through a link that is measured.
 
-    ``node`` is where it goes, ``source`` where it comes from, ``what`` is carried. Bytes and bytes a second; ``left`` in
+    ``node`` is the target, ``source`` the origin, ``what`` the thing copied. Bytes and bytes a second; ``left`` in
     seconds. None: not known yet.
     """
 
@@ -290,11 +302,11 @@ class TransferProgressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReleased:
-    """What became of the memory of an instance that was stopped on a node: the proof, or who still holds what.
+    """Whether the memory of a stopped instance came back on a node: the proof, or who still holds how much.
 
-    ``freed`` and ``missing`` in bytes, None where it could not be measured; ``holders`` are (who, bytes): processes of it
-    that outlived it, files of theirs in /dev/shm. ``before_start`` is MemAvailable before it was started, by the history.
-    ``kept`` is the name of its container where that was not removed.
+    ``freed`` and ``missing`` in bytes, None if not measured. ``holders`` are (who, bytes): processes that survived it,
+    and their files in /dev/shm. ``before_start`` is MemAvailable before its start, from the history. ``kept`` is the
+    name of its container if that was not removed.
     """
 
     ts: float
@@ -310,7 +322,7 @@ class MemoryReleased:
 
 @dataclass(frozen=True, slots=True)
 class CheckCompleted:
-    """`doctor` is through with a node after ``seconds``: what it found there was told before, but for comparisons."""
+    """`doctor` has finished a node after ``seconds``. Its findings came before, except comparisons between nodes."""
 
     ts: float
     node: NodeName
@@ -319,7 +331,7 @@ class CheckCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnded:
-    """Always the last event of a verb; written as ``"event": "result"``."""
+    """Always the last event of a command; written as ``"event": "result"``."""
 
     ts: float
     outcome: Outcome
@@ -332,8 +344,8 @@ class CommandEnded:
     hint: str | None = None
     verdict: Verdict | None = None
     log: str | None = None  # path of the saved log
-    more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks, by their nodes
-    file: str | None = None  # path of what was asked for as a file
+    more_logs: tuple[tuple[NodeName, str], ...] = ()  # paths of the other ranks' logs, by node
+    file: str | None = None  # path of the file that was asked for
     guard: GuardCoverage | None = None  # of a start
 
 

@@ -1,4 +1,4 @@
-"""The way between the Sparks of one model, as each of its ends has it. Pure data."""
+"""The network route between the Sparks of one model: each end, and the interfaces (lanes) on it. Pure data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sparkctl.model.sample import RdmaLane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricLane:
-    """An interface with an IPv4 address, and the RDMA device on it where there is one.
+    """An interface with an IPv4 address, and its RDMA device if there is one.
 
-    ``network`` as 192.168.100.0/24; ``gid_index`` is where the device keeps its RoCE v2 address of ``address``; ``mtu`` in
-    bytes, ``speed`` in Mb/s. None: not known, or not there.
+    ``network`` as 192.168.100.0/24; ``gid_index``: the device's RoCE v2 entry for ``address``; ``mtu`` in bytes,
+    ``speed`` in Mb/s. None: not known, or absent.
     """
 
     interface: str
@@ -29,7 +29,7 @@ class FabricLane:
 
 @dataclass(frozen=True, slots=True)
 class NodeLanes:
-    """What a node has. ``lanes`` are those with a carrier; ``has_devices``: /dev/infiniband is there for a container."""
+    """The interfaces of a node. ``lanes`` have a carrier; ``has_devices``: a container can be given /dev/infiniband."""
 
     node: NodeName
     lanes: tuple[FabricLane, ...] = ()
@@ -38,14 +38,14 @@ class NodeLanes:
 
 @dataclass(frozen=True, slots=True)
 class RouteEnd:
-    """One Spark's end of the way: the lanes of networks on which all the others are, too; the first carries the sockets."""
+    """One Spark's end of the route: its lanes in networks that all other Sparks share. The first carries the sockets."""
 
     node: NodeName
     lanes: tuple[FabricLane, ...]
 
     @property
     def address(self) -> str:
-        """Where the others reach it."""
+        """The address at which the other Sparks reach it."""
         return self.lanes[0].address
 
     @property
@@ -56,9 +56,9 @@ class RouteEnd:
 
 @dataclass(frozen=True, slots=True)
 class FabricRoute:
-    """How the Sparks of one model reach each other, in the order of their ranks. ``is_fast``: over the ConnectX ports.
+    """The route between the Sparks of one model, in the order of their ranks. ``is_fast``: over the ConnectX ports.
 
-    ``cautions`` are sentences: what makes it slower than it could be.
+    ``cautions`` are sentences on what makes it slower than possible.
     """
 
     ends: tuple[RouteEnd, ...]
@@ -71,15 +71,15 @@ class FabricRoute:
         return self.ends[0]
 
     def get_route_end(self, node: NodeName) -> RouteEnd:
-        """Return a node's end. Raises KeyError for one that is none of it."""
+        """Return a node's end. Raises KeyError if the node is not part of the route."""
         for end in self.ends:
             if end.node == node:
                 return end
         raise KeyError(node)
 
 
-BUSY_BYTES_PER_SECOND = 125e6  # bytes/s: a link at work, 1 Gb/s
-IDLE_RATE_SHARE = 0.02  # of what the other one moves
+BUSY_BYTES_PER_SECOND = 125e6  # bytes/s from which a lane counts as busy: 1 Gb/s
+IDLE_RATE_SHARE = 0.02  # share of the busy lane's rate below which a lane counts as idle
 _PORT_NUMBER_PATTERN = re.compile(r"f(\d+)$")  # rocep1s0f0 and roceP2p1s0f0 are the two functions of port f0
 
 
@@ -95,7 +95,7 @@ def pair_lanes(ports: Sequence[RdmaLane]) -> Iterator[tuple[RdmaLane, RdmaLane]]
 
 
 def parse_port_number(device: str) -> str | None:
-    """Return the number of the physical port that an RDMA device is a function of; None for a name of another kind."""
+    """Return the number of the physical port of an RDMA device, None if its name has another form."""
     match = _PORT_NUMBER_PATTERN.search(device)
     return None if match is None else match[1]
 
@@ -106,7 +106,7 @@ def sum_lane_rates(port: RdmaLane) -> float | None:
 
 
 def has_idle_lane(pair: tuple[RdmaLane, RdmaLane]) -> bool | None:
-    """Tell whether one function of a port moves nothing while the other one works; None where a rate is not known."""
+    """Tell whether one function of a port is idle while the other one is busy; None if a rate is not known."""
     one, other = sum_lane_rates(pair[0]), sum_lane_rates(pair[1])
     if one is None or other is None:
         return None
@@ -114,7 +114,7 @@ def has_idle_lane(pair: tuple[RdmaLane, RdmaLane]) -> bool | None:
 
 
 def find_idle_lanes(ports: Sequence[RdmaLane]) -> dict[str, str]:
-    """Return the functions that move nothing while the other one of their port works, each with that one's name."""
+    """Return the functions that are idle while the other one of their port is busy, each with the busy one's name."""
     ordered = (
         sorted(pair, key=lambda port: sum_lane_rates(port) or 0.0) for pair in pair_lanes(ports) if has_idle_lane(pair)
     )

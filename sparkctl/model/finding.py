@@ -1,4 +1,4 @@
-"""What is wrong with a node or an instance: a kind out of a closed set, the figures that show it, and what to do."""
+"""Findings: what is wrong with a node or an instance, the figures that show it, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparkctl.model.node import NodeName
 
 
 class Severity(StrEnum):
-    """Of a finding."""
+    """How serious a finding is."""
 
     GOOD = "good"
     NOTE = "note"
@@ -22,9 +22,9 @@ _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severit
 
 
 class FindingKind(StrEnum):
-    """Closed. What a look or a stretch of samples can show, and what `doctor` alone asks for."""
+    """A closed set: what samples can show, and what only `doctor` checks."""
 
-    # judged from samples, containers and identities
+    # judged from samples, containers and host identities
     STUCK_CLOCK = "stuck-clock"
     THERMAL = "thermal"
     BUSY_WAIT = "busy-wait"
@@ -46,7 +46,7 @@ class FindingKind(StrEnum):
     SETTINGS = "settings"
     KHO = "kho"
     SLOW_PATH = "slow-path"
-    # asked by doctor
+    # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"
     CLOCK = "clock"
@@ -63,7 +63,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingEvidence:
-    """One piece of evidence: ``value`` as text in ``unit``, and the ``origin`` that said it (nvml, meminfo, docker ...)."""
+    """One piece of evidence: ``value`` as text in ``unit``, and its ``origin`` (nvml, meminfo, docker ...)."""
 
     name: str
     value: str
@@ -76,7 +76,9 @@ class FindingEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """``since``: unix seconds by the node's clock; None is "since before we looked". ``remedy``: a sentence or a command."""
+    """``since``: unix seconds by the node's clock; None is "since before sparkctl looked". ``remedy``: a sentence or a
+    command.
+    """
 
     kind: FindingKind
     severity: Severity
@@ -90,6 +92,6 @@ class Finding:
 
 
 def sort_by_severity(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
-    """Return them by severity, then in the order of `FindingKind`."""
+    """Return findings by severity, then in the order of `FindingKind`."""
     kinds = list(FindingKind)
     return tuple(sorted(findings, key=lambda one: (_SEVERITY_ORDER.index(one.severity), kinds.index(one.kind))))

@@ -1,4 +1,4 @@
-"""The guard of a node's memory as it tells of itself. Bytes, seconds, unix times; None is "not known"."""
+"""The state that the memory guard of a node reports. Bytes, seconds, unix times; None is "not known"."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import StrEnum
 
 from sparkctl.model.text.units import MIB
 
-DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
+DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable; a good configuration may run with about 1 GiB left
 
 
-LEASE_EXPIRED_PREFIX = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
+LEASE_EXPIRED_PREFIX = "its time limit"  # the guard's reason begins so when a watch ends because its time is over
 
 
 class GuardRole(StrEnum):
-    """What a watched instance does. One that loads is ended before one that serves."""
+    """What a watched instance does. A loading one is killed before a serving one."""
 
     LOADING = "loading"
     SERVING = "serving"
 
 
 class GuardAlertLevel(StrEnum):
-    """How a watch stands."""
+    """How near a watch is to its floor."""
 
     CALM = "calm"
     WARNED = "warned"
@@ -48,26 +48,27 @@ class UnwatchReason(StrEnum):
 
 
 class GuardRunState(StrEnum):
-    """What is known of a node's guard."""
+    """Whether a node's guard runs."""
 
     RUNS = "runs"
     NONE = "none"
-    SILENT = "silent"  # a guard runs, and does not answer
+    SILENT = "silent"  # a guard runs but does not answer
 
 
 class GuardCoverage(StrEnum):
-    """How a start was guarded, as far as is known at its end."""
+    """How a start was guarded, as known at its end."""
 
     FULL = "guarded"
-    PARTLY = "partly"  # for part of the start it did not answer, or another guard took its place
+    PARTLY = "partly"  # for part of the start it did not answer, or another guard replaced it
     NONE = "unguarded"
     OFF = "off"  # the profile or --no-guard turned it off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardEvent:
-    """One act. ``why`` is a sentence; ``rate`` is how fast memory fell (bytes/s) and ``to_zero`` the seconds left at it,
-    both None while it did not fall."""
+    """One action of the guard. ``why`` is a sentence; ``rate`` is how fast memory fell (bytes/s), ``to_zero`` the
+    seconds until none would have been left; both None if it did not fall.
+    """
 
     at: float
     what: GuardAction
@@ -82,7 +83,7 @@ class GuardEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardMemoryReading:
-    """The node's memory at a moment."""
+    """The node's memory at one moment."""
 
     at: float
     available: int
@@ -101,11 +102,11 @@ class GuardPermissions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardWatch:
-    """One watched container. ``container`` is its whole id, ``floor`` bytes of MemAvailable, ``limit`` seconds.
+    """One watched container. ``container`` is its full id, ``floor`` bytes of MemAvailable, ``limit`` seconds.
 
-    ``port`` and ``health``: asked on the node for readiness while nobody is attached, None = not. ``cache_below``: bytes
-    of MemFree under which page cache is dropped while weights load, None = the guard's default. ``ends`` is when the limit
-    is reached, ``weights`` whether the lease to drop page cache holds now.
+    ``port`` and ``health``: where the guard asks for readiness while no client is connected, None = it does not ask.
+    ``cache_below``: it drops the page cache below this many bytes of MemFree while weights load, None = its default.
+    ``ends``: when the limit is reached. ``weights``: whether it may drop the page cache now.
     """
 
     container: str
@@ -126,8 +127,11 @@ class GuardWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
-    """What the guard says of itself. ``locked``: its memory cannot be swapped out; ``docker``: whether Docker answered
-    last, None before it was asked; ``receipts``: ids (12 characters) of containers that it ended and has a receipt of."""
+    """What the guard reports about itself.
+
+    ``locked``: its memory cannot be swapped out. ``docker``: whether Docker answered last, None before the first
+    request. ``receipts``: ids (12 characters) of containers that it killed and has a receipt for.
+    """
 
     since: float
     pid: int
@@ -145,11 +149,11 @@ class GuardState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReceipt:
-    """What the guard left of an ended container.
+    """The guard's record of a container that it killed.
 
-    ``reaction`` is the seconds from the moment at which MemAvailable crossed the floor (between two readings:
-    interpolated) to the request to kill being sent; where it acted before the floor, from the reading that decided.
-    ``answer`` is Docker's HTTP status, None without one. ``samples`` run from before the act until after it.
+    ``reaction``: seconds from the moment MemAvailable crossed the floor (interpolated between two readings) until the
+    kill request was sent; if it acted above the floor, from the reading that decided. ``answer``: Docker's HTTP status,
+    None without one. ``samples`` reach from before the kill until after it.
     """
 
     container: str
@@ -172,7 +176,7 @@ class GuardReceipt:
 
 @dataclass(frozen=True, slots=True)
 class GuardProcess:
-    """The guard that runs on a node now. ``already``: it did before we came."""
+    """The guard process on a node. ``already``: it ran before this start."""
 
     socket: str
     pid: int | None = None
@@ -181,6 +185,6 @@ class GuardProcess:
 
 @dataclass(frozen=True, slots=True)
 class GuardRefusal:
-    """What the guard will not do, in its own sentence: a start, or one command."""
+    """What the guard refuses, in its own words: to start, or one command."""
 
     what: str

@@ -1,4 +1,4 @@
-"""What runs on a node, as an operator sees it."""
+"""An instance as an operator sees it: a container on a node with its phase, memory and figures."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from sparkctl.model.phase import Phase, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
-    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
+    """A container on a node, managed or foreign. ``memory``: bytes its processes hold, including the GPU side.
 
-    ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
-    ``expected``: what it is expected to hold, by its label; ``per_step``: what is known of a decode step, by another.
-    ``restarts``: how often Docker started it again by itself; ``nccl``: the NCCL_IB_* part of its environment.
-    ``facts``: what its log has told of how it runs, by `top` and the panel alone.
-    ``rank``: "0/2" is the head of a model over two Sparks, ``nodes`` are those of all its ranks, the head's first, and ``run``
-    is the same on all ranks of one start; None and empty for one Spark alone, and where its labels do not say.
-    ``is_kept``: a switch stopped it and keeps it until the new one has proved itself.
+    ``numbers``: the engine's figures, only from `top` and the panel. ``metrics_hint``: what to set in the profile for
+    more of them. ``expected``: the memory its label says it needs. ``per_step``: its decode step, from another label.
+    ``restarts``: how often Docker restarted it. ``nccl``: the NCCL_IB_* part of its environment. ``facts``: what its
+    log says about how it runs, only from `top` and the panel.
+
+    ``rank``: "0/2" is the head of a model on two Sparks. ``nodes``: the nodes of all its ranks, the head's first.
+    ``run``: the same for all ranks of one start. All None or empty for a model on one Spark, and if the labels do not
+    say. ``is_kept``: a switch stopped it and keeps it until the new model is proved.
     """
 
     name: str
@@ -55,7 +56,7 @@ class InstanceView:
 
     @property
     def rank_position(self) -> tuple[int, int] | None:
-        """Which of how many ranks it is, the head being 0; None for one Spark alone."""
+        """Its rank and the number of ranks (the head is 0); None for a model on one Spark."""
         if self.rank is None:
             return None
         index, _, count = self.rank.partition("/")
@@ -72,5 +73,5 @@ class InstanceView:
 
 
 def is_worker(one: InstanceView) -> bool:
-    """Tell whether it is a rank of ours that answers nobody."""
+    """Tell whether it is a managed rank that answers no clients."""
     return one.ours and one.rank_position is not None and one.rank_position[0] > 0

@@ -1,6 +1,6 @@
-"""Events as JSON lines, and back. What is written here is what ``--json`` prints: schema version 1, see docs/scripting.md.
+"""Write events as JSON lines and read them back. This is what ``--json`` prints: schema version 1, see docs/scripting.md.
 
-Secrets never pass: a plan is written as `masked` returns it.
+Secrets never pass: plans are written as `redact_launch_plan` returns them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def encode_event(event: events.Event) -> dict[str, object]:
 
 
 def decode_event(data: Mapping[str, object]) -> events.Event:
-    """Return the event that `encode` wrote. Raises ValueError for what is no event of this schema."""
+    """Return the event that `encode_event` wrote. Raises ValueError if the data is not an event of this schema."""
     kind = _EVENT_TYPES.get(str(data.get("event")))
     if kind is None:
         raise ValueError(f"no such event: {data.get('event')!r}")
@@ -73,7 +73,7 @@ def decode_event(data: Mapping[str, object]) -> events.Event:
 
 
 def redact_launch_plan(plan: LaunchPlan) -> LaunchPlan:
-    """Return a plan that may be shown: every secret value in it replaced."""
+    """Return a plan that may be shown: every secret value in it is masked."""
     known = plan.secret_values
 
     def redact_pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -109,14 +109,14 @@ def to_json_data(value: object) -> object:
     if isinstance(value, tuple | list):
         return [to_json_data(item) for item in value]
     if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else None  # JSON has no word for the others
+        return round(value, 6) if math.isfinite(value) else None  # JSON has no other numbers
     if isinstance(value, PurePath):
         return str(value)
     return value
 
 
 def from_json_data(kind: type[T], data: Mapping[str, object]) -> T:
-    """Return the dataclass that `plain` wrote. Raises ValueError for what is none."""
+    """Return the dataclass that `to_json_data` wrote. Raises ValueError if the data is not one."""
     try:
         built = _decode_value(kind, data)
     except (TypeError, KeyError) as wrong:
@@ -131,7 +131,7 @@ def _get_type_hints(kind: type) -> dict[str, object]:
 
 
 def _decode_value(hint: object, value: object) -> object:
-    """Return ``value`` as the type that ``hint`` asks for. Raises TypeError or ValueError where it is of another one."""
+    """Return ``value`` as the type ``hint``. Raises TypeError or ValueError if it has another type."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in parts:
@@ -156,7 +156,7 @@ def _decode_value(hint: object, value: object) -> object:
 
 def _decode_dataclass(kind: type, data: Mapping[str, object]) -> object:
     hints, built = _get_type_hints(kind), {}
-    for name in data.keys() & hints.keys():  # what a newer version wrote beside is not ours to read
+    for name in data.keys() & hints.keys():  # ignore fields that a newer version added
         try:
             built[name] = _decode_value(hints[name], data[name])
         except (TypeError, ValueError) as wrong:

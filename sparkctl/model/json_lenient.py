@@ -1,4 +1,4 @@
-"""What a node said in JSON, as our dataclasses: sceptical, because it is data and is not trusted."""
+"""Decode JSON from a node into frozen dataclasses. The data is not trusted: what does not fit its type becomes None."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 
-_NUMBER_LIMIT = 1 << 64  # no counter of a kernel or a driver goes further
+_NUMBER_LIMIT = 1 << 64  # no counter of a kernel or a driver exceeds 64 bits
 
 
 ValueDecoder = Callable[[typing.Any], object]
 
 
 def decode_lenient(hint: object, value: object) -> object:
-    """Return ``value`` as the type ``hint`` asks for, None where it is something else: not known.
+    """Return ``value`` as the type ``hint``, None if it has another type.
 
-    Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words. A
-    number of more than 64 bits is none.
+    Dataclasses from mappings (unknown fields are ignored), tuples from lists, enums from their values. A number of more
+    than 64 bits is None.
     """
     return build_decoder(hint)(value)
 
 
 @cache
 def build_decoder(hint: typing.Any) -> ValueDecoder:
-    """Return what builds values of a type: what there is to know of the type is asked once, and not for each sample."""
+    """Return a decoder for a type. The type is examined once, not for each sample."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return build_decoder(next(part for part in parts if part is not type(None)))
@@ -47,7 +47,7 @@ def build_decoder(hint: typing.Any) -> ValueDecoder:
 def _decode_number(value: typing.Any) -> float | None:
     return (
         float(value) if type(value) in (int, float) and abs(value) < _NUMBER_LIMIT else None
-    )  # NaN is not less, either
+    )  # NaN fails this comparison too
 
 
 def _build_tuple_decoder(parts: tuple[typing.Any, ...]) -> ValueDecoder:
@@ -68,7 +68,7 @@ def _build_tuple_decoder(parts: tuple[typing.Any, ...]) -> ValueDecoder:
 
 
 def _build_dataclass_decoder(kind: type) -> ValueDecoder:
-    """Return what builds the dataclass, and None where a field that it cannot be without is not there."""
+    """Return a decoder for the dataclass; it returns None if a required field is missing."""
     hints = typing.get_type_hints(kind)
     wanted = [(field.name, build_decoder(hints[field.name]), field.default is MISSING) for field in fields(kind)]
 

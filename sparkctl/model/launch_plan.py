@@ -1,4 +1,4 @@
-"""A launch, fully decided: what ``--dry-run`` prints and what is asked of Docker. Pure data, one per node."""
+"""The launch plan: exactly what one node's container gets. ``--dry-run`` prints it, Docker receives it. Pure data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkctl.model.text.secrets import find_secret_arguments, find_secret_value
 
 
 class ContainerLabel:
-    """The labels that are the only state: two operators, or a reinstalled laptop, read the same truth."""
+    """The container labels, the only shared state: a second operator or a reinstalled laptop reads the same from them."""
 
     PREFIX = "dev.sparkctl."
     PROFILE = PREFIX + "profile"
@@ -19,16 +19,16 @@ class ContainerLabel:
     ENGINE = PREFIX + "engine"
     OPERATOR = PREFIX + "operator"
     PORT = PREFIX + "port"  # on the node
-    READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
+    READY = PREFIX + "ready"  # the ReadinessRule as JSON, so that another operator can judge the same instance
     GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
-    EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
-    PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
+    EXPECTED = PREFIX + "expected"  # bytes of memory that it is expected to hold
+    PER_STEP = PREFIX + "per-step"  # the DecodeStepSpec as JSON: what a decode step reads
     RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
-    NODES = PREFIX + "nodes"  # "spark1,spark2": where its ranks are, as whoever started it calls them, the head first
-    RUN = PREFIX + "run"  # the same on every rank of one start, and on those of no other
-    GROUP = PREFIX + "group"  # of those of one group a Spark carries one at a time
+    NODES = PREFIX + "nodes"  # "spark1,spark2": the nodes of its ranks as the operator names them, the head first
+    RUN = PREFIX + "run"  # the same on every rank of one start, different for each start
+    GROUP = PREFIX + "group"  # a Spark runs one instance of a group at a time
     VERSION = PREFIX + "version"
-    LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
+    LIVENESS = PREFIX + "liveness"  # "none": no probe is sent while it is idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerRunSpec:
-    """What ``docker run`` was given for a container, as Docker remembers it; values as in `LaunchPlan`, secrets and all."""
+    """How a container was started, as Docker remembers it; values as in `LaunchPlan`, including secrets."""
 
     name: str
     image: str
@@ -67,8 +67,9 @@ class DockerRunSpec:
 class ReadinessRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 
-    ``line``: regex searched in the cleaned line, None = no line is waited for. ``health``: path that must answer 2xx
-    (401 and 403 are alive too), None = not asked. ``probe``: ``completions``, ``chat`` or ``none``, ``prompt`` its text.
+    ``line``: regex searched in the cleaned line, None = do not wait for a line. ``health``: path that must answer 2xx
+    (401 and 403 also prove that it lives), None = do not ask. ``probe``: ``completions``, ``chat`` or ``none``;
+    ``prompt`` is its text.
     """
 
     line: str | None
@@ -79,7 +80,9 @@ class ReadinessRule:
 
 @dataclass(frozen=True, slots=True)
 class ReadinessTarget:
-    """What asking an instance takes: ``port`` on the node (None: nothing of it is reachable), its rule, name and key."""
+    """What is needed to probe an instance: its ``port`` on the node (None: none is reachable), rule, model name and
+    key.
+    """
 
     port: int | None
     ready: ReadinessRule
@@ -92,18 +95,19 @@ class PhaseTimeouts:
     """How long each phase may last, in seconds, before the start counts as timed out."""
 
     creating: float = 120.0  # create + start calls
-    starting: float = 300.0  # running, nothing heard of the engine's load yet
+    starting: float = 300.0  # the container runs; the engine has not reported loading yet
     loading: float = 2400.0
-    warming: float = 900.0  # from the end of the load to the probe's token
+    warming: float = 900.0  # from the end of loading to the probe's token
 
 
 @dataclass(frozen=True, slots=True)
 class GuardRule:
     """When the guard on the node acts during a start.
 
-    ``floor``: bytes of MemAvailable under which what is being loaded is stopped; small, because a good configuration may
-    live near 1 GiB. ``cache_below``: bytes of MemFree under which page cache is dropped while weights load (None: the
-    guard's own default for the machine, 0: never). ``limit``: seconds after which it ends; None: all phases' own together.
+    ``floor``: bytes of MemAvailable below which the guard kills the loading instance; small, because a good
+    configuration may run with about 1 GiB left. ``cache_below``: bytes of MemFree below which it drops the page cache
+    while weights load (None: the guard's default for the machine, 0: never). ``limit``: seconds after which it ends;
+    None: the sum of all phase timeouts.
     """
 
     floor: int = DEFAULT_FLOOR_BYTES
@@ -113,10 +117,12 @@ class GuardRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
-    a value of "true" is a bare flag. ``env`` and others hold real values: a plan is shown only as `core.record.masked`
-    returns it. ``secrets`` are the values the operator's environment gave for ``${VAR}`` named like a secret; never
-    written."""
+    """Everything one container needs.
+
+    ``options``: further docker run flags as (flag without dashes, value) pairs; "true" is a bare flag. ``env`` and
+    other fields hold real values: show a plan only as `redact_launch_plan` returns it. ``secrets``: values from the
+    operator's environment for ``${VAR}`` with a secret's name; never written.
+    """
 
     node: NodeName
     instance: str
@@ -146,23 +152,25 @@ class LaunchPlan:
     stop_grace: float
     expected_memory: int | None
     floor_memory: int | None
-    guard: GuardRule | None = None  # None: nobody guards this start
+    guard: GuardRule | None = None  # None: this start is not guarded
     rank: int = 0
     ranks: int = 1
-    engine_version: str | None = None  # as the profile says it; None: the image's tag may tell
+    engine_version: str | None = None  # from the profile; None: the image's tag may tell
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def node_port(self) -> int | None:
-        """The port on the node: the published one where the container has a network of its own.
+        """The port on the node: the published one if the container has a network of its own.
 
-        ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None where nothing of the instance is reachable.
+        ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None if no port is reachable.
         """
         return resolve_node_port(self.port, self.network, self.options)
 
     def get_flag_value(self, name: str) -> str | None:
-        """Return what a flag of the command is set to, given without its dashes; the last one counts. None: not set, or a
-        switch."""
+        """Return the value of a flag in the command, the last one if it is repeated. None: not set, or a bare flag.
+
+        ``name`` is without dashes.
+        """
         found, wanted = None, name.replace("_", "-")
         for at, word in enumerate(self.command):
             flag, equals, value = word.partition("=")
@@ -172,19 +180,19 @@ class LaunchPlan:
 
     @property
     def secret_values(self) -> frozenset[str]:
-        """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""
+        """Every secret value in the plan, in each spelling in which it may appear, for masking output."""
         words = [*(self.entrypoint or "").split(), *self.command]
         own = list_secret_spellings([*self.secrets, self.api_key or ""])
         return own | find_secret_values(self.env) | find_secret_arguments(words) | find_secret_values(self.options)
 
     @property
     def readiness_target(self) -> ReadinessTarget:
-        """How to ask the instance whether it is ready."""
+        """How to probe the instance for readiness."""
         return ReadinessTarget(self.node_port, self.ready, self.served_model, self.api_key)
 
 
 def resolve_node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:
-    """Return where on the node a container's ``port`` is reached; see `LaunchPlan.node_port`."""
+    """Return the node's port that leads to a container's ``port``; see `LaunchPlan.node_port`."""
     if network == "host" or port is None:
         return port
     for flag, value in options:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """``when`` is Docker's own stamp (RFC 3339, nanoseconds, UTC), ``number`` counts from 1 in this follow's stream.
+    """``when`` is Docker's timestamp (RFC 3339, nanoseconds, UTC); ``number`` counts from 1 in this stream.
 
-    ``text`` is decoded (invalid UTF-8 replaced) but otherwise raw: pass it through ``text.clean`` before it is shown.
-    A line over 256 KiB keeps its head and its tail; ``cut`` says how many characters are missing between them.
+    ``text`` is decoded (invalid UTF-8 replaced) but otherwise raw: pass it through `sanitize_line` before you show it.
+    A line over 256 KiB keeps its head and its tail; ``cut`` is the number of characters missing between them.
     """
 
     when: str

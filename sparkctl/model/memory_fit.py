@@ -1,5 +1,7 @@
-"""Whether a profile will start on a node, before it starts: the sum, what the node has, and the answer. Bytes; None is
-"not known"."""
+"""Whether a profile fits on a node, before it starts: the estimate, the node's memory, and the answer.
+
+Bytes; None is "not known".
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from sparkctl.model.verdict import FieldChange
 
 
 class FitOutcome(StrEnum):
-    """What the sum comes to. ``if-stopped``: not beside what runs there. ``several-sparks``: it is for more Sparks than were
-    asked, and fits on none alone. ``unknown``: a part of the sum is not known, so
-    nothing is promised and nothing is refused."""
+    """The answer. ``if-stopped``: only if something that runs there stops. ``several-sparks``: the profile needs more
+    Sparks than given and fits on none alone. ``unknown``: a part of the estimate is not known, so nothing is promised
+    or refused.
+    """
 
     FITS = "fits"
     AFTER_DROP_CACHES = "after-drop-caches"
@@ -26,22 +29,22 @@ class FitOutcome(StrEnum):
 
 
 class EstimateSource(StrEnum):
-    """How a part of the sum is known, the surest first."""
+    """How a part of the estimate is known, the most certain first."""
 
-    MEASURED = "measured"  # of the files on the node, or of its memory
-    HEADERS = "headers"  # of the index beside the weights: not all of them are there
-    CONFIG = "config"  # of the model's config.json
-    FLAGS = "flags"  # of the engine's own rule and the profile's flags
+    MEASURED = "measured"  # from the files on the node, or from its memory
+    HEADERS = "headers"  # from the index beside the weights: some of them are missing
+    CONFIG = "config"  # from the model's config.json
+    FLAGS = "flags"  # from the engine's rule and the profile's flags
     PROFILE = "profile"
-    HISTORY = "history"  # of starts that went well before
+    HISTORY = "history"  # from earlier starts that succeeded
     ESTIMATE = "estimate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatePart:
-    """One part of what a start claims. ``within``: it lies in the part before it that is not, and adds nothing of its own.
+    """One part of the memory that a start needs. ``within``: included in the part before it, so it adds nothing.
 
-    ``words`` are its formula and where that comes from, in a sentence's words.
+    ``words``: its formula and source, for use in a sentence.
     """
 
     name: str
@@ -53,8 +56,9 @@ class EstimatePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHolder:
-    """A container that stands on the node. ``coming``: what it still takes until it is ready. ``is_replaced``: the start
-    stops it first, and what it holds comes back."""
+    """A container on the node. ``coming``: what it will still take until it is ready. ``is_replaced``: the start stops
+    it first, which frees its memory.
+    """
 
     name: str
     ours: bool
@@ -65,7 +69,7 @@ class MemoryHolder:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """What a node has, live. ``droppable``: page cache among ``available`` that CUDA gets at once only after a drop."""
+    """A node's memory now. ``droppable``: page cache within ``available`` that CUDA can use only after a drop."""
 
     total: int
     available: int
@@ -74,24 +78,23 @@ class MemoryBudget:
 
     @property
     def returned_bytes(self) -> int:
-        """What comes back from those that the start replaces, as far as it is known."""
+        """Memory freed by the containers that the start replaces, as far as known."""
         return sum(one.held or 0 for one in self.holders if one.is_replaced)
 
     @property
     def pending_bytes(self) -> int:
-        """What other starts that are under way there have not yet taken."""
+        """Memory that other starts on the node will still take."""
         return sum(one.coming for one in self.holders if not one.is_replaced)
 
     @property
     def available_after_drop(self) -> int:
-        """What the start finds, its page cache dropped and what it replaces gone."""
+        """Memory available to the start after the page cache is dropped and the replaced containers are gone."""
         return max(0, self.available + self.returned_bytes - self.pending_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPeak:
-    """The last start of a profile that went well: what it took at its peak, and what the sum had said; None where it did not
-    come out."""
+    """The last successful start of a profile: its peak, and the estimate made then; None if there was no complete one."""
 
     peak: int
     estimated: int | None = None
@@ -99,14 +102,16 @@ class MeasuredPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
-    """The answer for one node. ``need`` is the sum of the parts, None where one is not known; ``floor`` what must be left of
-    MemAvailable beside it. ``standing`` None: the node did not say what it has.
+    """The answer for one node. ``need``: the sum of the parts, None if one is not known. ``floor``: what must stay of
+    MemAvailable.
 
-    ``stops``: whom to stop so that it fits. ``largest``: of the flag that decides, the largest value that would fit.
-    ``least``: the smallest, where the share is too small for what must lie in it. ``lacking``: bytes by which it is.
-    ``cautions``: what may go wrong all the same, a sentence each. ``estimated``: the sum as it was before an earlier start
-    corrected it. ``absent``: where on the node the weights should lie, and none do. ``sparks``: how many of them share the
-    model; of several the sum is of this one's share.
+    ``standing`` None: the node did not report its memory. ``stops``: what to stop so that it fits. ``largest``: the
+    largest value of the deciding flag that would fit. ``least``: the smallest, if its share is too small for its
+    content; ``lacking``: the bytes by which it is.
+
+    ``cautions``: sentences on what may still go wrong. ``estimated``: the sum before an earlier start corrected it.
+    ``absent``: the path on the node where the weights should be but are not. ``sparks``: how many Sparks share the
+    model; if several, the sum is this Spark's share.
     """
 
     node: NodeName
@@ -126,13 +131,13 @@ class MemoryFit:
 
     @property
     def needed_bytes(self) -> int | None:
-        """The sum, None where a part of it is not known."""
+        """The sum, None if a part of it is not known."""
         sizes = [part.size for part in self.parts if not part.within]
         return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def margin(self) -> int | None:
-        """What is left beyond the floor, negative where it is short; None where it cannot be told."""
+        """What is left above the floor, negative if it does not fit; None if not known."""
         if self.needed_bytes is None or self.standing is None:
             return None
         left = self.standing.available_after_drop - self.floor - self.needed_bytes
@@ -140,30 +145,30 @@ class MemoryFit:
 
     @property
     def missing_bytes(self) -> int:
-        """What is lacking, 0 where nothing is or it cannot be told."""
+        """What is missing, 0 if nothing is or it is not known."""
         return max(0, -(self.margin or 0))
 
     @property
     def estimated_bytes(self) -> int:
-        """What of the sum is only estimated."""
+        """The part of the sum that is only estimated."""
         return sum(
             part.size or 0 for part in self.parts if part.obtained is EstimateSource.ESTIMATE and not part.within
         )
 
     @property
     def is_tight(self) -> bool:
-        """Tell whether it fits with less to spare than half of what is only estimated: it may not."""
+        """Tell whether it fits with a margin below half of the estimated part: then it may fail."""
         fits = self.answer in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
         return fits and self.margin is not None and self.margin < self.estimated_bytes // 2
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether a start is refused: by `up` only where the model is there, for what cannot be loaded takes nothing."""
+        """Tell whether a start is refused. `up` refuses only if the model is there: without weights nothing is loaded."""
         return self.answer in (FitOutcome.IF_STOPPED, FitOutcome.SHORT, FitOutcome.SEVERAL)
 
     @property
     def summary_sentence(self) -> str:
-        """The answer in words."""
+        """The answer as a sentence."""
         spare, needs, it = format_gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
             needs = f"{self.profile} needs {self.sparks} Sparks: "
@@ -185,16 +190,16 @@ class MemoryFit:
 
     @property
     def share_phrase(self) -> str:
-        """What each of several Sparks gives, in words; empty where it is not known."""
+        """What each of several Sparks needs, as a phrase; empty if not known."""
         return "" if self.needed_bytes is None else f", {format_gib(self.needed_bytes)} on each"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
-    """``place`` is the path on the node that was asked for. ``is_there`` False: nothing is; None: it could not be told.
+    """``place`` is the path on the node. ``is_there`` False: it does not exist; None: not known.
 
-    ``files``: (name, bytes) of what may hold weights. ``index_total``: what the safetensors index says all of them come to.
-    ``unfinished``: downloads that have not ended. ``config``: None where there is none that can be read.
+    ``files``: (name, bytes) of files that may hold weights. ``index_total``: the total size in the safetensors index.
+    ``unfinished``: incomplete downloads. ``config``: None if there is none that can be read.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""Unified memory of one node, as /proc/meminfo has it. Bytes throughout; None is "not known"."""
+"""The unified memory of one node, from /proc/meminfo. Bytes; None is "not known"."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class MemoryReading:
     """One reading.
 
-    ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: what lies there for files, some of it not to be had now. It
-    decides; what is shown is ``reclaimable``, which makes a whole with the rest.
+    ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: memory used for files, some of which cannot be freed now.
+    Decisions use it; ``reclaimable`` is shown, because it adds up to the total with the other parts.
+
     ``used`` is MemTotal - MemAvailable, the figure that counts on a GB10, where NVML has none.
     """
 
@@ -23,12 +24,12 @@ class MemoryReading:
 
     @property
     def used(self) -> int:
-        """Memory that no engine can get now: total - available."""
+        """Memory that an engine cannot get now: total - available."""
         return self.total - self.available
 
     @property
     def reclaimable(self) -> int:
-        """What the kernel would give back at once: available - free. This is what we show as the page cache."""
+        """What the kernel would free at once: available - free. Shown as the page cache."""
         return max(0, min(self.available, self.total) - min(max(0, self.free), self.total))
 
     @property
@@ -39,7 +40,7 @@ class MemoryReading:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBeforeStart:
-    """What a node had just before something was started: MemAvailable, and what all processes held (None: not known)."""
+    """A node's memory just before a start: MemAvailable, and what all processes held (None: not known)."""
 
     available: int
     held: int | None = None

@@ -1,4 +1,4 @@
-"""A Spark as the operator configured it, and what we know of it now."""
+"""A node: a Spark as the operator configured it, and the state of its connection."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ LOCAL_HOST = "local"
 
 
 class NodeState(StrEnum):
-    """Unknown is never zero and never "stopped"."""
+    """The state of a node's connection. Unknown is never zero and never "stopped"."""
 
     OK = "ok"
-    STARVED = "starved"  # TCP opens, SSH does not speak: out of memory
+    STARVED = "starved"  # the TCP port opens but SSH does not answer: out of memory
     UNREACHABLE = "unreachable"
     UNTRUSTED = "untrusted"  # host key unknown or changed
     REFUSED = "login refused"
-    UNKNOWN = "unknown"  # not looked yet
+    UNKNOWN = "unknown"  # not checked yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One entry of ``nodes:`` in the config. None: whatever ~/.ssh/config says."""
+    """One entry of ``nodes:`` in the config. None: as ~/.ssh/config says."""
 
     name: NodeName
     host: str
@@ -35,8 +35,8 @@ class Node:
     jump: str | None = None
     memory_bandwidth_gb_s: float = GB10_BANDWIDTH_GB_S
     models: str | None = None  # directory of the models on the node, ~ is the node user's home
-    fabric: str | None = None  # interface of the link to the other Spark
-    known_hosts: str | None = None  # another known_hosts file than ~/.ssh/known_hosts
+    fabric: str | None = None  # interface of the cable to the other Spark
+    known_hosts: str | None = None  # a known_hosts file other than ~/.ssh/known_hosts
 
     @property
     def is_local(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where a start is. One value, read by the live line, the panel's badge and ``status`` alike."""
+"""The phases and steps of a start. One value, read by the live line, the panel's badge and ``status`` alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
     @property
     def order(self) -> int:
-        """Order along a start; a phase is never left for one of a lower rank."""
+        """Position in a start; a start never goes back to a lower one."""
         return _PHASE_ORDER.index(self)
 
 
@@ -32,7 +32,7 @@ _PHASE_ORDER = list(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A named part of a phase with what is known of its progress: ``weights`` 12 of 18, ``graphs``, ``compile``."""
+    """A named part of a phase with its progress, as far as known: ``weights`` 12 of 18, ``graphs``, ``compile``."""
 
     name: str
     done: int | None = None
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PhaseDuration:
-    """What a part of a start took or usually takes, in seconds: of a phase, or of the step of this name in it."""
+    """How long a part of a start took, or usually takes, in seconds: a phase, or the step of this name in it."""
 
     phase: Phase
     step: str | None
@@ -50,13 +50,13 @@ class PhaseDuration:
 
     @property
     def part_key(self) -> tuple[Phase, str | None]:
-        """Which part that is."""
+        """The phase and step that identify this part."""
         return self.phase, self.step
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDurations:
-    """What a start usually takes, in seconds, and its ``parts`` in their order; None and empty where that is not known."""
+    """The usual length of a start in seconds, and of its ``parts`` in order; None and empty if not known."""
 
     seconds: float | None = None
     parts: tuple[PhaseDuration, ...] = ()

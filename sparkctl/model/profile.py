@@ -1,4 +1,4 @@
-"""A profile: validated, frozen, with everything a start of one model needs. Made by ``core.profiles`` from YAML."""
+"""A profile: validated, frozen, with everything a start of one model needs. Package ``profiles`` makes it from YAML."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class JsonValue:
 
 @dataclass(frozen=True, slots=True)
 class FlagValues:
-    """Several values behind one flag: ``--cuda-graph-bs 1 2 4``. In a file a list in a list, ``[[1, 2, 4]]``."""
+    """Several values of one flag: ``--cuda-graph-bs 1 2 4``. In a file a list in a list, ``[[1, 2, 4]]``."""
 
     words: tuple[str, ...]
 
 
-# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word,
-# Values are the words behind one flag.
+# An argument's value: True is a bare flag, False omits it, a tuple repeats the flag, a JsonText is one JSON word,
+# FlagValues are several words after one flag.
 ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
 class ModelSpec:
     """``path`` is a path in the container or a hub id. Sizes in bytes, of the whole model; parameters are plain counts.
 
-    ``draft_weights``: the draft model or head, beside ``weights``. ``kv_per_token``: what one token of context takes.
+    ``draft_weights``: the draft model or head, without ``weights``. ``kv_per_token``: bytes of KV cache for one token.
     """
 
     path: str | None = None
@@ -61,8 +61,10 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own.
-    ``guard``: None = off."""
+    """``ready_line``/``health``: None = the engine's own, "none" = not used. ``probe``: None = the engine's own.
+
+    ``guard``: None = off.
+    """
 
     drop_caches: bool = True
     ready_line: str | None = None
@@ -70,7 +72,7 @@ class StartOptions:
     probe: str | None = None
     prompt: str | None = None
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
-    expected: float | None = None  # usual seconds to ready, until history knows better
+    expected: float | None = None  # usual seconds until ready, used until the history has a figure
     guard: GuardRule | None = field(default_factory=GuardRule)
 
 

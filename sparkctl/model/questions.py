@@ -1,4 +1,4 @@
-"""Questions that only the operator can answer, asked by operations without knowing who shows them."""
+"""Questions that only the operator can answer. Commands ask them; a terminal or the panel shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeName
 
 @dataclass(frozen=True, slots=True)
 class HostKeyQuestion:
-    """First contact: is this fingerprint the node's? Answered yes or no."""
+    """First contact with a node: is this host key fingerprint right? Answered yes or no."""
 
     node: NodeName
     host: str
@@ -19,7 +19,7 @@ class HostKeyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SudoPasswordQuestion:
-    """The node user's sudo password, for one command; never kept."""
+    """The node user's sudo password, for one command; never stored."""
 
     node: NodeName
     purpose: str
@@ -27,9 +27,9 @@ class SudoPasswordQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RetryStartQuestion:
-    """The last starts of this profile failed, one after the other: start it once more? Answered yes or no.
+    """The last starts of this profile all failed: start it once more? Answered yes or no.
 
-    ``failures``: (unix seconds, how it ended), oldest first.
+    ``failures``: (unix seconds, outcome), oldest first.
     """
 
     node: NodeName
@@ -39,7 +39,7 @@ class RetryStartQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LoginPrompt:
-    """One thing that an SSH server wants to know. ``text`` is its own; ``is_echoed``: what is typed may be seen."""
+    """One prompt of an SSH server. ``text`` comes from the server; ``is_echoed``: the typed text may be shown."""
 
     text: str
     is_echoed: bool
@@ -47,9 +47,9 @@ class LoginPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginQuestion:
-    """What an SSH server asks before it lets the user in, as for a second factor; no answer is kept.
+    """What an SSH server asks at login, such as a second factor; no answer is stored.
 
-    ``name`` and ``instructions`` are the server's own words, each may be empty. Without prompts it only tells something.
+    ``name`` and ``instructions`` come from the server and may be empty. Without prompts it is only a message.
     """
 
     node: NodeName
@@ -60,23 +60,23 @@ class LoginQuestion:
 
 
 class Prompter(Protocol):
-    """Whoever can ask: a terminal, the panel's dialogs, or nobody."""
+    """Asks the operator: on a terminal, in the panel's dialogs, or not at all."""
 
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
-        """Return whether the operator said yes."""
+        """Return whether the operator answered yes."""
         ...
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
-        """Return the password, None where nobody can or wants to give one."""
+        """Return the password, None if there is no answer."""
         ...
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
-        """Return an answer for each prompt, None where nobody can or wants to answer."""
+        """Return an answer for each prompt, None if there is no answer."""
         ...
 
 
 class NonInteractivePrompter:
-    """Answers no and nothing: scripts, pipes and tests."""
+    """Answers no and gives no password: for scripts, pipes and tests."""
 
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
         """Return False."""

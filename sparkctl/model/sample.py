@@ -1,4 +1,4 @@
-"""What the probe reads on a node. Bytes, seconds, degrees Celsius, watts, MHz, shares of 0..1; None is "not known"."""
+"""What the agent reads on a node. Bytes, seconds, degrees Celsius, watts, MHz, shares of 0..1; None is "not known"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNIFIED_MEMORY_GPU = "GB10"
 
 @dataclass(frozen=True, slots=True)
 class MemoryPressure:
-    """Share of the last ten seconds that some, or all, tasks waited for memory; totals in microseconds."""
+    """The share of the last ten seconds in which some, or all, tasks waited for memory; totals in microseconds."""
 
     some: float | None = None
     full: float | None = None
@@ -21,7 +21,7 @@ class MemoryPressure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDetail:
-    """The rest of meminfo, the kernel's own counters, and ``blocks``: free blocks by order, 0 being one page."""
+    """More of meminfo, kernel counters, and ``blocks``: free blocks by order, where order 0 is one page."""
 
     dirty: int | None = None
     writeback: int | None = None
@@ -45,7 +45,9 @@ class MemoryDetail:
 
 @dataclass(frozen=True, slots=True)
 class CpuCluster:
-    """Cores of one kind. ``capacity`` is the kernel's measure of one (1024 is the fastest), or its highest clock in kHz."""
+    """Cores of one kind. ``capacity``: the kernel's measure of one core (1024 is the fastest), or its highest clock in
+    kHz.
+    """
 
     capacity: int | None = None
     cores: tuple[int, ...] = ()
@@ -54,7 +56,7 @@ class CpuCluster:
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """Shares of the time since the previous sample, and the load of 1, 5 and 15 minutes."""
+    """Shares of the time since the previous sample, and the load averages of 1, 5 and 15 minutes."""
 
     busy: float | None = None
     cores: tuple[float | None, ...] = ()
@@ -64,7 +66,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """What one process holds of a GPU, and its share of the SMs' time where the driver tells it."""
+    """What one process holds of a GPU, and its share of the SMs' time if the driver reports it."""
 
     pid: int
     memory: int | None = None
@@ -73,7 +75,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class GpuEvents:
-    """The driver's counters of time spent slowed down, by reason, in nanoseconds; only their growth means something."""
+    """The driver's counters of time spent slowed down, by reason, in nanoseconds; only their growth has a meaning."""
 
     power_cap: int | None = None
     sw_thermal: int | None = None
@@ -83,7 +85,9 @@ class GpuEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU. ``reasons`` are NVML's event reason bits; ``bandwidth_share`` is of ``bandwidth_peak`` (bytes/s)."""
+    """One GPU. ``reasons`` are NVML's event reason bits; ``bandwidth_share`` is a share of ``bandwidth_peak``
+    (bytes/s).
+    """
 
     index: int
     name: str | None = None
@@ -104,15 +108,16 @@ class Gpu:
 
     @property
     def has_unified_memory(self) -> bool:
-        """Tell whether its memory is the machine's own: it has no figure for it, or is known for one that is wrong."""
+        """Tell whether its memory is the machine's: it reports no size, or is a model known to report a wrong one."""
         return self.memory_total is None or _UNIFIED_MEMORY_GPU in (self.name or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProcess:
-    """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` that and mapped files.
+    """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` adds mapped files.
 
-    ``cpu`` is in cores. ``unit`` and ``parent_name`` are the systemd unit, and the parent, of one that is in no container.
+    ``cpu`` is in cores. ``unit`` and ``parent_name``: the systemd unit and the parent of a process outside of
+    containers.
     """
 
     pid: int
@@ -129,7 +134,7 @@ class NodeProcess:
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """One sensor. ``device`` is the PCI address behind it, which tells the four mlx5 chips apart."""
+    """One sensor. ``device`` is its PCI address, which tells the four mlx5 chips apart."""
 
     chip: str
     celsius: float
@@ -139,7 +144,7 @@ class Temperature:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Room on the filesystem of a path."""
+    """Free and total space of the filesystem that holds a path."""
 
     path: str
     total: int | None = None
@@ -148,9 +153,9 @@ class DiskSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkInterface:
-    """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA.
+    """A network interface: speed in Mb/s; counters and rates (bytes/s) as the kernel sees them, so without RDMA.
 
-    ``networks`` are the IPv4 networks that it reaches without a gateway, as 192.168.100.0/24.
+    ``networks``: the IPv4 networks it reaches without a gateway, as 192.168.100.0/24.
     """
 
     name: str
@@ -168,7 +173,7 @@ class NetworkInterface:
 
 @dataclass(frozen=True, slots=True)
 class RdmaGid:
-    """An address that an RDMA port answers to, IPv4 where it is one; ``type`` is the kernel's word, as RoCE v2."""
+    """An address of an RDMA port, IPv4 if it is one; ``type`` is the kernel's name, such as RoCE v2."""
 
     index: int
     type: str | None = None
@@ -177,7 +182,7 @@ class RdmaGid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaLane:
-    """One function of a ConnectX: bytes and bytes/s of RDMA, its error counters by the driver's names, its addresses."""
+    """One function of a ConnectX port: bytes and bytes/s of RDMA, error counters by the driver's names, addresses."""
 
     name: str
     port: str | None = None
@@ -194,11 +199,11 @@ class RdmaLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One reading. ``uptime`` is the node's monotonic clock; ``spent`` the CPU seconds that the probe has cost so far.
+    """One reading. ``uptime`` is the node's monotonic clock; ``spent``: CPU seconds that the agent has used so far.
 
-    ``psutil`` is the version of the node's own, where processes, disks and sensors were read through it.
-    ``gpus`` None with ``gpu_silent_for``: the driver owes an answer for so long; with ``gpu_trouble``: why there is none.
-    ``devices_silent_for``, ``devices_trouble``: the same of what reads temperatures, disks, links and processes.
+    ``psutil``: the version of the node's own, if processes, disks and sensors were read with it. ``gpu_silent_for``:
+    for how long the driver has not answered (then ``gpus`` is None); ``gpu_trouble``: why there are no GPUs.
+    ``devices_silent_for``, ``devices_trouble``: the same for temperatures, disks, links and processes.
     """
 
     sequence: int
@@ -222,7 +227,7 @@ class Sample:
 
     @property
     def gpu_memory(self) -> int | None:
-        """Bytes of the machine's memory that processes hold on the GPU's side; None where the driver does not say of all."""
+        """Bytes of system memory that processes hold on the GPU side; None if the driver does not report all of them."""
         if self.gpus is None:
             return None
         held = 0
@@ -237,15 +242,15 @@ class Sample:
 
     @property
     def process_memory(self) -> int | None:
-        """Bytes that all processes hold on the CPU's side, by the kernel's own count; None where it does not say."""
+        """Bytes that all processes hold on the CPU side, counted by the kernel; None if it does not say."""
         if self.detail is None or self.detail.anonymous is None:
             return None
         return self.detail.anonymous + (self.detail.shared or 0)
 
     def get_container_memory(self, container: str) -> int | None:
-        """Return the bytes a container's processes hold, CPU and GPU side together; None where a part is not known.
+        """Return the bytes a container's processes hold, CPU and GPU side together; None if a part is not known.
 
-        No process of it listed is not known, too: it may have started after the list was made.
+        A container without a listed process is also not known: it may have started after the list was made.
         """
         mine = [process for process in self.processes or () if process.container == container]
         if not mine or self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
@@ -263,9 +268,9 @@ class Sample:
 class MemoryBar:
     """A node's memory in four parts that add up to the total.
 
-    ``page_cache`` is ``Memory.reclaimable``: available - free. ``gpu_processes`` is None where the driver does
-    not say; then it is within ``other_used``. That has two parts: ``processes``, what all processes hold on the CPU's side,
-    and ``unaccounted``, which is nobody's: the kernel's and the driver's own, and what leaked. None: not known.
+    ``page_cache`` is `MemoryReading.reclaimable`: available - free. ``gpu_processes`` is None if the driver does not
+    say; then it is part of ``other_used``. That has two parts: ``processes``, what all processes hold on the CPU side,
+    and ``unaccounted``, which no process holds: kernel, driver and leaks. None: not known.
     """
 
     total: int
@@ -280,7 +285,7 @@ class MemoryBar:
 
 
 def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
-    """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
+    """Return the four parts: free memory, reclaimable memory, GPU processes, and the rest."""
     free = min(max(0, memory.free), memory.total)
     cache = memory.reclaimable
     used = memory.total - free - cache

@@ -1,4 +1,6 @@
-"""A switch: what stops, what stays, what starts, and how far it is. Pure data; bytes; None is "not known"."""
+"""A switch from one model to another: what stops, stays and starts, and its journal. Pure data; bytes; None is "not
+known".
+"""
 
 from __future__ import annotations
 
@@ -11,31 +13,31 @@ from sparkctl.model.node import NodeName
 
 
 class SwitchConflict(StrEnum):
-    """Why something has to go before the new one can come."""
+    """Why something must stop before the new model can start."""
 
-    MEMORY = "memory"  # the fit calculation: not both
+    MEMORY = "memory"  # by the fit calculation there is no room for both
     PORT = "port"
-    GROUP = "group"  # of one exclusive group
-    INSTANCE = "instance"  # another version of the same
-    PLACES = "places"  # the very same, its ranks in another order or on other Sparks
-    PART = "part"  # the very same, and not all of its ranks are there
-    NAME = "name"  # its container has the name that the new one's is to have
-    NODES = "nodes"  # another of its ranks has to go, and none is left behind
+    GROUP = "group"  # both are in the same exclusive group
+    INSTANCE = "instance"  # another version of the same profile
+    PLACES = "places"  # the same profile, with its ranks in another order or on other Sparks
+    PART = "part"  # the same profile, but some of its ranks are missing
+    NAME = "name"  # its container has the name that the new container needs
+    NODES = "nodes"  # another of its ranks must stop, and no rank is left alone
 
 
 class SwitchStep(StrEnum):
-    """The steps, in their order; the last four are the way back. The journal on the nodes names the one that was begun."""
+    """The steps in order; the last four undo the switch. The journal on the nodes names the step that was begun last."""
 
-    CHECKING = "checking"  # everything that can fail while the old model serves
-    STOPPING = "stopping"  # the old one; its container is kept, ended, until the new one is proved
-    RELEASING = "releasing"  # its memory is proved to be back
+    CHECKING = "checking"  # everything that can fail while the old model still serves
+    STOPPING = "stopping"  # the old model stops; its container is kept until the new model is proved
+    RELEASING = "releasing"  # its memory has demonstrably come back
     STARTING = "starting"
-    CLEARING = "clearing"  # the new one has proved itself: the old one's containers go
+    CLEARING = "clearing"  # the new model is proved: the old containers are removed
     DONE = "done"
-    UNDOING = "undoing"  # the new one failed: its log is kept, its containers go
-    RESTORING = "restoring"  # the old one's containers are started again
-    RESTORED = "restored"  # and have proved themselves
-    LEFT = "left"  # the wreck was asked for
+    UNDOING = "undoing"  # the new model failed: its log is saved, its containers are removed
+    RESTORING = "restoring"  # the old containers are started again
+    RESTORED = "restored"  # the old model is proved to serve
+    LEFT = "left"  # the failed containers are left because the operator asked for it
 
 
 FORWARD_STEPS = (
@@ -45,9 +47,10 @@ FORWARD_STEPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchContainer:
-    """One container that stands on a node now. ``instance`` is its name where it is ours, else the container's.
+    """One container on a node now. ``instance`` is its instance name if it is managed, else the container's name.
 
-    ``held``: memory. ``conflicts``: why it has to go, none where it stays. ``rank`` as "0/2", None for one Spark alone.
+    ``held``: memory. ``conflicts``: why it must stop, empty if it stays. ``rank`` as "0/2", None for a model on one
+    Spark.
     """
 
     instance: str
@@ -61,14 +64,17 @@ class SwitchContainer:
 
     @property
     def must_stop(self) -> bool:
-        """Tell whether it is to be stopped."""
+        """Tell whether it must stop."""
         return bool(self.conflicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSwitchPlan:
-    """One node before and after. ``starts``: what comes here, None where something only goes. ``fit`` is of that, with what
-    goes counted as gone. ``available_after``: MemAvailable once it is done, an estimate."""
+    """One node before and after the switch. ``starts``: what starts here, None if nothing does.
+
+    ``fit``: of the new instance, with the stopped ones counted as gone. ``available_after``: estimated MemAvailable
+    afterwards.
+    """
 
     node: NodeName
     total: int | None
@@ -80,28 +86,30 @@ class NodeSwitchPlan:
 
     @property
     def stopped_containers(self) -> tuple[SwitchContainer, ...]:
-        """Whom it loses."""
+        """The containers that stop."""
         return tuple(one for one in self.tenants if one.must_stop)
 
     @property
     def remaining_containers(self) -> tuple[SwitchContainer, ...]:
-        """Who is not touched."""
+        """The containers that stay."""
         return tuple(one for one in self.tenants if not one.must_stop)
 
     @property
     def is_free_after(self) -> bool:
-        """Tell whether nothing stands there afterwards."""
+        """Tell whether nothing runs there afterwards."""
         return self.starts is None and not self.remaining_containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchPlan:
-    """A whole switch. ``nodes`` are those of the new one, its head first; ``changes`` has every node that is touched.
+    """A whole switch. ``nodes``: those of the new model, its head first; ``changes``: every affected node.
 
-    ``stops`` are the names of the instances that go, ``obstacles`` why it cannot be done (none: it can), ``cautions`` what
-    may go wrong all the same, a sentence each. ``seconds``: how long the new one's start usually takes. ``is_there``: the
-    very same stands on these nodes already, so nothing is switched. ``halves``: those of ``stops`` of which not all ranks are
-    there; then nothing is started again where the new one fails. ``rolls_back`` False: nor is it where that was not wanted.
+    ``stops``: names of the instances to stop. ``obstacles``: why it is impossible (empty: it is possible).
+    ``cautions``: sentences on what may still go wrong. ``seconds``: the usual length of the new start. ``is_there``:
+    the same model already runs on these nodes, so nothing is switched.
+
+    ``halves``: those of ``stops`` with missing ranks; then nothing is restored if the new model fails. ``rolls_back``
+    False: the operator does not want the old model restored.
     """
 
     profile: str
@@ -118,12 +126,12 @@ class SwitchPlan:
 
     @property
     def is_possible(self) -> bool:
-        """Tell whether nothing stands against it."""
+        """Tell whether there is no obstacle."""
         return not self.obstacles
 
 
 def distinguish_names(instance: str, stops: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return what starts and what stops by names that tell them apart, where one is switched to as it was changed."""
+    """Return distinct names for what starts and what stops, for a switch from a model to a changed version of itself."""
     if instance not in stops:
         return instance, tuple(stops)
     return f"{instance} as asked for", tuple(f"{one} as it ran" if one == instance else one for one in stops)
@@ -131,12 +139,12 @@ def distinguish_names(instance: str, stops: Sequence[str]) -> tuple[str, tuple[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchJournal:
-    """What lies on every node of a switch that is under way or was left: enough for another operator to finish it.
+    """The record on every node of a switch that is not finished, enough for another operator to finish it.
 
-    ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
-    ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds. ``rolls_back`` False: a
-    new one that failed is left for study. ``guarded`` and ``timeout`` (seconds) are of the new one's start, ``keep_going`` of
-    the switch: a journal that does not tell of it was written where nobody had asked for that.
+    ``words``: the profile and its overrides as given, without secrets; ``profile_hash`` is of the resulting profile.
+    ``old``: the stopped containers that are kept, by node. ``since`` in unix seconds. ``rolls_back`` False: a new model
+    that failed is left for study. ``guarded`` and ``timeout`` (seconds) belong to the new start. ``keep_going`` belongs
+    to the switch; a journal without it comes from a version that did not have it.
     """
 
     id: str
@@ -156,21 +164,23 @@ class SwitchJournal:
 
     @property
     def affected_nodes(self) -> tuple[NodeName, ...]:
-        """Every node on which it lies, in the order in which their locks are taken."""
+        """Every node that has the journal, in the order in which their locks are taken."""
         return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
 
 
 class JournalPresence(StrEnum):
-    """What lies where a node keeps the journal of a switch."""
+    """The state of a node's journal file."""
 
     NONE = "none"
     READ = "read"
-    UNREADABLE = "unreadable"  # damaged, or of another user: there is one, and nobody knows which
+    UNREADABLE = "unreadable"  # damaged, or owned by another user: it exists but cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchJournalStatus:
-    """The journal of one node. ``is_held``: somebody has the node's lock, so that it goes on; else it was left."""
+    """The journal of one node. ``is_held``: someone holds the node's lock, so the switch is running; else it was
+    abandoned.
+    """
 
     found: JournalPresence
     journal: SwitchJournal | None = None

@@ -1,4 +1,4 @@
-"""Why a start failed: a cause out of a closed set, the lines that prove it, and what to change."""
+"""The verdict on a failed start: a cause out of a closed set, the log lines that prove it, and what to change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from types import MappingProxyType
 
 
 class FailureCause(StrEnum):
-    """Closed: what no cause names is ``crashed``, with its last error line as evidence. Each means its `MEANING`."""
+    """A closed set, each with its meaning in `CAUSE_MEANINGS`. An error without a cause of its own is ``crashed``, with
+    its last line as evidence.
+    """
 
     # Memory
     STARTUP_MEMORY_CHECK = "startup-memory-check"
@@ -50,7 +52,7 @@ class FailureCause(StrEnum):
     ENGINE_BUG = "engine-bug"
     WEDGED = "wedged"
     CRASHED = "crashed"
-    # How it ended, where nothing says why
+    # How it ended, if nothing says why
     KILLED = "killed"
     EXITED = "exited"
     STOPPED_BY_OTHERS = "stopped-by-others"
@@ -58,7 +60,7 @@ class FailureCause(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> FailureCause | None:
-        """Read the names that an older sparkctl wrote into histories and records."""
+        """Accept the names that an older sparkctl wrote into histories and records."""
         now = _FORMER_CAUSE_NAMES.get(value) if isinstance(value, str) else None
         return None if now is None else cls(now)
 
@@ -119,12 +121,12 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
 
 
 def normalize_cause_name(cause: str) -> str:
-    """Return the name by which a cause goes that was written down once; what is none is given back."""
+    """Return today's name of a cause that an older version wrote down; an unknown name is returned unchanged."""
     return _FORMER_CAUSE_NAMES.get(cause, cause)
 
 
 class ChangeDirection(StrEnum):
-    """Which way a setting has to go, where a line does not tell the value itself."""
+    """The direction in which to change a setting, if the log line does not give the value."""
 
     SET = "set"
     LOWER = "lower"
@@ -132,20 +134,22 @@ class ChangeDirection(StrEnum):
     REMOVE = "remove"
 
 
-LAST_LINE_ORIGIN = "its last line"  # of a log, which says how far it was, and proves nothing
+LAST_LINE_ORIGIN = "its last line"  # the last line of a log shows how far the start came and proves nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One proof: a log line (``line`` counts from 1 within this run of the container) or another source's statement."""
+    """One proof: a log line (``line`` counts from 1 within this run of the container), or a statement from another
+    source.
+    """
 
     text: str
-    origin: str  # "log", LAST_LINE, "docker", "http", "clock", "guard"
+    origin: str  # "log", LAST_LINE_ORIGIN, "docker", "http", "clock", "guard"
     line: int | None = None
 
     @property
     def location(self) -> str:
-        """Where it was said, in words."""
+        """Where the evidence comes from, in words."""
         if self.line is None:
             return self.origin
         return f"{self.origin}, {self.line}" if self.origin == LAST_LINE_ORIGIN else f"line {self.line}"
@@ -153,10 +157,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A change of a profile's field that can be tried as it stands: ``--set FIELD=VALUE``; ``null`` takes the field away.
+    """A change of one profile field, ready to try: ``--set FIELD=VALUE``; ``null`` removes the field.
 
-    ``was``: what the failed start had, None where nobody knows. ``is_first_try``: the way is known, the size of the step
-    is a guess.
+    ``was``: the value in the failed start, None if not known. ``is_first_try``: the direction is known, the size of the
+    step is a guess.
     """
 
     field: str
@@ -172,9 +176,12 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The root of a failure. ``field`` names the profile field to change where there is one, e.g.
-    ``args.mem-fraction-static``; ``edit`` is the change to it where a value is known, and ``again`` the command of the
-    failed start with that change. ``contributing``: what else went wrong on the way, without what merely followed."""
+    """The root cause of a failure. ``field``: the profile field to change, if there is one, e.g.
+    ``args.mem-fraction-static``.
+
+    ``edit``: the change to it, if a value is known. ``again``: the command of the failed start with that change.
+    ``contributing``: other causes, without mere consequences.
+    """
 
     cause: FailureCause
     summary: str

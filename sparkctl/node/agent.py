@@ -1,15 +1,17 @@
-"""The travelling probe: what runs on a Spark. One file, standard library only, Python 3.8 or newer, nothing on disk.
+"""The agent: reads a Spark's memory, GPU, devices and processes. One file, standard library only, Python 3.8 or newer,
+nothing on disk.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on stdin,
-then command lines. Any line feeds it; ``every SECONDS`` also sets the rate. It ends when stdin does, and when nobody has
-fed it for ``--fed`` seconds. Each line of its stdout is a JSON object with a protocol number: first a hello, then samples.
+Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
+stdin, then command lines. Any line is a keepalive; ``every SECONDS`` also sets the rate. It ends when stdin ends, and
+after ``--fed`` seconds without a keepalive. Each line of its stdout is a JSON object with a protocol number: first a
+hello, then samples.
 
-Three parts, so that nothing that hangs can stop the samples of memory: the main loop reads /proc alone and never waits
-for a device or forks; a thread reads drives, NICs and filesystems; a child process, started once before the loop, asks
-the GPU's driver. A part that does not answer in time is left out and its silence is told.
+Three parts, so that nothing that hangs can stop the memory samples: the main loop reads only /proc and never waits for
+a device or forks; a thread reads drives, NICs and filesystems; a child process, started once before the loop, calls the
+GPU's driver. A part that does not answer in time is left out, and the sample says for how long it has been silent.
 
-Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero.
-(One file of this length because one file is what travels.)
+Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero. (One long file,
+because one file is sent.)
 """
 
 from __future__ import annotations
@@ -28,24 +30,22 @@ import time
 import zlib
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself would cost the node a megabyte
+if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     from collections.abc import Callable
     from typing import Any
 
     Json = dict[str, Any]
 
 AGENT_PROTOCOL = 1
-DEVICE_WAIT_SECONDS = 0.25  # seconds that a sample waits for the driver and the devices before it goes without them
-ABSENT_RETRY_SECONDS = (
-    60.0  # seconds until an absent file, and five times that until an unsupported call, is asked for again
-)
+DEVICE_WAIT_SECONDS = 0.25  # seconds that a sample waits for the driver and the devices before it is sent without them
+ABSENT_RETRY_SECONDS = 60.0  # seconds until an absent file is read again; an unsupported call after five times as long
 SLOW_READ_SECONDS, SLOW_READING_NAMES = (
     5.0,
     ("temperatures", "disks", "processes"),
 )  # seconds between two readings of what changes slowly
 CHUNK_BYTES = 1 << 16
 MAX_GIDS = 32  # of a table of 256: the indices in use are its first
-MAX_LISTED_ITEMS = 48  # sensors, processes: as many as a Spark has, and an end to what a strange machine may send
+MAX_LISTED_ITEMS = 48  # sensors, processes: as many as a Spark has, and a limit for other machines
 CONTAINER_ID_PATTERN = re.compile(rb"[0-9a-f]{64}")
 MEMINFO_PATTERN = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
 VMSTAT_PATTERN = re.compile(rb"^(drop_pagecache|drop_slab|pswpin|pswpout|pgmajfault|oom_kill) (\d+)$", re.MULTILINE)
@@ -56,9 +56,10 @@ NETDEV_PATTERN = re.compile(rb"^[ \t]*([^\s:]+):[ \t]*(\S.*)$", re.MULTILINE)
 
 
 class KernelFile:
-    """A file of /proc or /sys: opened once, read again from its beginning. ``long``: the kernel gives it in pieces.
+    """A file of /proc or /sys: opened once, then read again from its beginning. ``long``: the kernel returns it in
+    pieces.
 
-    ``pause``: seconds after a failed read until it is opened again; 0 for what there always is.
+    ``pause``: seconds after a failed read until it is opened again; 0 for files that always exist.
     """
 
     __slots__ = ("fd", "long", "path", "pause", "retry_at")
@@ -71,7 +72,7 @@ class KernelFile:
         self.retry_at = 0.0
 
     def read(self) -> bytes | None:
-        """Return its content; None where it is absent or says nothing now."""
+        """Return its content; None if it is absent or cannot be read now."""
         if self.fd < 0 and not self._open_file():
             return None
         try:
@@ -83,7 +84,7 @@ class KernelFile:
                 text += more
             return text
         except OSError as error:
-            if error.errno != errno.EINVAL:  # what an interface without a link answers when asked for its speed
+            if error.errno != errno.EINVAL:  # the answer of an interface without a link to a request for its speed
                 self.close()
             return None
 
@@ -96,12 +97,12 @@ class KernelFile:
             return None
 
     def read_text(self) -> str | None:
-        """Return its content as text on one line, None where there is none."""
+        """Return its content as text on one line, None if there is none."""
         text = self.read()
         return (text.decode("utf-8", "replace").strip("\0 \n") or None) if text is not None else None
 
     def close(self) -> None:
-        """Let go of it; it is opened again after its pause."""
+        """Close it; it is opened again after its pause."""
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
@@ -139,7 +140,7 @@ def read_text_file(path: str) -> str | None:
 
 
 def list_directory(path: str) -> list[str]:
-    """Return a directory's entries, none where there is no such directory."""
+    """Return a directory's entries, none if it does not exist."""
     try:
         return sorted(os.listdir(path))  # noqa: PTH208  # pathlib costs the node a megabyte
     except OSError:
@@ -150,7 +151,7 @@ def list_directory(path: str) -> list[str]:
 
 
 def parse_meminfo(meminfo: bytes | None) -> tuple[Json | None, Json]:
-    """Return the reading that everything rests on (None where a figure of it is missing) and the details."""
+    """Return the basic memory reading (None if a figure is missing) and the details."""
     field = {name: int(size) * (1024 if unit else 1) for name, size, unit in MEMINFO_PATTERN.findall(meminfo or b"")}
 
     def get_bytes(name: bytes, factor: int = 1) -> int | None:
@@ -184,7 +185,7 @@ def parse_meminfo(meminfo: bytes | None) -> tuple[Json | None, Json]:
 
 
 def parse_vmstat(vmstat: bytes | None) -> Json:
-    """Return the kernel's own counts of drops, swapping and kills, null where it does not count."""
+    """Return the kernel's counters of drops, swapping and kills, null if it does not count them."""
     field = {name.decode(): int(count) for name, count in VMSTAT_PATTERN.findall(vmstat or b"")}
     wanted = ("drop_pagecache", "drop_slab", "pswpin", "pswpout", "pgmajfault", "oom_kill")
     return {name: field.get(name) for name in wanted}
@@ -213,16 +214,16 @@ def parse_buddyinfo(buddyinfo: bytes | None) -> list[int] | None:
 
 
 class CpuUsage:
-    """Turns the kernel's tick counts into the share of the time since the previous reading that each core was busy."""
+    """Turns the kernel's tick counts into each core's busy share since the previous reading."""
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[int, int]] = {}
 
     def compute_shares(self, stat: bytes | None) -> dict[int, float | None]:
-        """Return a share by core; None at the first reading of one."""
+        """Return a share for each core; None at a core's first reading."""
         now: dict[int, tuple[int, int]] = {}
         for name, text in CPU_LINE_PATTERN.findall(stat or b""):
-            ticks = [int(word) for word in text.split()[:8]]  # user to steal; guest time is counted within user
+            ticks = [int(word) for word in text.split()[:8]]  # from user to steal; guest time is included in user
             total = sum(ticks)
             now[int(name)] = (total - ticks[3] - ticks[4], total)
         found = {core: self._compute_share(now[core], self.before.get(core)) for core in sorted(now)}
@@ -261,7 +262,7 @@ def build_cpu_sample(shares: dict[int, float | None], clusters: list[Json], load
 
 
 def list_cpu_clusters(root: str) -> list[Json]:
-    """Return the cores by what they can do: capacity where the kernel says it, else the highest clock in kHz."""
+    """Return the cores by kind: their capacity if the kernel reports it, otherwise the highest clock in kHz."""
     by_capacity: dict[int, list[int]] = {}
     base = root + "/sys/devices/system/cpu"
     for name in list_directory(base):
@@ -282,7 +283,7 @@ SYSCTL_DIRECTORIES = (
     "/usr/local/lib/sysctl.d",
     "/run/sysctl.d",
     "/etc/sysctl.d",
-)  # the last has its way
+)  # the last one wins
 SYSCTL_LINE_PATTERN = re.compile(rb"^[ \t]*-?vm[./](\w+)[ \t]*=[ \t]*(\d+)[ \t]*$", re.MULTILINE)
 PACKAGES = {
     b"docker-ce": "docker",
@@ -296,7 +297,7 @@ EARLYOOM_ARGS_PATTERN = re.compile(r"^[ \t]*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
 
 
 def read_identity(root: str) -> Json:
-    """Return what does not change while it runs; null where it is not said."""
+    """Return what does not change while it runs; null if not known."""
     driver = re.search(r" (\d+\.\d[\d.]*)(?:\s|$)", read_text_file(root + "/proc/driver/nvidia/version") or "")
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', read_text_file(root + "/etc/dgx-release") or "", re.MULTILINE))
     distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', read_text_file(root + "/etc/os-release") or "", re.MULTILINE))
@@ -327,7 +328,7 @@ def read_identity(root: str) -> Json:
 
 
 def read_package_versions(root: str) -> dict[str, str]:
-    """Return the versions of the packages that matter, without epoch and revision, from dpkg's own list of some MB."""
+    """Return the versions of the relevant packages, without epoch and revision, from dpkg's own list of some MB."""
     found: dict[str, str] = {}
     try:
         fd = os.open(root + "/var/lib/dpkg/status", os.O_RDONLY | os.O_CLOEXEC)
@@ -345,17 +346,18 @@ def read_package_versions(root: str) -> dict[str, str]:
                     words = version.group(1).decode("ascii", "replace")
                     found[name] = words.rpartition("-")[0] or words
     except OSError:
-        pass  # what was found until then is true
+        pass  # what was found until then is valid
     finally:
         os.close(fd)
     return found
 
 
 def read_configured_sysctls(root: str) -> list[Json]:
-    """Return the settings that a restart will make, and the file that says so.
+    """Return the settings that a restart will apply, and the file that sets each.
 
-    As systemd-sysctl(8): by file name whatever the directory, a later file overrides, a name in /etc hides its namesakes.
-    /etc/sysctl.conf is one of them where it is linked there; where it is not, it counts last, as for `sysctl --system`.
+    As systemd-sysctl(8): sorted by file name regardless of the directory, a later file overrides, a name in /etc hides
+    its namesakes. /etc/sysctl.conf is one of them if it is linked there; otherwise it counts last, as for `sysctl
+    --system`.
     """
     files = {name: f"{place}/{name}" for place in SYSCTL_DIRECTORIES for name in list_directory(root + place)}
     order = [files[name] for name in sorted(files) if name.endswith(".conf")]
@@ -381,7 +383,7 @@ def parse_swaps(table: bytes | None) -> list[Json] | None:
 
 
 def read_earlyoom(root: str, version: str | None) -> Json | None:
-    """Return how earlyoom runs (``argv``, null where it does not), and how its file wants it; null without either."""
+    """Return how earlyoom runs (``argv``, null if it does not), and how its file configures it; null without either."""
     configured = EARLYOOM_ARGS_PATTERN.findall(read_text_file(root + "/etc/default/earlyoom") or "")
     argv = None
     for pid in list_directory(root + "/proc"):
@@ -394,15 +396,15 @@ def read_earlyoom(root: str, version: str | None) -> Json | None:
     return {"version": version, "argv": argv, "configured": configured[-1].strip() if configured else None}
 
 
-# -- psutil, where the node has it: the same kernel files read by a library that knows more machines than we do
+# -- psutil, if the node has it: the same kernel files, read by a library that knows more machines
 
-DISTRIBUTION_PACKAGES_DIR = "/usr/lib/python3/dist-packages"  # of Debian and Ubuntu; -S leaves it out
+DISTRIBUTION_PACKAGES_DIR = "/usr/lib/python3/dist-packages"  # the path of Debian and Ubuntu; -S leaves it out
 
 
 class PsutilModule:
-    """The node's own psutil, asked for what the essentials do not rest on. One that is broken or raises is left alone.
+    """The node's own psutil, used only for extras. If it is broken or raises, it is not used.
 
-    ``module`` None: there is none. What it does not tell is read from /proc and /sys instead.
+    ``module`` None: there is none. What it does not report is read from /proc and /sys instead.
     """
 
     def __init__(self, module: Any = None) -> None:
@@ -410,7 +412,7 @@ class PsutilModule:
 
     @classmethod
     def import_installed(cls) -> PsutilModule:
-        """Return the one that Python finds, or the one of the distribution whose Python this is."""
+        """Return the psutil that Python finds, or the one of the distribution whose Python this is."""
         before = list(sys.path)
         if sys.prefix == "/usr":
             sys.path.append(DISTRIBUTION_PACKAGES_DIR)
@@ -423,27 +425,29 @@ class PsutilModule:
 
     @property
     def version(self) -> str | None:
-        """Its version, None where it is not used."""
+        """Its version, None if it is not used."""
         return None if self.module is None else str(getattr(self.module, "__version__", "unknown"))
 
     def call_psutil(self, read: Callable[[Any], Any]) -> Any:
-        """Return what ``read`` makes of the module, None where it cannot; what is no word of a gone process ends it."""
+        """Return what ``read`` returns for the module, None if it fails; any error except a vanished process turns
+        psutil off.
+        """
         if self.module is None:
             return None
         try:
             return read(self.module)
-        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is reported, and read again
             expected = (OSError, getattr(self.module, "Error", OSError))
             if not isinstance(error, expected):
                 self.module = None
             return None
 
 
-# -- devices: read in a thread, because a drive, a NIC's firmware or a lost NFS server may keep us waiting
+# -- devices: read in a thread, because a drive, a NIC's firmware or a lost NFS server may block
 
 
 class DeviceReader:
-    """Temperatures, disks, links and processes. Each is read as often as it is worth: a NIC's firmware is not free."""
+    """Temperatures, disks, links and processes. Each has its own interval: reading a NIC's firmware is slow."""
 
     def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
         self.root = root
@@ -459,11 +463,11 @@ class DeviceReader:
         self.processes = ProcessReader(root)
 
     def read(self, gpu_pids: list[int]) -> Json:
-        """Return everything, what is read rarely from the last time."""
-        if self.psutil is None:  # here and not before: this thread may be kept waiting
+        """Return everything; what is read rarely comes from the last reading."""
+        if self.psutil is None:  # only here, because this thread may block
             self.psutil = self.processes.psutil = PsutilModule.import_installed()
         now = time.monotonic()
-        if now - self.found_at >= ABSENT_RETRY_SECONDS:  # the ConnectX comes and goes with its cable
+        if now - self.found_at >= ABSENT_RETRY_SECONDS:  # the ConnectX appears and disappears with its cable
             self.found_at = now
             self.sensors = find_temperature_sensors(self.root)
             self.ports.discover_ports()
@@ -477,7 +481,7 @@ class DeviceReader:
         }
 
     def read_cached(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
-        """Return what ``read`` returns, at most so often."""
+        """Return what ``read`` returns, called again only after an interval."""
         when, value = self.held.get(name, (-ABSENT_RETRY_SECONDS, None))
         if now - when >= every - 0.5:
             value = read()
@@ -485,7 +489,7 @@ class DeviceReader:
         return value
 
     def compute_rate(self, name: str, counter: str, value: int | None) -> float | None:
-        """Return how fast a counter grew since it was last read; None at first, and after it was set back."""
+        """Return how fast a counter grew since it was last read; None at first, and after a reset."""
         if value is None:
             return None
         now = time.monotonic()
@@ -494,7 +498,7 @@ class DeviceReader:
         return round((value - before) / (now - when), 1) if now > when and value >= before else None
 
     def read_temperatures(self) -> list[Json]:
-        """Return what each sensor says. psutil does not tell whose a chip is: its readings count in our order."""
+        """Return each sensor's reading. psutil does not name a chip's device: its readings are matched by order."""
         by_chip: dict[str, list[Any]] = (
             self.psutil.call_psutil(lambda m: m.sensors_temperatures()) if self.psutil else None
         ) or {}
@@ -512,11 +516,11 @@ class DeviceReader:
         return found
 
     def read_disks(self) -> list[Json]:
-        """Return total and free bytes of the filesystems asked about, null where one cannot be asked."""
+        """Return total and free bytes of the watched filesystems, null if one cannot be read."""
         return [dict(self.read_disk_space(path), path=path) for path in self.disks]
 
     def read_disk_space(self, path: str) -> Json:
-        """Return them of one filesystem."""
+        """Return the total and free bytes of one filesystem."""
         place = self.root + os.path.expanduser(path)  # noqa: PTH111
         said = self.psutil.call_psutil(lambda module: module.disk_usage(place)) if self.psutil else None
         if said is not None:
@@ -528,7 +532,7 @@ class DeviceReader:
         return {"total": room.f_blocks * room.f_frsize, "free": room.f_bavail * room.f_frsize}
 
     def read_links(self, now: float) -> list[Json]:
-        """Return each network interface with hardware behind it: state, speed, traffic that the kernel saw."""
+        """Return each network interface with hardware: state, speed, traffic as the kernel counts it."""
         columns = {name.decode(): text.split() for name, text in NETDEV_PATTERN.findall(self.netdev.read() or b"")}
         states = self.read_cached("links", now, 5, self.ports.read_interface_states)
         networks = self.read_cached("networks", now, 30, self.read_networks)
@@ -545,7 +549,7 @@ class DeviceReader:
         return found
 
     def read_networks(self) -> dict[str, list[str] | None]:
-        """Return the networks of each interface; null for a part of a bond or a bridge, which has those of the whole."""
+        """Return the networks of each interface; null for a part of a bond or a bridge, which has the networks itself."""
         found, base = parse_routes(self.route.read()), self.root + "/sys/class/net"
         if found is None:
             return {}
@@ -553,7 +557,7 @@ class DeviceReader:
         return {name: None if name in parts else found.get(name, []) for name in self.ports.net}
 
     def read_rdma_ports(self, now: float) -> list[Json]:
-        """Return each RDMA port: RoCE goes past the kernel, so the interface's own counters miss it."""
+        """Return each RDMA port: RoCE bypasses the kernel, so the interface's own counters miss it."""
         found = []
         for port in self.ports.rdma:
             slow = self.read_cached(port["name"] + port["port"], now, 30, port["slow"])
@@ -567,7 +571,7 @@ class DeviceReader:
 
 
 def find_temperature_sensors(root: str) -> list[tuple[str, str | None, str | None, KernelFile]]:
-    """Return chip, label, device and file of every temperature; thermal zones only where hwmon does not have them."""
+    """Return chip, label, device and file of every temperature; thermal zones only if hwmon does not have them."""
     found = []
     base = root + "/sys/class/hwmon"
     for chip in list_directory(base):
@@ -590,7 +594,9 @@ def find_temperature_sensors(root: str) -> list[tuple[str, str | None, str | Non
 
 
 class NetworkPorts:
-    """The network interfaces and RDMA ports there are. Files by name, never a glob: each read may ask the firmware."""
+    """The network interfaces and RDMA ports. Files are opened by name, never by a glob: each read may query the
+    firmware.
+    """
 
     ERRORS = ("port_rcv_errors", "port_xmit_discards", "link_downed", "link_error_recovery", "symbol_error")
     HARDWARE = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "np_cnp_sent", "rp_cnp_handled")
@@ -601,7 +607,7 @@ class NetworkPorts:
         self.rdma: list[Json] = []
 
     def discover_ports(self) -> None:
-        """Look again for what is there."""
+        """Find the present ports again."""
         base = self.root + "/sys/class/net"
         there = [name for name in list_directory(base) if _is_hardware(base, name)]
         for gone in set(self.net) - set(there):
@@ -673,7 +679,7 @@ def parse_routes(route: bytes | None) -> dict[str, list[str]] | None:
 
 
 def read_gids(port: str) -> list[Json] | None:
-    """Return the addresses that an RDMA port answers to, with their index and type. The kernel keeps them in memory."""
+    """Return the addresses of an RDMA port, with their index and type. The kernel keeps them in memory."""
     found = []
     for index in range(MAX_GIDS):
         gid = read_text_file(f"{port}/gids/{index}")
@@ -686,7 +692,7 @@ def read_gids(port: str) -> list[Json] | None:
 
 
 def format_gid_address(gid: str) -> str:
-    """Return the IPv4 address in a GID, and one that holds none as it is."""
+    """Return the IPv4 address in a GID; a GID without one is returned unchanged."""
     words = gid.split(":")
     if len(words) != 8 or gid[:30] != "0000:0000:0000:0000:0000:ffff:":
         return gid
@@ -694,12 +700,12 @@ def format_gid_address(gid: str) -> str:
 
 
 def _is_hardware(base: str, name: str) -> bool:
-    """Tell whether an interface is a port of the machine (or, inside a container, stands for one)."""
+    """Tell whether an interface is a hardware port (or, inside a container, stands for one)."""
     return os.path.exists(f"{base}/{name}/device") or re.match(r"(en|eth|wl)", name) is not None  # noqa: PTH110
 
 
 class ProcessReader:
-    """The processes of containers and of the GPU. A command line is never read: that can wait for a lock on its memory."""
+    """The processes of containers and of the GPU. Command lines are never read: that can wait for a memory lock."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -710,9 +716,9 @@ class ProcessReader:
         self.psutil = PsutilModule()
 
     def read(self, gpu_pids: list[int]) -> list[Json]:
-        """Return them, the largest first: those of the GPU whatever they hold on the CPU's side, and not too many others.
+        """Return them, the largest first: all of the GPU's, and a limited number of others.
 
-        Which container a process is in is asked again after a minute.
+        A process's container is looked up again after a minute.
         """
         now = time.monotonic()
         if now - self.checked_at >= ABSENT_RETRY_SECONDS:
@@ -738,7 +744,7 @@ class ProcessReader:
         name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode("utf-8", "replace")
         sizes = dict(PROCESS_STATUS_PATTERN.findall(read_file(f"{self.root}/proc/{pid}/status") or b""))
         anonymous = [int(sizes[name]) for name in (b"RssAnon", b"RssShmem") if name in sizes]
-        if words[0] == b"Z":  # it holds nothing any more, and the kernel says nothing of it
+        if words[0] == b"Z":  # it holds nothing any more, and the kernel reports nothing about it
             anonymous = [0]
         rss = int(sizes[b"VmRSS"]) * 1024 if b"VmRSS" in sizes else None
         used = (int(words[11]) + int(words[12])) / self.tick
@@ -764,7 +770,7 @@ class ProcessReader:
 
 
 def _read_with_psutil(module: Any, pid: int) -> tuple[float, int]:
-    """Return CPU seconds and resident bytes; not its name, for which psutil may read the command line."""
+    """Return CPU seconds and resident bytes; not the name, for which psutil may read the command line."""
     process = module.Process(pid)
     times = process.cpu_times()
     return times.user + times.system, process.memory_info().rss
@@ -777,13 +783,13 @@ def find_container_id(root: str, pid: int) -> str | None:
 
 
 def find_systemd_unit(root: str, pid: int) -> str | None:
-    """Return the systemd unit that a process is in: a service has somebody who looks after it, a session's scope has not."""
+    """Return the systemd unit of a process: a service is supervised, a session's scope is not."""
     path = (read_file(f"{root}/proc/{pid}/cgroup") or b"").decode("utf-8", "replace").strip()
     units = [name for name in path.rpartition(":")[2].split("/") if name.endswith((".service", ".scope"))]
     return units[-1] if units else None
 
 
-# -- the GPU: NVML, in a process of its own, because a driver that hangs cannot be interrupted
+# -- the GPU: NVML, in a process of its own, because a hanging driver call cannot be interrupted
 
 
 # NVML's codes for: invalid argument, not supported, no permission, function not found, structure version, deprecated
@@ -791,7 +797,7 @@ UNSUPPORTED_NVML_CODES = (2, 3, 4, 13, 25, 26)
 
 
 class GpuReader:
-    """NVML through the pynvml that travelled with us, or the installed one. What is not supported is asked again rarely."""
+    """NVML through the pynvml sent with the agent, or the installed one. Unsupported calls are repeated rarely."""
 
     def __init__(self, source: bytes | None) -> None:
         self.nvml = load_module("pynvml", source) if source else importlib.import_module("pynvml")
@@ -821,7 +827,7 @@ class GpuReader:
         return {"gpus": found, "trouble": None}
 
     def call_nvml(self, index: int, name: str, *words: object) -> Any:
-        """Return what a call answers, None where it fails; what is not supported is left alone for some minutes."""
+        """Return a call's answer, None if it fails; an unsupported call is skipped for some minutes."""
         if time.monotonic() < self.refused.get((name + str(words[1:]), index), 0):
             return None
         try:
@@ -837,7 +843,7 @@ class GpuReader:
         return None
 
     def read_cached(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
-        """Return what ``read`` returns, at most so often: some calls take the driver milliseconds."""
+        """Return what ``read`` returns, called again only after an interval: some calls take the driver milliseconds."""
         now = time.monotonic()
         when, value = self.held.get((index, name), (now - every, None))
         if now - when >= every:
@@ -874,7 +880,7 @@ class GpuReader:
         return reading
 
     def read_max_clock(self, index: int, handle: Any, clock: int) -> int | None:
-        """Return the highest MHz of a clock, asked every ten minutes."""
+        """Return the highest MHz of a clock, read every ten minutes."""
         read = "nvmlDeviceGetMaxClockInfo"
         known: int | None = self.read_cached(
             index, f"{read} {clock}", 600, lambda: self.call_nvml(index, read, handle, clock)
@@ -882,7 +888,7 @@ class GpuReader:
         return known
 
     def read_gpu_identity(self, index: int, handle: Any) -> Json:
-        """Return what does not change, asked once."""
+        """Return what does not change, read once."""
         if index not in self.known:
             name, uuid = (
                 self.call_nvml(index, "nvmlDeviceGetName", handle),
@@ -909,7 +915,7 @@ class GpuReader:
         return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
 
     def read_process_shares(self, index: int, handle: Any) -> dict[int, float]:
-        """Return the share of the SMs' time by process, where the driver tells it."""
+        """Return each process's share of the SMs' time, if the driver reports it."""
         name, since = "nvmlDeviceGetProcessUtilization", self.utilisation_seen.get(index, 0)
         if time.monotonic() < self.refused.get((name, index), 0) or not hasattr(self.nvml, name):
             return {}
@@ -930,9 +936,11 @@ class GpuReader:
         return {name: by_id.get(field) for name, field in wanted.items()}
 
     def read_bandwidth(self, index: int, handle: Any) -> Json:
-        """Return the share of its memory bandwidth in use since the previous reading, where hardware counts it (GPM).
+        """Return the used share of the memory bandwidth since the previous reading, if the hardware counts it (GPM).
 
-        The peak is 2 x memory clock x bus width / 8.
+        The peak is 2 x memory clock x bus width
+
+        8.
         """
         unknown = {"bandwidth_share": None, "bandwidth_peak": None}
         if index not in self.meters:
@@ -968,18 +976,18 @@ class GpuReader:
 
 
 def load_module(name: str, source: bytes) -> Any:
-    """Return a module made of its source, without its docstrings."""
+    """Return a module made from its source, without docstrings."""
     module = type(sys)(name)
     sys.modules[name] = module
     exec(compile(source, name + ".py", "exec", optimize=2), module.__dict__)  # noqa: S102  # our operator sent it
     return module
 
 
-# -- parts that may keep us waiting answer over pipes
+# -- helpers that may block, which answer over pipes
 
 
 class HelperChannel:
-    """One that answers a request line with an answer line when it can. At most one question is open at a time."""
+    """A helper that answers each request line with one line. At most one request is pending at a time."""
 
     def __init__(self, requests: int, answers: int) -> None:
         self.requests = requests
@@ -990,7 +998,7 @@ class HelperChannel:
         self.buffer = b""
 
     def send_request(self, now: float, words: list[int]) -> bool:
-        """Ask, unless the last question is still open; tell whether a new one was asked."""
+        """Send a request unless one is pending; return whether it was sent."""
         if self.asked_at is not None or self.ended:
             return False
         try:
@@ -1002,7 +1010,7 @@ class HelperChannel:
         return True
 
     def receive_answer(self) -> None:
-        """Take in what it says; call when its pipe has something."""
+        """Read its answer; call this when its pipe is readable."""
         said = os.read(self.answers, CHUNK_BYTES)
         self.buffer += said
         if not said:
@@ -1011,14 +1019,14 @@ class HelperChannel:
             self.answer, self.buffer, self.asked_at = json.loads(self.buffer), b"", None
 
     def get_silent_seconds(self, now: float) -> float | None:
-        """Return how long it owes an answer, None while it is on time."""
+        """Return for how long an answer is overdue, None if it is not."""
         if self.asked_at is None or now - self.asked_at < DEVICE_WAIT_SECONDS:
             return None
         return round(now - self.asked_at, 1)
 
 
 def serve_requests(requests: int, answers: int, reading: Callable[[list[int]], Json]) -> None:
-    """Answer questions until the asker has gone."""
+    """Answer requests until the other side has gone."""
     buffer = b""
     while True:
         said = os.read(requests, CHUNK_BYTES)
@@ -1033,7 +1041,9 @@ def serve_requests(requests: int, answers: int, reading: Callable[[list[int]], J
 
 
 def trim_memory() -> None:
-    """Give back what compiling needed, some MiB; the rest is not looked through again, so a fork keeps sharing it."""
+    """Free the memory that compiling needed, some MiB; the rest is frozen for the collector, so that a fork keeps
+    sharing it.
+    """
     gc.collect()
     gc.freeze()
     with contextlib.suppress(ImportError, AttributeError, OSError):  # another C library
@@ -1043,7 +1053,7 @@ def trim_memory() -> None:
 
 
 def start_gpu_process(source: bytes | None) -> HelperChannel:
-    """Fork the process that asks the driver. It goes when we go, and holds none of our streams.
+    """Fork the process that calls the driver. It ends with its parent, and inherits none of its streams.
 
     ``source`` is pynvml's, None for the installed one.
     """
@@ -1060,7 +1070,9 @@ def start_gpu_process(source: bytes | None) -> HelperChannel:
             os.dup2(nowhere, stream)
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: a hung call ends with its asker, if anything ends it
+        ctypes.CDLL(None).prctl(
+            1, 9
+        )  # PR_SET_PDEATHSIG, SIGKILL: a hanging process ends with its parent, if anything can end it
         reading = GpuReader(source).read
         trim_memory()
         serve_requests(requests[0], answers[1], reading)
@@ -1074,7 +1086,7 @@ def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
     def read_or_report(words: list[int]) -> Json:
         try:
             return reading(words)
-        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is reported, and read again
             return {"devices_trouble": f"{type(error).__name__}: {error}"}
 
     requests, answers = os.pipe(), os.pipe()
@@ -1086,7 +1098,7 @@ def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
 
 
 class NodeAgent:
-    """Samples at its rate, for as long as it is fed; `Probe.run` waits for no device."""
+    """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device."""
 
     def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
         self.root = root
@@ -1095,7 +1107,7 @@ class NodeAgent:
         trim_memory()
         self.gpu = (
             start_gpu_process(nvml) if nvml != b"" else None
-        )  # before there is a thread: a fork takes only its own along
+        )  # before there is a thread: a fork only copies the calling one
         self.devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]
         self.meminfo = KernelFile(root + "/proc/meminfo", pause=0.0)
@@ -1112,14 +1124,14 @@ class NodeAgent:
         self.commands = b""
 
     def run(self) -> None:
-        """Run until stdin ends, or until nobody has fed us for too long."""
-        os.set_blocking(1, False)  # whoever does not read must not keep us from ending
+        """Run until stdin ends, or until no keepalive has come for too long."""
+        os.set_blocking(1, False)  # a reader that stopped reading must not keep the agent from ending
         self.send_message({"kind": "hello", "identity": read_identity(self.root)})
         fed = due = time.monotonic()
         asked_at: float | None = None
         while True:
             now = time.monotonic()
-            if now - fed > self.fed and not is_readable(0):  # we may have been stopped while somebody fed us
+            if now - fed > self.fed and not is_readable(0):  # the agent may have been suspended while keepalives came
                 return
             if asked_at is None and now >= due:
                 asked_at = self.request_readings(now)
@@ -1147,19 +1159,19 @@ class NodeAgent:
             self.flush()
 
     def request_readings(self, now: float) -> float:
-        """Ask the parts for what the next sample shall have of them."""
-        last = self.gpu.answer.get("gpus") if self.gpu else None  # however old: whose processes to look at
+        """Ask the helpers for what the next sample needs."""
+        last = self.gpu.answer.get("gpus") if self.gpu else None  # even an old answer: it names the processes to read
         pids = [process["pid"] for gpu in last or [] for process in gpu["processes"] or []]
         for part in self.parts:
             part.send_request(now, pids)
         return now
 
     def is_answer_pending(self, since: float) -> bool:
-        """Tell whether a part that was asked just now may still answer; one that has been silent is not waited for."""
+        """Tell whether a helper that was just asked may still answer; one that is overdue is not waited for."""
         return any(part.asked_at == since and not part.ended for part in self.parts)
 
     def handle_commands(self, said: bytes) -> None:
-        """Take in command lines; what is none only feeds."""
+        """Read command lines; any other line is only a keepalive."""
         *lines, self.commands = (self.commands + said).split(b"\n")
         for line in lines:
             words = line.split()
@@ -1195,7 +1207,7 @@ class NodeAgent:
         }
 
     def get_device_fields(self, now: float) -> Json:
-        """Return what the devices said last. While they owe an answer, only what is read so rarely anyway, and not for long."""
+        """Return the devices' last answer. While the next one is overdue, only what is read rarely, and not for long."""
         silent = self.devices.get_silent_seconds(now)
         if silent is None:
             return self.devices.answer
@@ -1203,19 +1215,19 @@ class NodeAgent:
         return {name: self.devices.answer.get(name) for name in names}
 
     def get_gpus(self) -> list[Json] | None:
-        """Return the GPUs as of their last answer; None while the driver owes one."""
+        """Return the GPUs of the last answer; None while an answer is overdue."""
         if self.gpu is None or self.gpu.ended or self.gpu.asked_at is not None:
             return None
         return self.gpu.answer.get("gpus")
 
     def get_gpu_trouble(self) -> str | None:
-        """Return why nothing is known of the GPUs, beside silence."""
+        """Return why nothing is known about the GPUs, apart from an overdue answer."""
         if self.gpu is None:
             return "no pynvml came along"
         return "the process that asks the driver has ended" if self.gpu.ended else self.gpu.answer.get("trouble")
 
     def merge_processes(self, now: float) -> list[Json] | None:
-        """Return the processes, each with what it holds of the GPU; None while those of the CPU's side are not known."""
+        """Return the processes with their GPU memory; None while the processes of the CPU side are not known."""
         listed = self.get_device_fields(now).get("processes")
         held: dict[int, int | None] = {}
         for gpu in self.get_gpus() or []:
@@ -1230,7 +1242,7 @@ class NodeAgent:
         return found
 
     def read_unlisted_process(self, pid: int, size: int | None) -> Json:
-        """Return a process of the GPU that the list of processes does not have yet."""
+        """Return a process of the GPU that is not in the list of processes yet."""
         if pid not in self.names:
             self.names[pid] = (read_text_file(f"{self.root}/proc/{pid}/comm"), find_container_id(self.root, pid))
         name, container = self.names[pid]
@@ -1240,7 +1252,7 @@ class NodeAgent:
         return {"pid": pid, "name": name, "container": container, "resident": resident, "gpu_memory": size}
 
     def send_message(self, message: Json) -> None:
-        """Send one line. While the last one is not through, new ones are left out: old samples are worth nothing."""
+        """Send one line. While the last one is not written, new ones are dropped: old samples are worthless."""
         if not self.pending:
             line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
             self.pending = line.encode("ascii", "replace") + b"\n"
@@ -1256,7 +1268,7 @@ class NodeAgent:
 
 
 def is_readable(fd: int) -> bool:
-    """Tell whether something is there to be read, or the end is."""
+    """Tell whether there is data to read, or the end."""
     return bool(select.select([fd], [], [], 0.0)[0])
 
 
@@ -1279,7 +1291,7 @@ def main(words: list[str]) -> None:
     nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         NodeAgent(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
-    os._exit(0)  # at once, whatever the thread is waiting for
+    os._exit(0)  # end at once, whatever the thread waits for
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A line from the probe as what it means. Strict about the protocol, tolerant of fields that a newer probe may add.
+"""Decode a line of the agent. Strict about the protocol, tolerant of fields that a newer agent may add.
 
-A field that is missing or of another type than ours is None: not known. What a node sends is data and is not trusted.
+A field that is missing or has another type is None: not known. Data from a node is not trusted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparkctl.node.agent import AGENT_PROTOCOL
 
 @dataclass(frozen=True, slots=True)
 class SysctlSetting:
-    """What a kernel setting (vm.``name``) will be after the next restart, and the file that says so."""
+    """The value of a kernel setting (vm.``name``) after the next restart, and the file that sets it."""
 
     name: str
     value: int
@@ -34,7 +34,7 @@ class SwapDevice:
 
 @dataclass(frozen=True, slots=True)
 class EarlyoomStatus:
-    """``argv`` is how it runs, None where it does not; ``configured`` the arguments in /etc/default/earlyoom."""
+    """``argv``: how it runs, None if it does not; ``configured``: the arguments in /etc/default/earlyoom."""
 
     version: str | None = None
     argv: tuple[str, ...] | None = None
@@ -43,9 +43,9 @@ class EarlyoomStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHello:
-    """Who the node is. ``sysctl`` are the running kernel settings (vm.) by name, ``up`` the seconds since its start.
+    """The node's identity. ``sysctl``: running kernel settings (vm.) by name; ``up``: seconds since boot.
 
-    ``docker``, ``toolkit``: the installed packages' versions. ``earlyoom`` None: it is not there.
+    ``docker``, ``toolkit``: versions of the installed packages. ``earlyoom`` None: not installed.
     """
 
     host: str | None = None
@@ -67,7 +67,7 @@ class AgentHello:
 
 
 def decode_agent_line(line: bytes) -> AgentHello | Sample:
-    """Return what a line says. Raises ValueError for what is no line of this protocol."""
+    """Return the content of a line. Raises ValueError if it is not a line of this protocol."""
     try:
         data = load_json(line)
     except (ValueError, RecursionError) as wrong:

@@ -1,4 +1,6 @@
-"""How the probe gets to a node: the command that starts it, and what is written to its stdin. Nothing lies on a disk."""
+"""Start the agent and the guard on a node: the command, and the program that goes to its stdin. Nothing is written to
+disk.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-KEEPALIVE_SECONDS = 10.0  # seconds without a word from us after which a probe ends itself
-# `python3 -` would wait for the end of stdin; so the interpreter is told how much of it is the program.
+KEEPALIVE_SECONDS = 10.0  # seconds without a keepalive after which the agent ends itself
+# `python3 -` would wait for the end of stdin, so the interpreter gets the program's length.
 BOOTSTRAP_SCRIPT = """import os,sys
 n=int(sys.argv[1]);s=b""
 while len(s)<n:
@@ -20,8 +22,8 @@ while len(s)<n:
  if not d:os._exit(0)
  s+=d
 exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
-# Several modules, named with their lengths, each after those that it imports; the packages around them are empty. The
-# last one's main is the program.
+# Several modules with their lengths, each after those that it imports; the packages around them are empty. The last
+# one's main is the program.
 GUARD_BOOTSTRAP_SCRIPT = """import os,sys
 def take(n):
  s=b""
@@ -36,9 +38,9 @@ for w in sys.argv[1].split(","):
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # sparkctl-guard"""
 GUARD_MODULES = (
-    "agent", "guard.decision", "guard.nonblocking_http", "guard.watch_registry", "guard.guard_events", "guard.memory_reader",
-    "guard.receipt_store", "guard.socket_server", "guard.page_cache", "guard.container_polling", "guard.kill_requests",
-    "guard.guard_start", "guard.daemon",
+    "agent", "guard.decision", "guard.nonblocking_http", "guard.container_watch", "guard.memory_reader",
+    "guard.guard_events", "guard.receipt_store", "guard.watch_registry", "guard.socket_server", "guard.page_cache",
+    "guard.container_polling", "guard.kill_requests", "guard.guard_start", "guard.daemon",
 )  # fmt: skip
 
 WORD_PATTERN = re.compile(r"\w+")
@@ -49,7 +51,7 @@ _NVML_NAME_PATTERN = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_
 
 @dataclass(frozen=True, slots=True)
 class RemoteProgram:
-    """What starts a probe: ``argv`` for the node, then ``stdin`` at once, then a line at least every few seconds."""
+    """How to start a program on a node: run ``argv``, write ``stdin`` at once, then a line at least every few seconds."""
 
     argv: tuple[str, ...]
     stdin: bytes
@@ -64,10 +66,10 @@ def build_agent_program(
     nvml: bytes | None = None,
     python: str = "python3",
 ) -> RemoteProgram:
-    """Return how to start a probe that samples ``every`` seconds and ends when not fed for ``fed`` seconds.
+    """Return how to start an agent that samples ``every`` seconds and ends after ``fed`` seconds without a keepalive.
 
-    ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source of
-    pynvml, ours if None, no GPU if empty.
+    ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source
+    of pynvml; None: the installed one, empty: no GPU.
     """
     agent = (Path(__file__).parent / "agent.py").read_bytes()
     module = read_pynvml_source() if nvml is None else nvml
@@ -83,9 +85,9 @@ def build_agent_program(
 def build_local_agent_program(
     every: float, disks: Sequence[str] = (), *, fed: float = KEEPALIVE_SECONDS
 ) -> RemoteProgram:
-    """Return how to start a probe on this machine: with our own pynvml and psutil, and nothing to send.
+    """Return how to start an agent on this machine: with the installed pynvml and psutil, and nothing to send.
 
-    -P keeps the directory that it is started in from being taken for ours.
+    -P prevents imports from the current directory.
     """
     words = ["--every", f"{every:g}", "--fed", f"{fed:g}"]
     if importlib.util.find_spec("pynvml") is not None:
@@ -102,10 +104,10 @@ def build_guard_program(
     python: str = "python3",
     options: Sequence[str] = (),
 ) -> RemoteProgram:
-    """Return how to start the guard: it answers with one line (`decode_guard.decode_start`) and goes into the background.
+    """Return how to start the guard: it answers with one line (`decode_guard_start`) and goes into the background.
 
-    Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``,
-    each with a value in place of the guard's own.
+    Nothing is written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``, each
+    with a value that overrides the guard's default.
     """
     sources = [(Path(__file__).parent / f"{name.replace('.', '/')}.py").read_bytes() for name in GUARD_MODULES]
     lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
@@ -123,7 +125,7 @@ def build_guard_program(
 
 @cache
 def read_pynvml_source() -> bytes:
-    """Return the part of our own pynvml that the probe uses, b"" where we have none."""
+    """Return the part of the installed pynvml that the agent uses, b"" if it is not installed."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
@@ -132,9 +134,9 @@ def read_pynvml_source() -> bytes:
 
 
 def trim_module_source(module: str, wanted: set[str]) -> str:
-    """Return a module's source without the functions, classes and constants that nothing ``wanted`` leads to.
+    """Return a module's source without functions, classes and constants that are not reachable from ``wanted``.
 
-    All of pynvml would cost a Spark 15 MiB. What it defines for itself (no NVML name) stays, and all the error codes.
+    All of pynvml would cost a Spark 15 MiB. Its own helpers (names that are not NVML's) and all error codes stay.
     """
     pieces = _STATEMENT_PATTERN.findall(module)
     defined: dict[str, list[int]] = {}
@@ -155,7 +157,7 @@ def trim_module_source(module: str, wanted: set[str]) -> str:
 
 
 def _remove_unused_imports(module: str) -> str:
-    """Return it without the names that it imports and nothing uses: ctypes.util alone would cost a Spark 2.5 MiB."""
+    """Return the module without unused imports: ctypes.util alone would cost a Spark 2.5 MiB."""
 
     def keep_used_names(line: re.Match[str]) -> str:
         names = [name for name in line[2].split(", ") if len(re.findall(rf"\b{name}\b", module)) > 1]

@@ -1,8 +1,9 @@
-"""Every raw reading of a Spark for one bundle: `doctor --collect`. Travels as the probe does, standard library only.
+"""Collect every raw reading of a Spark for `doctor --collect`. Sent like the agent, standard library only.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a reading
-(``name``, ``text``), or its end (``name``, ``end``; ``why`` where it could not be read, ``cut`` where there was more). It
-changes nothing. A command that does not end in time, and a driver that does not answer, are left and told.
+Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a
+reading (``name``, ``text``), or its end (``name``, ``end``; ``why`` if it could not be read, ``cut`` if there was
+more). It changes nothing. A command that does not end in time, and a driver that does not answer, are skipped and
+reported.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_READING_BYTES = 256 * 1024  # bytes of one reading
-MAX_PIECE_CHARS = 8000  # characters of a line: escaped they are still fewer than what a pipe's reader takes
+MAX_PIECE_CHARS = 8000  # characters of a line: even escaped they fit into what a pipe's reader accepts
 ANSWER_TIMEOUT_SECONDS = 10.0  # seconds for a command
-LIFETIME_SECONDS = 100  # seconds after which it ends itself, whatever it is waiting for
-MAX_PATTERN_FILES = 400  # files that one pattern may find
+LIFETIME_SECONDS = 100  # seconds after which the program ends itself, whatever it waits for
+MAX_PATTERN_FILES = 400  # maximum files that one pattern may match
 
 
 def split_words(text: str) -> list[str]:
@@ -63,7 +64,7 @@ FILE_PATTERNS = {
     "net": expand_paths("/sys/class/net/*", "carrier operstate speed mtu duplex")
     + expand_paths("/sys/class/net/*/statistics", "rx_bytes rx_packets rx_errors rx_dropped")
     + expand_paths("/sys/class/net/*/statistics", "tx_bytes tx_packets tx_errors tx_dropped"),
-    # Named one by one: some counters of the directories are dear to read.
+    # Listed one by one: some counters of the directories are slow to read.
     "rdma": expand_paths("/sys/class/infiniband/*", "fw_ver hca_type board_id")
     + expand_paths("/sys/class/infiniband/*/ports/*", "state phys_state rate link_layer")
     + expand_paths("/sys/class/infiniband/*/ports/*", "gids/[0-7] gid_attrs/types/[0-7] gid_attrs/ndevs/[0-7]")
@@ -84,7 +85,7 @@ COMMANDS = {
     "df": "df -kP",
     "ip-addr": "ip -brief addr",
     "ip-route": "ip route",
-    "processes": "ps -eo pid,ppid,user,stat,rss,pcpu,etimes,comm --sort=-rss",  # no arguments: they hold keys
+    "processes": "ps -eo pid,ppid,user,stat,rss,pcpu,etimes,comm --sort=-rss",  # without arguments: they contain keys
     "packages": "dpkg-query -W *nvidia* *docker* *containerd* *earlyoom* linux-image-*",
     "services": "systemctl is-active docker containerd earlyoom nvidia-persistenced ssh",
     "dmesg": "dmesg",
@@ -93,7 +94,7 @@ COMMANDS = {
     "nvidia-smi-q": "nvidia-smi -q",
     "ibdev2netdev": "ibdev2netdev",
 }
-TAIL_COMMANDS = ("dmesg", "journal")  # of these the end matters
+TAIL_COMMANDS = ("dmesg", "journal")  # for these the end matters
 
 SYSTEM_CALLS = [
     "nvmlSystemGetDriverVersion",
@@ -131,7 +132,7 @@ def write_line(name: str, **more: object) -> None:
 
 
 def write_reading(name: str, text: bytes, why: str | None = None, cut: bool = False) -> None:
-    """Write one reading, whole."""
+    """Write one reading completely."""
     words = text.decode("utf-8", "replace")
     for at in range(0, len(words), MAX_PIECE_CHARS):
         write_line(name, text=words[at : at + MAX_PIECE_CHARS])
@@ -139,7 +140,7 @@ def write_reading(name: str, text: bytes, why: str | None = None, cut: bool = Fa
 
 
 def read_file(path: str) -> tuple[bytes, str | None, bool]:
-    """Return what a file holds up to the limit, why it could not be read, and whether there is more."""
+    """Return a file's content up to the limit, why it could not be read, and whether there is more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -159,7 +160,7 @@ def read_file(path: str) -> tuple[bytes, str | None, bool]:
 
 
 def read_files(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
-    """Yield a line for each file that the patterns find: its path, and what it holds or why it does not say."""
+    """Yield a line for each file that matches: its path, and its content or why it cannot be read."""
     for pattern in patterns:
         for path in sorted(glob.glob(root + pattern))[:MAX_PATTERN_FILES]:  # noqa: PTH207  # pathlib is 3 MiB
             if not os.path.isdir(path):  # noqa: PTH112
@@ -169,7 +170,7 @@ def read_files(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
 
 
 def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
-    """Return what a command says within its time, why that is not all, and whether there was more of it."""
+    """Return a command's output within its time limit, why it is incomplete, and whether there was more."""
     try:
         child = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -203,7 +204,7 @@ def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool
 
 
 def kill_command(child: subprocess.Popen[bytes]) -> None:
-    """Kill a command and what it started. One that waits for a driver cannot be killed, and is not waited for."""
+    """Kill a command and its children. One that waits for a driver cannot be killed, and is not waited for."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
 
@@ -222,7 +223,7 @@ def summarize_cpus(root: str) -> bytes:
 
 
 def collect_readings(root: str, nvml: bytes) -> None:
-    """Say everything, what is quick first."""
+    """Write all readings, the quick ones first."""
     for path in FILE_PATHS:
         text, why, cut = read_file(root + path)
         write_reading(path[1:], text, why, cut)
@@ -233,7 +234,7 @@ def collect_readings(root: str, nvml: bytes) -> None:
             name, text[:MAX_READING_BYTES], None if text else "there is no such file", len(text) > MAX_READING_BYTES
         )
     if root:
-        return  # the rest would be about another machine
+        return  # otherwise the rest would describe another machine
     for name, line in COMMANDS.items():
         text, why, cut = run_command(line.split(), name in TAIL_COMMANDS)
         write_reading("commands/" + name, text, why, cut)
@@ -244,7 +245,7 @@ def collect_readings(root: str, nvml: bytes) -> None:
 
 
 def query_nvml(source: bytes) -> None:
-    """Say what each call of NVML answers, with its error code; the last line of one that hangs is the call that does."""
+    """Write what each NVML call answers, with its error code; if one hangs, it is in the last line."""
     answers, questions = os.pipe()
     child = os.fork()
     if child == 0:
@@ -283,7 +284,7 @@ def format_driver_answers(source: bytes) -> Iterator[str]:
         yield from call_nvml(nvml, name)
     try:
         count = nvml.nvmlDeviceGetCount()
-    except Exception:  # noqa: BLE001  # told above, with its code
+    except Exception:  # noqa: BLE001  # reported above, with its code
         return
     for index in range(min(count, 16)):
         try:
@@ -317,7 +318,7 @@ def format_error(error: Exception) -> str:
 
 
 def format_value(value: Any, deep: int = 0) -> str:
-    """Return an answer in words, structures with their fields."""
+    """Return an answer as text, structures with their fields."""
     if isinstance(value, (list, tuple)) or (hasattr(value, "_length_") and not isinstance(value, (bytes, str))):
         return "[{}]".format(", ".join(format_value(one, deep + 1) for one in list(value)[:64]))
     fields = getattr(value, "_fields_", None)
@@ -329,7 +330,7 @@ def format_value(value: Any, deep: int = 0) -> str:
 
 
 def main(words: list[str]) -> None:
-    """Run: LENGTH of pynvml on stdin, and where the node's /proc and /sys are."""
+    """Run the program: LENGTH of pynvml on stdin, and the root of the node's /proc and /sys."""
     signal.alarm(LIFETIME_SECONDS)
     length, packed = int(words[0]), b""
     while len(packed) < length:

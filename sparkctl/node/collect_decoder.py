@@ -1,4 +1,4 @@
-"""What `collect.py` says of a node: how it gets there, and its lines as readings. What a node sends is not trusted."""
+"""Start `collect.py` on a node and decode its lines as readings. Data from a node is not trusted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ END_NAME = "end"
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
 _MAX_NAME_CHARS = 200
 _MAX_READINGS = 500
-_MAX_READING_CHARS = 1 << 20  # characters of one reading
+_MAX_READING_CHARS = 1 << 20  # maximum characters of one reading
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedReading:
-    """One reading by its name (a path without its first slash, or our own). ``why``: what kept it from being whole."""
+    """One reading by its name (a path without its first slash, or a name of sparkctl). ``why``: why it is incomplete."""
 
     name: str
     text: str
@@ -29,7 +29,7 @@ class CollectedReading:
 
 
 def build_collect_program(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
-    """Return how to start it. ``root``: where the node's /proc and /sys are; ``nvml``: as for the probe."""
+    """Return the program's start command. ``root``: where the node's /proc and /sys are; ``nvml``: as for the agent."""
     program = (Path(__file__).parent / "collect.py").read_bytes()
     module = _trim_pynvml_source(program) if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
@@ -48,14 +48,14 @@ def _trim_pynvml_source(program: bytes) -> bytes:
 
 @dataclass(slots=True)
 class ReadingCollector:
-    """Gathers lines. ``whole`` once it was said that there is no more."""
+    """Collects lines. ``whole``: the end was received."""
 
     whole: bool = False
     _pieces: dict[str, list[str]] = field(default_factory=dict)
     _ended: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
 
     def add_line(self, line: bytes) -> None:
-        """Take in a line; what is none of ours (a login shell's greeting) is left out."""
+        """Add a line; a foreign line (a login shell's greeting) is ignored."""
         try:
             said = load_json(line)
         except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ class ReadingCollector:
                 self._ended[name] = (why if isinstance(why, str) else None, said.get("cut") is True)
 
     def list_readings(self) -> tuple[CollectedReading, ...]:
-        """Return what there is; one whose end did not come says so."""
+        """Return the readings; one without its end is marked as incomplete."""
         unfinished = ("the node went silent in the middle of it", False)
         return tuple(
             CollectedReading(name, "".join(pieces), *self._ended.get(name, unfinished))

@@ -1,6 +1,6 @@
-"""Runs on a Spark, from stdin, and prints what lies at the places of a model: files with sizes and times, links, free room.
+"""Runs on a Spark, from stdin: print what is at the places of a model: files with sizes and times, links, free space.
 
-Standard library only, Python 3.8 on. The request is one line of JSON: ``{"places": [...], "rooms": [...]}``.
+Standard library only, Python 3.8 or newer. The request is one line of JSON: ``{"places": [...], "rooms": [...]}``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import stat
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself would cost the node a megabyte
+if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     from typing import Any
 
     Entry = list[Any]  # [name, kind f|l, size, mtime in ns, mode, target of a link]
 
-PARTIAL_SUFFIX = ".sparkctl-part"  # the end of a name whose file is not whole yet
-MAX_ENTRIES = 50_000  # entries of one place
+PARTIAL_SUFFIX = ".sparkctl-part"  # suffix of a file that is not complete yet
+MAX_ENTRIES = 50_000  # maximum entries of one place
 _SKIPPED_SUFFIXES = (".incomplete", ".lock", PARTIAL_SUFFIX)
 _GGUF_PART_PATTERN = re.compile(r"^(.*)-\d{5}-of-(\d{5}\.gguf)$")
 
 
 def list_place(place: str) -> dict[str, Any]:
-    """Return what is there. ``base`` is the directory that the names of the entries are relative to."""
+    """Return the entries of a place. ``base``: the directory that their names are relative to."""
     found: dict[str, Any] = {"place": place, "kind": "none", "base": place, "entries": [], "denied": [], "parts": {}}
     try:
         is_dir = stat.S_ISDIR(os.stat(place).st_mode)
@@ -44,7 +44,9 @@ def list_place(place: str) -> dict[str, Any]:
 
 
 def read_disk_space(path: str) -> dict[str, Any]:
-    """Return the free bytes for ``path``, its filesystem's number, and whether we may write: of what exists of it."""
+    """Return the free bytes for ``path``, its filesystem's number, and whether it is writable: of its nearest existing
+    parent.
+    """
     there = path or "/"
     while not os.path.lexists(there) and there != "/":
         there = os.path.dirname(there)
@@ -64,7 +66,7 @@ def read_disk_space(path: str) -> dict[str, Any]:
 
 
 def _add_gguf_parts(place: str, found: dict[str, Any]) -> None:
-    """A GGUF file in parts is all of its parts."""
+    """Add all parts of a GGUF file in parts."""
     base, own = os.path.split(place)
     split = _GGUF_PART_PATTERN.match(own)
     try:
@@ -84,8 +86,8 @@ def _add_directory(directory: str, root: str, below: str, seen: set[str], found:
     real = os.path.realpath(directory)
     if real in seen or len(found["entries"]) > MAX_ENTRIES:
         return
-    seen = seen | {real}  # of the way down to here: a directory that two names lead to is listed under both
-    is_own = real == os.path.normpath(os.path.join(root, below))  # elsewhere a link would lead somewhere else there
+    seen = seen | {real}  # on the path down to here only: a directory with two names is listed under both
+    is_own = real == os.path.normpath(os.path.join(root, below))  # elsewhere a link would lead to another place
     try:
         with os.scandir(directory) as listed:
             entries = sorted(listed, key=lambda one: one.name)
@@ -113,11 +115,11 @@ def _add_directory(directory: str, root: str, below: str, seen: set[str], found:
 
 
 def _add_file(path: str, name: str, found: dict[str, Any]) -> None:
-    """A link that leads out of the tree is the file that it leads to."""
+    """Add a file; a link that leads out of the tree counts as the file that it leads to."""
     try:
         about = os.stat(path)
     except OSError:
-        found["denied"].append(name)  # a link to nowhere, too
+        found["denied"].append(name)  # also a link to nothing
         return
     if stat.S_ISREG(about.st_mode):
         if not os.access(path, os.R_OK):

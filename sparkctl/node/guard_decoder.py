@@ -1,7 +1,7 @@
-"""A line from the guard as what it means: the one that its start prints, and those on its socket.
+"""Decode a line from the guard: the one that its start prints, and those on its socket.
 
-Strict about the protocol, tolerant of fields that a newer guard may add; what is missing or of another type is None. A
-container's id becomes a file's name with us, so what does not look like one is refused with all that hangs on it.
+Strict about the protocol, tolerant of fields that a newer guard may add; what is missing or has another type is None. A
+container's id becomes a file name here, so a line with an invalid one is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_SAMPLES = 4096
 
 
 def decode_guard_start(line: bytes) -> GuardProcess | GuardRefusal:
-    """Return what the start of a guard printed. Raises ValueError for what is no such line."""
+    """Return what the start of a guard printed. Raises ValueError if it is not such a line."""
     data = _decode_object(line, "probe", AGENT_PROTOCOL)
     if data.get("kind") == "refused":
         return _decode_refusal(data)
@@ -42,9 +42,9 @@ def decode_guard_start(line: bytes) -> GuardProcess | GuardRefusal:
 
 
 def decode_guard_line(line: bytes) -> GuardState | GuardEvent | GuardReceipt | GuardRefusal | None:
-    """Return what a line on the guard's socket says; None is the answer "there is no such receipt".
+    """Return the content of a line on the guard's socket; None is the answer "there is no such receipt".
 
-    Raises ValueError for what is no line of this protocol.
+    Raises ValueError if it is not a line of this protocol.
     """
     data = _decode_object(line, "guard", GUARD_PROTOCOL)
     kind = data.get("kind")
@@ -93,7 +93,7 @@ def _limit_state(found: object) -> GuardState | None:
 
 
 def _decode_receipt(data: object) -> GuardReceipt | None:
-    """Readings come as rows, in the order of `GuardReading`."""
+    """Decode a receipt; its readings come as rows, in the order of `MeminfoReading`."""
     rows = data.get("samples") if isinstance(data, dict) else None
     names = [field.name for field in fields(GuardMemoryReading)]
     named = [

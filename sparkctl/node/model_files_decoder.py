@@ -1,4 +1,6 @@
-"""What `survey.py` says of the places of a model on a node, and how `survey.py` and `carry.py` are started there."""
+"""Start `file_listing.py`, `transfer.py` and `weights_check.py` on a node, and decode what they print about a model's
+files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _LISTING_HEADER = b"@@ survey "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
-    """A file, or a link with its target. ``name`` is relative; bytes, and nanoseconds of its last change."""
+    """A file, or a link with its target. ``name`` is relative; size in bytes, modification time in nanoseconds."""
 
     name: str
     size: int
@@ -28,7 +30,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeSpace:
-    """Of the filesystem for ``path``: ``there`` is what exists of it. None: not known."""
+    """Free space of the filesystem for ``path``; ``there`` is the part of the path that exists. None: not known."""
 
     path: str
     there: str
@@ -39,8 +41,9 @@ class FreeSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileListing:
-    """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
-    what is not whole yet, by name; ``unsafe``: names that lead out of the place, or links that do, which no survey lists."""
+    """What is at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
+    incomplete files by name; ``unsafe``: names or links that lead out of the place, which are not listed.
+    """
 
     place: str
     kind: str
@@ -53,7 +56,7 @@ class FileListing:
 
 
 def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
-    """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
+    """Return the program that lists the places, and the free space at ``rooms``; it ends by itself."""
     program = (Path(__file__).parent / "file_listing.py").read_bytes()
     boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-survey")
     request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
@@ -61,7 +64,7 @@ def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), pyth
 
 
 def build_transfer_program(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
-    """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
+    """Return the program for one end of a stream (see `transfer.py`); it ends with its stdin."""
     program = (Path(__file__).parent / "transfer.py").read_bytes()
     boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-carry")
     return RemoteProgram(
@@ -70,7 +73,7 @@ def build_transfer_program(request: dict[str, Any], python: str = "python3") -> 
 
 
 def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:
-    """Return the places and rooms in their order. Raises ValueError for anything else than a whole answer."""
+    """Return the listings and the free spaces in order. Raises ValueError if the answer is incomplete."""
     line = next((one for one in answer.split(b"\n") if one.startswith(_LISTING_HEADER)), None)
     if line is None:
         raise ValueError("the answer was cut short")
@@ -111,14 +114,14 @@ def _decode_place(said: dict[str, Any]) -> FileListing:
 
 
 def _is_safe(entry: ModelFile) -> bool:
-    """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
+    """Tell whether an entry stays below its place: it is created on another machine under this very name."""
     if entry.name.endswith(PART_SUFFIX) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
         return False
     return is_safe_name(entry.name) if entry.link is None else is_safe_link(entry.name, entry.link)
 
 
 def _is_encodable(name: str) -> bool:
-    """Tell whether a file can have this name: JSON can write halves of characters that no filesystem has."""
+    """Tell whether a file can have this name: JSON can write surrogates that no filesystem has."""
     try:
         name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -146,18 +149,17 @@ def _check_whole_number(value: Any) -> int:
     return value
 
 
-WEIGHTS_CHECK_TIMEOUT_SECONDS = 60.0  # seconds: a hundred headers of a disk at work
+WEIGHTS_CHECK_TIMEOUT_SECONDS = 60.0  # seconds: enough for a hundred headers on a busy disk
 _WEIGHTS_CHECK_MARK = b"@@ "
 _MAX_FAULT_CHARS = 300
-_MAX_FAULTS = 20  # faults of one place
+_MAX_FAULTS = 20  # maximum faults of one place
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsCheck:
-    """Of one place: how many files were found, and what is wrong with which of them, a sentence each.
+    """The check of one place: how many files were found, and what is wrong with which of them, a sentence each.
 
-    ``unread``: the names of what the user who looked has no right to read, ``.`` for the place itself; nothing is known of
-    those.
+    ``unread``: names that this user may not read, ``.`` for the place itself; nothing is known about those.
     """
 
     place: str
@@ -167,13 +169,13 @@ class WeightsCheck:
 
 
 def build_weights_check_command(places: Sequence[str]) -> list[str]:
-    """Return the argv that reads the headers in these places: nothing is changed, and no weights are read."""
+    """Return the argv that reads the headers in these places; it changes nothing and reads no weights."""
     program = (Path(__file__).parent / "weights_check.py").read_text(encoding="utf-8")
     return ["python3", "-IS", "-c", program, *places]
 
 
 def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
-    """Return what was found in each place. Raises ValueError where the program did not get to its end."""
+    """Return the result for each place. Raises ValueError if the output is incomplete."""
     found, is_whole = [], False
     for line in answer.splitlines():
         if not line.startswith(_WEIGHTS_CHECK_MARK):

@@ -1,6 +1,6 @@
-"""One look at a node: the script that reads it (`look.sh`, sent over stdin) and what its answer means.
+"""Inspect a node once: the script that reads it (`node_inspection.sh`, sent over stdin), and the decoder of its output.
 
-A section that was not asked for, or that the node did not answer, is None: not known.
+A section that was not requested, or that the node did not answer, is None: not known.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sparkctl.model.text.units import KIB, MIB
 from sparkctl.node import process_info
 from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 
-_MAX_NUMBER = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
+_MAX_NUMBER = 10**15  # KiB, MiB, seconds: every count on a node is far below this
 _SECTION_HEADER = "@@ "
 _MEMINFO_PATTERN = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """Who and what the node says it is. Empty text where it did not say."""
+    """The node's hostname, machine and software, as it reports them. Empty text if it does not."""
 
     user: str
     home: str
@@ -40,7 +40,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NodeDisk:
-    """Room on the filesystem of ``path``, bytes; None where df could not say."""
+    """The filesystem of ``path``, bytes; None if df fails."""
 
     path: str
     total: int | None
@@ -49,7 +49,7 @@ class NodeDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerAccess:
-    """Whether this user can reach Docker's socket, and what of NVIDIA's toolkit is installed."""
+    """Whether this user can reach Docker's socket, and which parts of NVIDIA's toolkit are installed."""
 
     socket: bool
     access: bool
@@ -74,8 +74,10 @@ class LaneReadings:
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """What lies where a switch keeps its journal: ``state`` is none, ours or foreign, ``text`` what it says, where it is ours.
-    ``is_held``: somebody has the node's lock."""
+    """The file of a switch journal: ``state`` is none, ours or foreign, ``text`` its content if it is ours.
+
+    ``is_held``: someone holds the node's lock.
+    """
 
     state: str
     text: str
@@ -84,7 +86,7 @@ class JournalFile:
 
 @dataclass(frozen=True, slots=True)
 class KernelSettings:
-    """Settings of the node that decide how it behaves when memory runs short."""
+    """Kernel settings that decide how the node behaves when memory runs out."""
 
     python: str
     earlyoom: str
@@ -94,8 +96,10 @@ class KernelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInspection:
-    """Everything one trip brought back. ``drops`` is the kernel's count of page cache drops so far.
-    ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid."""
+    """The result of one inspection. ``drops``: the kernel's count of page cache drops.
+
+    ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid.
+    """
 
     identity: NodeIdentity | None = None
     memory: MemoryReading | None = None
@@ -105,19 +109,19 @@ class NodeInspection:
     gpu: dict[int, int] | None = None
     listening: frozenset[int] | None = None
     disks: tuple[NodeDisk, ...] = ()
-    paths: tuple[tuple[str, bool | None], ...] = ()  # None: behind a folder that this user may not search
+    paths: tuple[tuple[str, bool | None], ...] = ()  # None: in a directory that this user may not search
     docker: DockerAccess | None = None
     drop_right: str | None = None  # allowed | denied | none (no sudo)
     habits: KernelSettings | None = None
     models: tuple[CheckpointFiles, ...] = ()
     lanes: LaneReadings | None = None
-    everybody: int | None = None  # bytes that all processes hold, on the GPU's side too
+    everybody: int | None = None  # bytes that all processes hold, including the GPU side
     procs: tuple[ProcessInfo, ...] | None = None
     shm: tuple[SharedMemoryFile, ...] | None = None
     journal: JournalFile | None = None
 
     def get_container_memory(self, container_id: str) -> int | None:
-        """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
+        """Return the bytes a container's processes hold, CPU and GPU side together; None if neither is known."""
         cpu = None if self.resident is None else self.resident.get(container_id)
         if self.gpu is None or self.pids is None:
             return cpu
@@ -126,7 +130,7 @@ class NodeInspection:
 
 
 def read_inspection_script() -> bytes:
-    """Return the look's source, for the stdin of ``sh -s -- SECTION...``."""
+    """Return the script's source, for the stdin of ``sh -s -- SECTION...``."""
     return (Path(__file__).parent / "node_inspection.sh").read_bytes()
 
 
@@ -136,7 +140,7 @@ def build_inspection_command(*sections: str) -> list[str]:
 
 
 def decode_inspection(answer: bytes) -> NodeInspection:
-    """Return what the script's output says. Raises ValueError if it did not run to its end."""
+    """Return the content of the script's output. Raises ValueError if it is incomplete."""
     text = answer.decode("utf-8", "replace")
     sections: dict[str, str] = {}
     disks: list[NodeDisk] = []
@@ -193,7 +197,7 @@ def _store_section(
 
 
 def parse_meminfo(meminfo: str) -> MemoryReading | None:
-    """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
+    """Return the reading of a /proc/meminfo text, None if a basic figure is missing."""
     field = {name: _parse_count(value) * KIB for name, value in _MEMINFO_PATTERN.findall(meminfo)}
     if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
         return None
@@ -243,7 +247,9 @@ def _parse_container_pids(body: str) -> dict[int, str]:
 
 
 def _sum_container_memory(cgroups: str | None, resident: str | None) -> dict[str, int] | None:
-    """Anonymous memory adds up over a container's processes; its shared memory is counted once, by the largest user."""
+    """Sum a container's memory: anonymous memory adds up over processes; shared memory counts once, by the largest
+    user.
+    """
     if cgroups is None or resident is None:
         return None
     pids = _parse_container_pids(cgroups)
@@ -261,7 +267,7 @@ def _sum_container_memory(cgroups: str | None, resident: str | None) -> dict[str
 
 
 def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
-    """Return what all processes hold, None where only a part of it would be known."""
+    """Return what all processes hold, None if only a part is known."""
     on_gpu = _parse_gpu_memory(gpu)
     if resident is None or on_gpu is None:
         return None
@@ -269,7 +275,7 @@ def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
 
 
 def _parse_gpu_memory(body: str | None) -> dict[int, int] | None:
-    """Compute processes; one pid listed twice keeps its larger figure, "[N/A]" is no figure."""
+    """Parse the compute processes; a pid listed twice keeps its larger figure, "[N/A]" is not known."""
     if body is None or "status 0" not in body:
         return None
     found: dict[int, int] = {}
@@ -292,7 +298,7 @@ def _parse_disk(path: str, body: str) -> NodeDisk:
 
 
 def _parse_count(digits: str) -> int:
-    """Return a number of a node. Raises ValueError for one that nothing on a node can have: no unit could be made of it."""
+    """Return a number from a node. Raises ValueError if it is implausibly large: it could not be formatted."""
     number = int(digits)
     if abs(number) > _MAX_NUMBER:
         raise ValueError("a number out of all range")
@@ -349,10 +355,10 @@ def _parse_kernel_settings(body: str | None) -> KernelSettings | None:
 
 
 def _parse_lanes(body: str | None) -> LaneReadings | None:
-    """Return the interfaces that carry; one with several addresses is a lane for each network."""
+    """Return the interfaces with a carrier; one with several addresses is a lane for each network."""
     if body is None:
         return None
-    from ipaddress import IPv4Interface  # 2 ms of the start of every other verb
+    from ipaddress import IPv4Interface  # saves 2 ms at the start of every other command
 
     rows = [line.split() for line in body.splitlines() if line.strip()]
     links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}
@@ -386,7 +392,7 @@ def _parse_lanes(body: str | None) -> LaneReadings | None:
 
 
 def _parse_gid_ipv4(gid: str) -> str | None:
-    """Return the IPv4 address in a GID (0000:...:ffff:c0a8:640a), None where it holds none."""
+    """Return the IPv4 address in a GID (0000:...:ffff:c0a8:640a), None if there is none."""
     from ipaddress import IPv6Address
 
     try:

@@ -1,4 +1,6 @@
-"""Whether a node reaches others over given interfaces: the script that asks (`pings.sh`) and what its answer means."""
+"""Check whether a node reaches others over given interfaces: the script (`peer_ping.sh`), and the decoder of its
+output.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 PING_TIMEOUT_SECONDS = 8.0  # seconds; the script itself ends within 5
 _SECTION_HEADER = "@@ "
 _PACKET_COUNT_PATTERN = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
-_REACHED_CODES = ("OK", "ECONNREFUSED")  # a refusal comes from the other end, too
+_REACHED_CODES = ("OK", "ECONNREFUSED")  # a refusal also comes from the other end
 _UNREACHABLE_REASONS = {
     "EHOSTUNREACH": "nobody there answers to that address",
     "ENETUNREACH": "no route",
@@ -23,7 +25,9 @@ _UNREACHABLE_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PingTarget:
-    """Whom to reach over which interface; ``size``: of the packet's data that must pass whole, 0 for none."""
+    """The address to reach and the interface; ``size``: bytes of a packet that must pass unfragmented, 0 for no such
+    test.
+    """
 
     interface: str
     own: str
@@ -33,13 +37,13 @@ class PingTarget:
 
     @property
     def script_argument(self) -> str:
-        """The script's word for it."""
+        """The script's argument for it."""
         return f"{self.interface} {self.own} {self.peer} {self.size} {self.device or '-'}"
 
 
 @dataclass(frozen=True, slots=True)
 class PingReply:
-    """Whether a peer answered; None: not known, and ``words`` say why. ``to_ping``: it was a ping that it answered."""
+    """Whether a peer answered; None: not known, and ``words`` say why. ``to_ping``: it answered a ping."""
 
     answered: bool | None
     words: str = ""
@@ -48,7 +52,7 @@ class PingReply:
 
 @dataclass(frozen=True, slots=True)
 class PingReport:
-    """What one node's trip brought. By (interface, peer); carriers by interface, RDMA states by device."""
+    """The result of one node. By (interface, peer); carriers by interface, RDMA states by device."""
 
     reached: dict[tuple[str, str], PingReply] = field(default_factory=dict)
     large: dict[tuple[str, str], PingReply] = field(default_factory=dict)
@@ -62,12 +66,12 @@ def read_ping_script() -> bytes:
 
 
 def build_ping_command(targets: Sequence[PingTarget]) -> list[str]:
-    """Return the argv that asks for these."""
+    """Return the argv that checks these targets."""
     return ["sh", "-s", "--", *(target.script_argument for target in targets)]
 
 
 def decode_ping_report(answer: bytes) -> PingReport:
-    """Return what the script's output says. Raises ValueError if it did not run to its end."""
+    """Return the content of the script's output. Raises ValueError if it is incomplete."""
     found = PingReport()
     tcp: dict[tuple[str, str], str] = {}
     complete = False
@@ -91,7 +95,7 @@ def decode_ping_report(answer: bytes) -> PingReport:
 
 
 def _split_sections(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield each header's words with what stands below it; what a login shell prints before the first is nobody's."""
+    """Yield each header's words with the lines below it; what a login shell prints before the first is ignored."""
     for part in re.split(rf"^{_SECTION_HEADER}", text, flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
         yield sanitize_line(head).split(), body.strip()
@@ -109,7 +113,7 @@ def _parse_ping_output(said: str) -> PingReply:
 
 
 def _combine_with_tcp(ping: PingReply, word: str) -> PingReply:
-    """Return what ping and a TCP connection tell together: one answer of either is enough."""
+    """Combine the results of ping and a TCP connection: one answer of either is enough."""
     if word in _REACHED_CODES:
         return PingReply(True)
     if word in _UNREACHABLE_REASONS:
@@ -140,7 +144,7 @@ _SSH_COMMAND = (
 
 @dataclass(frozen=True, slots=True)
 class SshLoginTarget:
-    """Who we are on a node, and the port of the sshd by which we came; ``has_keys``: there is a list of who may log in."""
+    """The user's login on a node, and the port of the sshd in use; ``has_keys``: an authorized_keys file exists."""
 
     user: str
     port: str
@@ -148,7 +152,7 @@ class SshLoginTarget:
 
 
 def decode_login_target(answer: bytes) -> SshLoginTarget:
-    """Return what a node said, whatever its login shell prints around it; raises ValueError for anything else."""
+    """Return the node's answer, whatever its login shell prints around it. Raises ValueError if it is incomplete."""
     lines = [sanitize_line(line) for line in answer.decode("utf-8", "replace").splitlines()]
     if "@@ login" not in lines or "@@ end" not in (lines := lines[lines.index("@@ login") + 1 :]):
         raise ValueError("the answer is not whole")
@@ -159,6 +163,8 @@ def decode_login_target(answer: bytes) -> SshLoginTarget:
 
 
 def build_login_test_command(entry: SshLoginTarget, address: str) -> tuple[str, ...]:
-    """Return the command that logs in there and does nothing. As in a container of ours no agent helps it, and a host that was
-    never seen is taken; what the node knows of hosts is left as it is."""
+    """Return the command that logs in there and does nothing.
+
+    As in a container it uses no ssh-agent and accepts an unknown host; the node's known_hosts stay unchanged.
+    """
     return (*_SSH_COMMAND, "-p", entry.port, "-l", entry.user, address, "true")

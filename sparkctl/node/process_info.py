@@ -1,4 +1,4 @@
-"""What a look tells of processes and of the files in /dev/shm: enough to say who outlived a container, and what it left."""
+"""Processes and files in /dev/shm from a node inspection: enough to say what outlived a container."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.text.units import KIB
 
-_TICKS_PER_SECOND = 100  # a second, in /proc/PID/stat of every Linux: USER_HZ
+_TICKS_PER_SECOND = 100  # ticks per second in /proc/PID/stat on every Linux: USER_HZ
 _STAT_PATTERN = re.compile(
     r"^(\d+) \((.*)\) (\S) (\d+) (?:\S+ ){17}(\d+)", re.MULTILINE
 )  # pid, name, state, parent, start
@@ -18,8 +18,9 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    """A process. ``start`` is in ticks since the boot: with the pid it names one process and no later one. ``born`` is unix
-    seconds, ``resident`` bytes of its own, ``words`` the beginning of its command line."""
+    """A process. ``start`` in ticks since boot: with the pid it identifies one process. ``born`` in unix seconds,
+    ``resident`` its own bytes, ``words`` the beginning of its command line.
+    """
 
     pid: int
     parent: int
@@ -33,8 +34,9 @@ class ProcessInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedMemoryFile:
-    """A file in /dev/shm. ``inode`` is (device, number); ``size`` what it holds, bytes; ``born`` unix seconds, None where
-    the kernel does not say. ``users`` are the pids that are seen to have it mapped or open."""
+    """A file in /dev/shm. ``inode`` is (device, number); ``size`` its bytes; ``born`` unix seconds, None if the kernel
+    does not say. ``users``: the pids known to have it mapped or open.
+    """
 
     path: str
     inode: tuple[int, int]
@@ -45,7 +47,7 @@ class SharedMemoryFile:
 
 
 def parse_processes(body: str | None, commands: str | None, resident: str | None) -> tuple[ProcessInfo, ...] | None:
-    """Return the processes of a node, None where it did not say."""
+    """Return the processes of a node, None if not reported."""
     if body is None:
         return None
     words: dict[int, list[str]] = {}
@@ -59,7 +61,7 @@ def parse_processes(body: str | None, commands: str | None, resident: str | None
             parent=int(parent),
             start=int(start),
             name=name,
-            is_alive=state not in "ZXx",  # a zombie holds nothing any more
+            is_alive=state not in "ZXx",  # a zombie holds no memory
             words=tuple(filter(None, words.get(int(pid), ()))),
             born=int(boot[1]) + int(start) / _TICKS_PER_SECOND if boot else None,
             resident=own.get(int(pid)),
@@ -75,7 +77,7 @@ def parse_anonymous_memory(resident: str) -> dict[int, int]:
 
 
 def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None:
-    """Return the files in /dev/shm and who is seen to use them, None where the node did not say."""
+    """Return the files in /dev/shm and their known users, None if not reported."""
     if body is None:
         return None
     users: dict[tuple[int, int], set[int]] = {}
@@ -89,7 +91,7 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
     found = []
     for one in re.findall(r"^file (\d+) (\d+) (\d+) (\d+) (\S+) (/dev/shm/.*)$", body, re.MULTILINE):
         inode, born = (int(one[0]), int(one[1])), one[4]
-        since = float(born) if born.isdigit() and int(born) else None  # stat says 0 or - where it does not know
+        since = float(born) if born.isdigit() and int(born) else None  # stat prints 0 or - if not known
         users_ = frozenset(users.get(inode, ()))
         found.append(
             SharedMemoryFile(

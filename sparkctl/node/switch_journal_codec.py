@@ -1,4 +1,4 @@
-"""What `journal.sh` does on a node, and what its answer means."""
+"""Start `switch_journal.sh` on a node, decode its answer, and encode the journal of a switch as JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sparkctl.model.switch_plan import SwitchJournal, SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 SCRIPT_MARKER = "# sparkctl journal 1"
-NO_JOURNAL = ""  # what lies there where no journal does
-JOURNAL_PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # as it is told to people
+NO_JOURNAL = ""  # the text if there is no journal
+JOURNAL_PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # its path as shown to the operator
 
 
 def read_journal_script() -> bytes:
@@ -26,7 +26,7 @@ def read_journal_script() -> bytes:
 
 
 class JournalWriteResult(StrEnum):
-    """What the script did. ``OTHER``: nothing, since something else lies there."""
+    """What the script did. ``OTHER``: nothing, since something else is there."""
 
     DONE = "done"
     OTHER = "other"
@@ -34,17 +34,17 @@ class JournalWriteResult(StrEnum):
 
 
 def build_write_command(text: str, over: Iterable[str] = ()) -> list[str]:
-    """Return the argv that writes the journal; with ``over`` only where one of these texts lies, or `NOTHING`."""
+    """Return the argv that writes the journal; with ``over`` only if one of these texts, or `NO_JOURNAL`, is there."""
     return ["sh", "-s", "--", "write", text, *over]
 
 
 def build_remove_command(over: Iterable[str] = ()) -> list[str]:
-    """Return the argv that removes it; ``over`` as in `writing`."""
+    """Return the argv that removes it; ``over`` as in `build_write_command`."""
     return ["sh", "-s", "--", "remove", *over]
 
 
 def decode_write_result(answer: bytes) -> JournalWriteResult:
-    """Return what came of it."""
+    """Return the script's result."""
     lines = answer.splitlines()
     if b"@@ written" in lines or b"@@ removed" in lines:
         return JournalWriteResult.DONE
@@ -52,9 +52,9 @@ def decode_write_result(answer: bytes) -> JournalWriteResult:
 
 
 JOURNAL_SCHEMA_VERSION = 1
-MAX_JOURNAL_BYTES = 65536  # bytes that are read of one
+MAX_JOURNAL_BYTES = 65536  # maximum bytes of a journal
 _ID_PATTERN = re.compile(r"[0-9a-f]{12,64}")
-_MAX_ITEMS = 256  # nodes, words and containers
+_MAX_ITEMS = 256  # maximum nodes, words and containers
 _MAX_TEXT_CHARS = 4096
 
 
@@ -64,7 +64,7 @@ def encode_switch_journal(journal: SwitchJournal) -> str:
 
 
 def decode_switch_journal(text: str) -> SwitchJournal:
-    """Return the journal that a text holds. Raises ValueError where it is damaged, or of another version."""
+    """Return the journal in a text. Raises ValueError if it is damaged, or of another version."""
     try:
         said = json.loads(text)
     except RecursionError as deep:

@@ -1,9 +1,9 @@
-"""Runs on a Spark, from stdin: one end of a stream of files, of an image, or of nothing but bytes, to another Spark.
+"""Runs on a Spark, from stdin: one end of a stream of files, of an image, or of random bytes, to another Spark.
 
-Both ends are started and told what to do over SSH, one line of JSON on stdin. They find each other by an address and
-talk TLS 1.3: each has a certificate that was made for this one transfer, and accepts the other's and no further one.
-Several streams are a process each: Python decrypts 16 KiB at a time, and threads would wait for each other in between.
-Words on stdout are JSON lines. An end that stdin leaves ends at once. Standard library only, Python 3.8 on.
+Both ends are started and controlled over SSH, one line of JSON on stdin. They connect to an address and use TLS 1.3:
+each has a certificate made for this one transfer, and accepts only the other's. Each of several streams is a process:
+Python decrypts 16 KiB at a time, and threads would wait for each other in between. Messages on stdout are JSON lines.
+An end whose stdin closes ends at once. Standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import threading
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself would cost the node a megabyte
+if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     import ssl
     from collections.abc import Iterator
     from typing import Any
@@ -35,43 +35,41 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 
 PART_SUFFIX = ".sparkctl-part"
 CHUNK_BYTES = 1 << 20
-SEND_PIECE_BYTES = 1 << 18  # bytes that have to go within PATIENCE
-FLUSH_BYTES = 256 << 20  # bytes after which what was written goes to the disk, and out of the page cache
+SEND_PIECE_BYTES = 1 << 18  # bytes that must pass within the patience
+FLUSH_BYTES = 256 << 20  # bytes after which written data is flushed to the disk, and removed from the page cache
 SILENCE_TIMEOUT_SECONDS = 20.0  # seconds without a byte after which a stream is broken
-HASH_TIMEOUT_SECONDS = 3600.0  # seconds that the other end may take to go through what it has of a file
-BUSY_REPORT_SECONDS = 5.0  # seconds after which it is told that this goes on
-PEER_WAIT_SECONDS = 20.0  # seconds within which the other end has to come
+HASH_TIMEOUT_SECONDS = 3600.0  # seconds that the other end may take to hash its part of a file
+BUSY_REPORT_SECONDS = 5.0  # seconds after which it reports that it is still hashing
+PEER_WAIT_SECONDS = 20.0  # seconds within which the other end must connect
 HANDSHAKE_TIMEOUT_SECONDS = 10.0  # seconds for a whole handshake
-MAX_HANDSHAKES = 32  # at a time; one more, and the oldest is ended
-IMAGE_LOAD_TIMEOUT_SECONDS = (
-    900.0  # seconds that Docker may take for an image that has come, after the operator is gone
-)
+MAX_HANDSHAKES = 32  # maximum at a time; one more ends the oldest
+IMAGE_LOAD_TIMEOUT_SECONDS = 900.0  # seconds that Docker may take to load a received image after the operator has gone
 _STDOUT_LOCK = threading.Lock()
 _children: list[subprocess.Popen[bytes]] = []
 _image_loads: list[ImageLoad] = []
 
 
 class TransferError(Exception):
-    """A stream cannot go on. ``errno`` as of an OSError, where there is one that says as much."""
+    """A stream cannot continue. ``errno`` as of an OSError, if one fits."""
 
     errno: int | None = None
     kind = "broken"
 
 
 class PeerDisconnected(TransferError):
-    """The other end is gone; it knows better why."""
+    """The other end is gone; it knows the reason better."""
 
     kind = "lost"
 
 
 class PeerTampered(TransferError):
-    """What came is not from the other end, or was changed on its way."""
+    """Data is not from the other end, or was changed on the way."""
 
     kind = "tampered"
 
 
 class UnsafePath(TransferError):
-    """Something lies in the way that nothing is written through."""
+    """Something is in the way (a link, for instance) through which nothing is written."""
 
     errno = errno.ELOOP
 
@@ -81,16 +79,18 @@ def write_message(**words: Any) -> None:
     line = json.dumps(words).encode() + b"\n"
     with _STDOUT_LOCK:
         while line:
-            line = line[os.write(1, line) :]  # what a pipe takes at once stays one line beside those of other processes
+            line = line[
+                os.write(1, line) :
+            ]  # a line that fits into the pipe is not mixed with those of other processes
 
 
 def report_error(error: TransferError | OSError) -> None:
-    """Print what went wrong."""
+    """Print an error for the operator."""
     write_message(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
 def exit_program(status: int) -> None:
-    """End, with whatever we started; what Docker has made of an image is looked at before."""
+    """End the program with its children; check first what Docker did with an image."""
     for load in _image_loads:
         load.finish_before_exit()
     for child in _children:
@@ -103,8 +103,9 @@ def exit_program(status: int) -> None:
 
 
 class PeerStream:
-    """A connection to the other end: every byte is its own and as it was sent, or `Tampered` is raised. `Lost` where it
-    is gone."""
+    """A connection to the other end: every byte comes from it unchanged, or `PeerTampered` is raised.
+    `PeerDisconnected` if it is gone.
+    """
 
     def __init__(self, link: ssl.SSLSocket) -> None:
         self.link = link
@@ -117,18 +118,18 @@ class PeerStream:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
     def set_timeout(self, seconds: float) -> None:
-        """Let silence last so long."""
+        """Set how long silence may last."""
         self.link.settimeout(seconds)
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all of the data."""
         view = memoryview(data)
         with translate_stream_errors():
             for at in range(0, len(view), SEND_PIECE_BYTES):
                 self.link.sendall(view[at : at + SEND_PIECE_BYTES])
 
     def receive_into(self, buffer: memoryview) -> None:
-        """Receive as many bytes as there is room for."""
+        """Receive as many bytes as fit."""
         at = 0
         with translate_stream_errors():
             while at < len(buffer):
@@ -138,13 +139,13 @@ class PeerStream:
                 at += count
 
     def receive_exactly(self, count: int) -> bytes:
-        """Return exactly so many bytes."""
+        """Return exactly this many bytes."""
         data = bytearray(count)
         self.receive_into(memoryview(data))
         return bytes(data)
 
     def unwrap_tls(self) -> socket.socket:
-        """Return the bare connection, for bytes of no meaning whose speed is measured; both ends have to ask for it."""
+        """Return the plain connection, for random bytes whose speed is measured; both ends must call this."""
         with translate_stream_errors():
             return self.link.unwrap()
 
@@ -155,7 +156,7 @@ class PeerStream:
 
 @contextlib.contextmanager
 def translate_stream_errors() -> Iterator[None]:
-    """Raise what goes wrong with a connection as `Lost` or `Tampered`."""
+    """Raise connection errors as `PeerDisconnected` or `PeerTampered`."""
     import ssl
 
     try:
@@ -174,12 +175,12 @@ def translate_stream_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_memory_file(text: str) -> Iterator[str]:
-    """Yield the path of a file that lies on no disk and that nobody else can open: the ssl module takes a key from a file only."""
+    """Yield the path of a file in memory that nobody else can open: the ssl module takes a key only from a file."""
     file: Any
     try:
         file = open(os.memfd_create("sparkctl"), "w")  # noqa: SIM115  closed below
         path = f"/proc/self/fd/{file.fileno()}"
-    except (AttributeError, OSError):  # a Python that was built for an older C library
+    except (AttributeError, OSError):  # a Python built for an older C library
         import tempfile
 
         file = tempfile.NamedTemporaryFile("w", dir="/dev/shm")  # noqa: SIM115  closed below
@@ -191,7 +192,7 @@ def open_memory_file(text: str) -> Iterator[str]:
 
 
 class TlsHandshake:
-    """Makes streams of connections: with our own certificate, to whoever holds the key of the other's."""
+    """Wraps connections in TLS: with our certificate, to the holder of the other certificate's key only."""
 
     def __init__(self, tls: dict[str, str], is_sender: bool) -> None:
         import ssl
@@ -199,7 +200,7 @@ class TlsHandshake:
         self.is_sender = is_sender
         self.peer = ssl.PEM_cert_to_DER_cert(tls["peer"])
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_sender else ssl.PROTOCOL_TLS_SERVER)
-        self.context.check_hostname = False  # it is one certificate that we want, and no name
+        self.context.check_hostname = False  # one exact certificate is expected, not a name
         self.context.verify_mode = ssl.CERT_REQUIRED
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.context.load_verify_locations(cadata=tls["peer"])
@@ -209,12 +210,14 @@ class TlsHandshake:
             self.context.load_cert_chain(path)
 
     def wrap_socket(self, link: socket.socket) -> ssl.SSLSocket:
-        """Return a connection of which nothing is known yet. Raises OSError."""
+        """Wrap a connection whose peer is not known yet. Raises OSError."""
         return self.context.wrap_socket(link, server_side=not self.is_sender, do_handshake_on_connect=False)
 
     def authenticate(self, link: ssl.SSLSocket) -> PeerStream:
-        """Return a stream once the other end has proved who it is. Raises `Tampered` for another one, else `Lost`."""
-        link.settimeout(HANDSHAKE_TIMEOUT_SECONDS)  # for all of it
+        """Return a stream once the other end has proved its identity. Raises `PeerTampered` for another peer, else
+        `PeerDisconnected`.
+        """
+        link.settimeout(HANDSHAKE_TIMEOUT_SECONDS)  # the limit for the whole handshake
         with translate_stream_errors():
             link.do_handshake()
         if link.getpeercert(binary_form=True) != self.peer:
@@ -225,8 +228,7 @@ class TlsHandshake:
 class PeerListener:
     """Accepts one stream on a port, from one of the addresses ``peers``.
 
-    Strangers keep nobody waiting: each has a thread and one time limit, there are only so many of them, and the oldest
-    makes room.
+    Strangers block nobody: each gets a thread and one time limit, their number is limited, and the oldest makes room.
     """
 
     def __init__(self, server: socket.socket, peers: list[str], handshake: TlsHandshake) -> None:
@@ -237,7 +239,7 @@ class PeerListener:
         self.lock = threading.Lock()
 
     def accept_peer(self, within: float) -> PeerStream:
-        """Return the stream and close the port. Raises `Lost` where the other end does not come in time."""
+        """Return the stream and close the port. Raises `PeerDisconnected` if the other end does not come in time."""
         threading.Thread(target=self.accept_connections, daemon=True).start()
         try:
             return self.found.get(timeout=within)
@@ -247,7 +249,7 @@ class PeerListener:
             self.has_found.set()
 
     def accept_connections(self) -> None:
-        """Let connections in until the right one is there."""
+        """Accept connections until the right one comes."""
         self.server.settimeout(0.25)
         with self.server:
             while not self.has_found.is_set():
@@ -255,7 +257,7 @@ class PeerListener:
                     link, (host, _) = self.server.accept()
                 except socket.timeout:  # noqa: UP041  another class before Python 3.10
                     continue
-                except OSError:  # no descriptor is left, or it has gone again: a moment later there may be one
+                except OSError:  # no file descriptor is left, or the peer has gone again: retry in a moment
                     time.sleep(0.1)
                     continue
                 try:
@@ -266,7 +268,7 @@ class PeerListener:
                     link.close()
 
     def start_handshake(self, link: ssl.SSLSocket) -> None:
-        """Begin a handshake; end the oldest where there are too many."""
+        """Begin a handshake; end the oldest if there are too many."""
         with self.lock:
             self.greeting.append(link)
             oldest = self.greeting.pop(0) if len(self.greeting) > MAX_HANDSHAKES else None
@@ -275,12 +277,12 @@ class PeerListener:
                 socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its own thread closes it
         try:
             threading.Thread(target=self.finish_handshake, args=(link,), daemon=True).start()
-        except RuntimeError:  # there is no room for one more thread
+        except RuntimeError:  # no further thread can be started
             self.remove_handshake(link)
             link.close()
 
     def finish_handshake(self, link: ssl.SSLSocket) -> None:
-        """Take whoever proves to be the other end."""
+        """Accept the peer that proves to be the other end."""
         try:
             stream = self.handshake.authenticate(link)
         except (TransferError, OSError):
@@ -297,7 +299,7 @@ class PeerListener:
             stream.close()
 
     def remove_handshake(self, link: ssl.SSLSocket) -> None:
-        """A handshake is over."""
+        """Remove a finished handshake."""
         with self.lock, contextlib.suppress(ValueError):
             self.greeting.remove(link)
 
@@ -312,14 +314,15 @@ def open_listening_socket(address: str) -> socket.socket:
 
 
 def connect_stream(way: list[Any], handshake: TlsHandshake) -> PeerStream:
-    """Connect by a way [own address, address, port, own interface]. Raises `Tampered`; where nobody is reached, it tells
-    and ends."""
+    """Connect by a route [own address, address, port, own interface]. Raises `PeerTampered`; if nobody is reached, it
+    reports this and ends.
+    """
     own, address, port, interface = way
     link = socket.socket()
     try:
         link.settimeout(5.0)
         link.bind((own, 0))
-        with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
+        with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: choose this one
             link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
         link.connect((address, port))
         return handshake.authenticate(handshake.wrap_socket(link))
@@ -335,14 +338,14 @@ def connect_stream(way: list[Any], handshake: TlsHandshake) -> PeerStream:
 
 
 def is_safe_name(name: str) -> bool:
-    """Tell whether a relative name leads nowhere but below its place, however it is written."""
+    """Tell whether a relative name stays below its place, however it is written."""
     return "\0" not in name and all(word not in ("", ".", "..") for word in name.split("/"))
 
 
 def is_safe_link(name: str, target: str) -> bool:
-    """Tell whether a link of this name leads nowhere but below its place.
+    """Tell whether a link of this name stays below its place.
 
-    ``..`` may stand only in front, where it goes up through true directories: behind a link it leads anywhere.
+    ``..`` is allowed only at the front, where it goes up through real directories: after a link it can lead anywhere.
     """
     words = target.split("/")
     ups = 0
@@ -353,9 +356,10 @@ def is_safe_link(name: str, target: str) -> bool:
 
 @contextlib.contextmanager
 def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the directory of what a job names, open, and the name in it.
+    """Yield the open directory of a job's path, and the name in it.
 
-    The base is the owner's choice, links included; below it no link is followed. Raises `Unsafe` for one, else OSError.
+    The base is the owner's choice, links included; below it no link is followed. Raises `UnsafePath` for one, else
+    OSError.
     """
     base, name = job["base"], job["name"]
     if not is_safe_name(name):
@@ -385,7 +389,7 @@ def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
 
 
 def open_regular_file(name: str, flags: int, folder: int | None = None) -> int:
-    """Open what has to be a plain file, in a directory without following a link. Raises `Unsafe`, or OSError."""
+    """Open a file that must be a plain one, without following a link in its directory. Raises `UnsafePath`, or OSError."""
     flags |= os.O_NONBLOCK | (0 if folder is None else os.O_NOFOLLOW)
     try:
         number = os.open(name, flags, 0o600, dir_fd=folder)
@@ -402,12 +406,12 @@ def open_regular_file(name: str, flags: int, folder: int | None = None) -> int:
 
 
 def get_part_name(job: Job) -> str:
-    """Return the name that a file has until it is whole: it tells of which state of the source it is a part."""
+    """Return the name of an incomplete file: it identifies the state of the source that it is a part of."""
     return f".{job['name'].rpartition('/')[2]}.{job['size']}-{job['mtime'] // 10**9}{PART_SUFFIX}"
 
 
 def get_part_size(job: Job) -> int:
-    """Return the bytes that there are of a file, as far as they count."""
+    """Return the valid bytes of a partial file."""
     try:
         with open_parent(job) as (folder, _):
             about = os.stat(get_part_name(job), dir_fd=folder, follow_symlinks=False)
@@ -417,7 +421,7 @@ def get_part_size(job: Job) -> int:
 
 
 def remove_stale_parts(folder: int, job: Job) -> None:
-    """Remove the parts of other states of a file."""
+    """Remove the partial files of other states of the source."""
     own = get_part_name(job)
     stale = re.compile(re.escape(f".{job['name'].rpartition('/')[2]}.") + r"\d+--?\d+" + re.escape(PART_SUFFIX))
     for name in os.listdir(folder):
@@ -429,13 +433,13 @@ def remove_stale_parts(folder: int, job: Job) -> None:
 
 
 def drop_page_cache(file: Any, start: int, length: int) -> None:
-    """Leave no page cache behind: on a Spark it is the GPU's memory, too."""
+    """Remove a file from the page cache: on a Spark that memory is the GPU's, too."""
     with contextlib.suppress(AttributeError, OSError):
         os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
 def hash_prefix(file: Any, upto: int, sha: Any) -> None:
-    """Take the first ``upto`` bytes into a sum."""
+    """Add the first ``upto`` bytes to a checksum."""
     at, told = 0, time.monotonic()
     while at < upto:
         data = file.read(min(CHUNK_BYTES, upto - at))
@@ -450,14 +454,14 @@ def hash_prefix(file: Any, upto: int, sha: Any) -> None:
 
 
 class TransferSender:
-    """Sends what it has: each stream takes the next number from a pipe, until none is left."""
+    """Sends files: each stream takes the next job number from a pipe, until none is left."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs = {job["n"]: job for job in jobs}
         self.numbers, self.feed = os.pipe()
 
     def distribute(self) -> None:
-        """Write the numbers of all jobs; each is read whole, whoever reads it."""
+        """Write the numbers of all jobs to the pipe; each is read by exactly one stream."""
         with open(self.feed, "wb", buffering=0) as feed:
             for number in self.jobs:
                 feed.write(struct.pack(">i", number))
@@ -479,7 +483,7 @@ class TransferSender:
                 self._send_file(stream, job)
 
     def _measure_latency(self, link: socket.socket, job: Job) -> None:
-        """Tell the median time that a byte takes there and back."""
+        """Report the median time of a byte's round trip."""
         took = []
         for _ in range(job["echoes"]):
             began = time.perf_counter()
@@ -501,7 +505,7 @@ class TransferSender:
                 raise TransferError(f"{job['path']} has changed since it was looked at")
             hash_prefix(file, offset, sha)
             stream.set_timeout(HASH_TIMEOUT_SECONDS)
-            stream.receive_exactly(1)  # the other end has gone through what it has, too
+            stream.receive_exactly(1)  # the other end has hashed its part, too
             stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             at = offset
             while at < job["size"]:
@@ -528,7 +532,7 @@ class TransferSender:
         write_message(sent=job["n"], status=status, said=said)
 
     def _measure_bandwidth(self, link: socket.socket, job: Job) -> None:
-        """Bytes of no meaning for so many seconds, and no more than so many."""
+        """Send random bytes for some seconds, up to a limit."""
         data, sent = bytes(1 << 20), 0
         end = time.monotonic() + job["seconds"]
         began = time.monotonic()
@@ -541,7 +545,7 @@ class TransferSender:
 
 
 class TransferReceiver:
-    """Writes what comes to where the operator has said: the other end names jobs by number, and no paths."""
+    """Writes what arrives to the operator's paths: the other end names jobs by number and never sends paths."""
 
     def __init__(self, jobs: list[Job], streams: int) -> None:
         self.jobs = {job["n"]: job for job in jobs}
@@ -598,7 +602,7 @@ class TransferReceiver:
             stream.send(struct.pack(">q", have))
             hash_prefix(file, have, sha)
             stream.send(b"g")
-            stream.set_timeout(HASH_TIMEOUT_SECONDS)  # until the other end has gone through as much
+            stream.set_timeout(HASH_TIMEOUT_SECONDS)  # until the other end has hashed as much
             self._receive_file_data(stream, file, have, job["size"], sha)
             stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             os.fsync(file.fileno())
@@ -638,7 +642,7 @@ class TransferReceiver:
                     load.write(data)
                     self.count_received(len(data))
         except BrokenPipeError:
-            pass  # docker load has ended, and says why
+            pass  # docker load has ended, and reports why
         except TransferError:
             load.finish(is_refused=True)
             raise
@@ -655,7 +659,7 @@ class TransferReceiver:
         write_message(got=job["n"], bytes=count, took=time.monotonic() - began)
 
     def apply_decision(self, words: dict[str, Any]) -> None:
-        """Do what the operator decides about what has come."""
+        """Apply the operator's decision about the received files."""
         if "keep" in words:
             job = self.jobs[words["keep"]]
             with open_parent(job) as (folder, leaf):
@@ -681,7 +685,7 @@ class TransferReceiver:
 
 
 def make_link(link: Job) -> None:
-    """Make a link in place of what has its name. Raises `Unsafe` for one that leads out of the base."""
+    """Create a link in place of what has its name. Raises `UnsafePath` if it leads out of the base."""
     if not is_safe_link(link["name"], link["target"]):
         raise UnsafePath(f"the link {link['name']} leads out of {link['base']} ({link['target']})")
     with open_parent(link, create=True) as (folder, leaf):
@@ -696,7 +700,7 @@ def make_link(link: Job) -> None:
 
 
 def list_image_names() -> dict[str, str]:
-    """Return the id of the image behind each name that Docker knows here. Raises `Broken`."""
+    """Return the id of the image behind each name that Docker has here. Raises `TransferError`."""
     names = {}
     for line in ask_docker("images", "--no-trunc", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}").splitlines():
         name, _, number = line.strip().rpartition(" ")
@@ -706,7 +710,7 @@ def list_image_names() -> dict[str, str]:
 
 
 def ask_docker(*words: str) -> str:
-    """Return what a docker command prints. Raises `Broken`."""
+    """Return a docker command's output. Raises `TransferError`."""
     try:
         done = subprocess.run(["docker", *words], capture_output=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -717,7 +721,7 @@ def ask_docker(*words: str) -> str:
 
 
 def list_foreign_image_names(since: float) -> set[str]:
-    """Return the names that somebody else has pulled, tagged or imported since then: `docker load` is none of these."""
+    """List the names that somebody else has pulled, tagged or imported since then, apart from `docker load`."""
     names = set()
     window = ("--since", f"{since:.3f}", "--until", f"{time.time():.3f}")
     for line in ask_docker("events", *window, "--filter", "type=image", "--format", "{{json .}}").splitlines():
@@ -739,10 +743,10 @@ def shorten_image_name(image: str) -> str:
 
 
 class ImageLoad:
-    """``docker load`` of an archive that has to hold one image and no name but its own.
+    """``docker load`` of an archive that must contain one image with the expected name only.
 
-    Docker takes whatever names an archive brings. If there is another than the wanted one, all that it brought are put
-    back to what they were before.
+    Docker applies every name in an archive. If there is an unexpected one, all names of the archive are restored to
+    what they were before.
     """
 
     def __init__(self, image: str) -> None:
@@ -765,12 +769,12 @@ class ImageLoad:
         self.said.append(self.child.stdout.read())
 
     def write(self, data: memoryview) -> None:
-        """Hand on a part of the archive. Raises BrokenPipeError where Docker wants no more."""
+        """Pass on a part of the archive. Raises BrokenPipeError if Docker has stopped reading."""
         assert self.child.stdin is not None
         self.child.stdin.write(data)
 
     def finish(self, is_refused: bool) -> tuple[int, str, list[str]]:
-        """Let Docker finish, or give up, and return its exit status, its words, and the names that were put back."""
+        """Let Docker finish, or stop it; return its exit status, its output, and the names that were restored."""
         self.is_ending = True
         with self._lock:
             if self._result is None:
@@ -786,7 +790,7 @@ class ImageLoad:
             return self._result
 
     def restore_names(self, words: str) -> list[str]:
-        """Undo what the archive did to names, if it had another than the wanted one; return the others."""
+        """Undo the archive's changes to names if it contains an unexpected one; return the unexpected ones."""
         after = list_image_names()
         changed = {name for name in after if after[name] != self.before.get(name)}
         changed -= list_foreign_image_names(self.began) - set(re.findall(r"^Loaded image: *(\S+)", words, re.MULTILINE))
@@ -797,7 +801,7 @@ class ImageLoad:
         return others
 
     def finish_before_exit(self) -> None:
-        """See to the names before we end: an archive that has come whole is loaded whether we wait or not."""
+        """Check the names before the program ends: Docker loads a complete archive in any case."""
         worker = threading.Thread(target=self._finish_quietly, daemon=True)
         worker.start()
         worker.join(IMAGE_LOAD_TIMEOUT_SECONDS)
@@ -823,7 +827,7 @@ def open_file(job: Job) -> Iterator[Any]:
 
 
 def hash_files(files: list[Job]) -> None:
-    """Tell the sum of each file, two at a time."""
+    """Report the checksum of each file, two at a time."""
     work: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(files)):
         work.put(number)
@@ -854,7 +858,7 @@ def hash_files(files: list[Job]) -> None:
 
 
 def hold_receiver_lock(name: str | None) -> Any:
-    """Hold a lock for as long as we live, so that two receivers never write the same part."""
+    """Hold a lock while the program runs, so that two receivers never write the same part."""
     if name is None:
         return None
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
@@ -870,7 +874,7 @@ def hold_receiver_lock(name: str | None) -> Any:
 
 
 def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Be one end until all is done and settled."""
+    """Run one end until everything is done."""
     is_sender, count = request["role"] == "send", request["streams"]
     held = hold_receiver_lock(request.get("lock"))
     end: Any = TransferSender(request["jobs"]) if is_sender else TransferReceiver(request["jobs"], count)
@@ -880,7 +884,7 @@ def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[st
         write_message(ports=[server.getsockname()[1] for server in servers])
 
     def run_stream(number: int) -> None:
-        """Be one stream, from its first byte to its last."""
+        """Run one stream, from its first byte to its last."""
         try:
             if servers:
                 stream = PeerListener(servers[number], request["peers"], handshake).accept_peer(
@@ -915,7 +919,9 @@ def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[st
 
 
 def fork_workers(count: int, work: Any, servers: list[socket.socket], others: list[int]) -> list[int]:
-    """Start a process for each stream while there is no thread yet; each ends with us. ``others``: what it does not need."""
+    """Start a process for each stream before there is any thread; each ends with its parent. ``others``: descriptors
+    that it does not need.
+    """
     alive, ours = os.pipe()
     pids = []
     for number in range(count):
@@ -932,7 +938,7 @@ def fork_workers(count: int, work: Any, servers: list[socket.socket], others: li
             threading.Thread(target=exit_with_parent, args=(alive,), daemon=True).start()
             work(number)
             os._exit(0)
-        finally:  # an error that nobody expected
+        finally:  # an unexpected error
             sys.excepthook(*sys.exc_info())
             os._exit(7)
     for server in servers:
@@ -941,13 +947,13 @@ def fork_workers(count: int, work: Any, servers: list[socket.socket], others: li
 
 
 def exit_with_parent(alive: int) -> None:
-    """End when the process that has started us does, however it ends."""
+    """End when the parent process ends, however it does."""
     os.read(alive, 1)
     exit_program(6)
 
 
 def await_worker(pid: int) -> None:
-    """Return when a stream is done; where it was not, end as it did: it has told why, if it could."""
+    """Return when a stream is done; if it failed, end in the same way: it has reported why, if it could."""
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 7:
         report_error(TransferError(f"one of its processes was ended (status {status})"))
@@ -976,20 +982,20 @@ def _run_receiver(
 
 
 def forward_commands(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Pass on what the operator says; end when he is gone."""
+    """Pass on the operator's commands; end when the operator has gone."""
     for line in sys.stdin.buffer:
         other_words.put(json.loads(line))
     exit_program(6)
 
 
 def report_thread_failure(failure: Any) -> None:
-    """Say what nobody expected, and end: a thread that dies alone would leave the other end waiting."""
+    """Report an unexpected error and end: if only the thread died, the other end would wait."""
     write_message(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
     exit_program(7)
 
 
 def main() -> None:
-    """Be one end of what the first line asks for."""
+    """Run the end that the first line asks for."""
     threading.excepthook = report_thread_failure
     request = json.loads(sys.stdin.buffer.readline())
     other_words: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""sparkctl-whole 1: runs on the Spark, with the standard library alone. Reads the headers of a model's files, no weights."""
+"""sparkctl-whole 1: check a model's files on a Spark: reads their headers, no weights. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import struct
 import sys
 from pathlib import Path
 
-_MAX_HEADER_BYTES = 100 << 20  # bytes; safetensors' own limit
+_MAX_HEADER_BYTES = 100 << 20  # bytes; the limit of safetensors itself
 _MAX_FILES = 1000  # files
 
 
 def find_model_directory(place: Path) -> Path:
-    """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot. Raises PermissionError."""
+    """Return the directory of a model's files: Hugging Face's cache keeps them in a snapshot. Raises PermissionError."""
     snapshots = place / "snapshots"
     if not snapshots.is_dir():
         return place
@@ -26,7 +26,7 @@ def find_model_directory(place: Path) -> Path:
 
 
 def find_file_fault(path: Path) -> str | None:
-    """Return what is wrong with one file, None where its header agrees with its size."""
+    """Return what is wrong with one file, None if its header agrees with its size."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)
@@ -47,7 +47,7 @@ def find_file_fault(path: Path) -> str | None:
 
 
 def find_missing_files(index: Path, names: set[str]) -> list[str]:
-    """Return which files an index lists that are not there. Raises PermissionError."""
+    """Return the files that an index lists but that are missing. Raises PermissionError."""
     try:
         wanted = set(json.loads(index.read_text())["weight_map"].values())
     except PermissionError:
@@ -58,9 +58,9 @@ def find_missing_files(index: Path, names: set[str]) -> list[str]:
 
 
 def check_place(place: str) -> dict[str, object]:
-    """Return how many files of a place there are, what is wrong with them, and which this user has no right to read.
+    """Return how many files a place has, what is wrong with them, and which ones this user may not read.
 
-    The container is mostly root's: what may not be read here may be whole.
+    The container mostly runs as root, so a file that is unreadable here may be fine.
     """
     faults: list[str] = []
     unread: list[str] = []

@@ -1,4 +1,4 @@
-"""Reading labels: anybody on the node can set them, so each value is checked before it is believed."""
+"""Read container labels. Anybody on the node can set them, so each value is checked before use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _RANK_NODES_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0
 _START_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PLAIN_LINE_PATTERN = re.compile(
     r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+"
-)  # no repetition, no choice
-_HEALTH_PATH_PATTERN = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
+)  # no repetition, no alternation
+_HEALTH_PATH_PATTERN = re.compile(r"/[!-~]{0,1000}")  # a path that can be requested over HTTP
 _PROBE_KINDS = ("completions", "chat", "none")
 
 
 def parse_port_label(container: Container) -> int | None:
-    """Return the port on the node, None for what is none."""
+    """Return the port on the node, None if it is not a valid port."""
     text = container.get_label(ContainerLabel.PORT) or ""
     port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
     return port if 0 < port < 65536 else None
 
 
 def parse_stop_grace_label(container: Container) -> float | None:
-    """Return the seconds between SIGTERM and SIGKILL, None for what is no such number."""
+    """Return the seconds between SIGTERM and SIGKILL, None if it is not a valid number."""
     try:
         grace = float(container.get_label(ContainerLabel.GRACE) or "")
     except ValueError:
@@ -39,13 +39,13 @@ def parse_stop_grace_label(container: Container) -> float | None:
 
 
 def parse_expected_memory_label(container: Container) -> int | None:
-    """Return the bytes of memory it is expected to hold, None for what is no such number."""
+    """Return the bytes of memory the instance is expected to hold, None if it is not a valid number."""
     text = container.get_label(ContainerLabel.EXPECTED) or ""
     return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
 def parse_rank_label(container: Container) -> str | None:
-    """Return which rank of how many it is, as "0/2"; None for one Spark alone, and for what is no rank."""
+    """Return its rank and the number of ranks as "0/2"; None for a model on one Spark, and if it is not a valid rank."""
     found = _RANK_PATTERN.fullmatch(container.get_label(ContainerLabel.RANK) or "")
     if found is None or not int(found[1]) < int(found[2]) <= _MAX_RANKS or int(found[2]) < 2:
         return None
@@ -53,23 +53,23 @@ def parse_rank_label(container: Container) -> str | None:
 
 
 def parse_rank_nodes_label(container: Container) -> tuple[NodeName, ...]:
-    """Return where its ranks are, as whoever started it calls the nodes, the head's first; empty where that is not said."""
+    """Return the nodes of its ranks as the operator who started it names them, the head's first; empty if not given."""
     text = container.get_label(ContainerLabel.NODES) or ""
     return tuple(map(NodeName, text.split(","))) if _RANK_NODES_PATTERN.fullmatch(text) else ()
 
 
 def parse_start_id_label(container: Container) -> str | None:
-    """Return what all ranks of one start share, None where nothing usable is said."""
+    """Return what all ranks of one start share, None if there is no usable value."""
     text = container.get_label(ContainerLabel.RUN) or ""
     return text if _START_ID_PATTERN.fullmatch(text) else None
 
 
 def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
-    """Return when it counts as ready, None where its label does not say so in a usable way.
+    """Return when the instance counts as ready, None if the label has no usable rule.
 
-    A regular expression from a label is used where it is nobody else's: the engine's own, that of the profile here, or plain
-    text. For any other the engine's own line is waited for, or only what else the label names: an expression of a stranger can
-    be written so that it never ends.
+    A regular expression from a label is used only if it is known: the engine's own, that of the local profile, or plain
+    text. Otherwise the engine's own line is used, or only the rest of the rule: a stranger's expression can be written
+    so that it never ends.
     """
     try:
         fields = load_json(container.get_label(ContainerLabel.READY) or "")
@@ -100,7 +100,7 @@ def _find_engine_ready_line(container: Container) -> str | None:
 
 
 def _find_profile_ready_line(container: Container) -> str | None:
-    """Return the ready line of the profile of that name here, None where there is none that can be read."""
+    """Return the ready line of the local profile of that name, None if it cannot be read."""
     from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 

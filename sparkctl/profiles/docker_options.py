@@ -1,7 +1,7 @@
 """The further ``docker run`` flags that a profile may set under ``container: options:``.
 
-A closed table: what is not here cannot be asked of Docker's API by `wire.docker`, and is a fault in the profile
-instead of a surprise on the node.
+A closed table: `transport.docker` cannot pass any other flag to Docker's API, so any other flag is an error in the
+profile, not a surprise on the node.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-BARE_FLAG_VALUE = "true"  # the value that stands for a flag without one
+BARE_FLAG_VALUE = "true"  # the value of a flag without one
 
 
 class DockerOptionKind(StrEnum):
@@ -50,7 +50,7 @@ DOCKER_OPTIONS: dict[str, DockerOptionKind] = {
 _SIZE_PATTERN = r"-1|[0-9]{1,15}(\.[0-9]{1,6})?\s*[kmgtKMGT]?([iI]?[bB])?"
 _ADDRESS_PATTERN = r"\[[0-9a-fA-F:]+\]|[0-9.]+"
 
-# Values that Docker's API takes as numbers or in parts: what they look like, and an example.
+# Values that Docker's API takes as numbers or in parts: their pattern and an example.
 VALUE_PATTERNS: dict[str, tuple[re.Pattern[str], str]] = {
     "add-host": (re.compile(r"[^\s:=]+[:=]\S+"), "spark2:10.0.0.2"),
     "cpus": (re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?"), "4 or 1.5"),
@@ -66,23 +66,23 @@ VALUE_PATTERNS: dict[str, tuple[re.Pattern[str], str]] = {
     "tmpfs": (re.compile(r"/[^:]*(:.+)?"), "/scratch:size=1g"),
 }
 
-# Flags that are not options because the profile has a better place for them, or sparkctl must decide.
+# Flags that are not options because the profile has another field for them, or because sparkctl must decide.
 FIELDS_INSTEAD_OF_OPTIONS: dict[str, str] = {
-    "name": "it is the field container.name",
-    "gpus": "it is the field container.gpus",
-    "shm-size": "it is the field container.shm_size",
-    "ipc": "it is the field container.ipc",
-    "network": "it is the field container.network",
-    "net": "it is the field container.network",
-    "entrypoint": "it is the field container.entrypoint",
-    "ulimit": "it is the field container.ulimits",
-    "device": "it is the field container.devices",
-    "volume": "it is the field mounts",
-    "mount": "it is the field mounts",
+    "name": "use the field container.name",
+    "gpus": "use the field container.gpus",
+    "shm-size": "use the field container.shm_size",
+    "ipc": "use the field container.ipc",
+    "network": "use the field container.network",
+    "net": "use the field container.network",
+    "entrypoint": "use the field container.entrypoint",
+    "ulimit": "use the field container.ulimits",
+    "device": "use the field container.devices",
+    "volume": "use the field mounts",
+    "mount": "use the field mounts",
     "env": "it is the field env",
-    "env-file": "it is the field env_file",
+    "env-file": "use the field env_file",
     "label": "labels are how sparkctl knows its containers",
     "detach": "sparkctl always starts containers in the background",
-    "rm": "a container is never removed by itself: a crash keeps its log",
-    "restart": "sparkctl starts engines, Docker does not restart them behind its back",
+    "rm": "sparkctl keeps a container that ended, so that its log can be read",
+    "restart": "sparkctl starts engines; Docker must not restart them",
 }

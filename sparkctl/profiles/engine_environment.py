@@ -1,4 +1,4 @@
-"""What an engine gets of the operator's environment: ``env_file``, ``env``, and ``${VAR}`` in ``env`` and ``args``."""
+"""Values from the operator's environment for an engine: ``env_file``, ``env``, and ``${VAR}`` in ``env`` and ``args``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return real values, secrets among them; ``env`` wins over ``env_file``.
+    """Return real values, including secrets; ``env`` overrides ``env_file``.
 
-    Raises `InvalidFile` with every variable that is not set and every broken line of the file.
+    Raises `InvalidFile` with every variable that is not set and every invalid line of the file.
     """
     values = dict(_read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def resolve_engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[t
 
 
 def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what ``${VAR}`` in ``env`` and ``args`` stands for wherever the variable is named like a secret."""
+    """Return the values of every ``${VAR}`` in ``env`` and ``args`` whose name is that of a secret."""
     found = {
         environ.get(match["name"]) or match["default"] or ""
         for text in _iter_reference_texts(profile)
@@ -89,14 +89,14 @@ def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[s
 
 
 def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
-    """Return a sentence where others on this machine can read the profile's env_file."""
+    """Return a warning if other users of this machine can read the profile's env_file."""
     if profile.env_file is None:
         return ()
     path = _resolve_env_file(profile, profile.env_file)
     try:
         mode = path.stat().st_mode
     except OSError:
-        return ()  # reading it says what is wrong
+        return ()  # reading the file reports the error
     return (f"{path} can be read by others (mode {mode & 0o777:03o}): chmod 600 {path}",) if mode & 0o077 else ()
 
 
@@ -116,7 +116,7 @@ def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]
 
 
 def _find_variable_position(profile: Profile, section: str, name: str) -> FilePosition:
-    """Return where the profile sets the variable; its file as a whole where a base or a flag does."""
+    """Return where the profile sets the variable; the whole file if a base profile or a flag sets it."""
     from sparkctl.profiles.yaml_reader import find_value, read_yaml
 
     try:
@@ -128,7 +128,7 @@ def _find_variable_position(profile: Profile, section: str, name: str) -> FilePo
 
 
 def _resolve_env_file(profile: Profile, text: str) -> Path:
-    """Return the env_file's path; a relative one is beside the profile."""
+    """Return the env_file's path; a relative one is relative to the profile."""
     return Path(profile.origin).parent / Path(text).expanduser()
 
 
@@ -147,8 +147,11 @@ def _read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
 
 
 def parse_env_file(raw: bytes, file: str) -> list[tuple[str, str]]:
-    """Return the pairs of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments,
-    everything after the equals sign as it is. Raises `InvalidFile`; no value is ever in a message."""
+    """Return the pairs of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments, the
+    value unchanged.
+
+    Raises `InvalidFile`; messages never contain values.
+    """
     pairs: list[tuple[str, str]] = []
     faults: list[FileIssue] = []
     for number, line in enumerate(raw.split(b"\n"), start=1):

@@ -1,4 +1,6 @@
-"""Text as a profile writes it: ``${NAME}`` and ``${NAME:-default}`` are the operator's own, ``$${`` is the text ``${``."""
+"""References in a profile: ``${NAME}`` and ``${NAME:-default}`` are the operator's variables, ``$${`` is the text
+``${``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Mapping
 
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# In a shell's or compose's text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}.
+# In shell or compose text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}.
 _SHELL_VARIABLE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?:(?P<how>:?[-?+=])(?P<words>[^{}]*))?\})"
@@ -15,12 +17,12 @@ _SHELL_VARIABLE = re.compile(
 
 
 def escape_references(text: str) -> str:
-    """Return text that means itself in a profile."""
+    """Return text escaped so that a profile takes it literally."""
     return text.replace("${", "$${")
 
 
 def resolve_defaults(text: str) -> str | None:
-    """Return the text for a field that knows no references: defaults stand in, None where one has no default."""
+    """Return the text with each reference replaced by its default, None if one has no default."""
     missing = False
 
     def replace_reference(match: re.Match[str]) -> str:
@@ -35,24 +37,24 @@ def resolve_defaults(text: str) -> str | None:
 
 
 def has_references(text: str) -> bool:
-    """Tell whether something in the text comes from the operator's environment."""
+    """Tell whether the text refers to the operator's environment."""
     return any(match["name"] is not None for match in REFERENCE_PATTERN.finditer(text))
 
 
 def list_referenced_names(text: str) -> tuple[str, ...]:
-    """Return the variables a text asks for."""
+    """Return the variables that a text refers to."""
     return tuple(match["name"] for match in REFERENCE_PATTERN.finditer(text) if match["name"] is not None)
 
 
 def format_reference(name: str, default: str | None = None) -> str:
-    """Return ``${NAME}`` or ``${NAME:-default}``; a default that cannot be written so is left out."""
+    """Return ``${NAME}`` or ``${NAME:-default}``; a default that this notation cannot hold is left out."""
     return f"${{{name}}}" if default is None or set(default) & set("{}") else f"${{{name}:-{default}}}"
 
 
 def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str = "") -> str:
-    """Return shell-like text in a profile's notation, the variables in ``known`` replaced.
+    """Return shell-like text in a profile's notation, with the variables in ``known`` replaced.
 
-    ``dollar``: what stands for a dollar sign itself (``$$`` in compose).
+    ``dollar``: how the source writes a literal dollar sign (``$$`` in compose).
     """
     out, end = "", 0
     for match in _find_variables(text, dollar):
@@ -80,5 +82,5 @@ def _convert_variable(match: re.Match[str], known: Mapping[str, str]) -> str:
 
 
 def is_variable_name(text: str) -> bool:
-    """Tell whether a variable may be called so."""
+    """Tell whether a text is a valid variable name."""
     return _VARIABLE_NAME.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""The kinds of text a profile's fields hold, each checked with a sentence that says what is wanted.
+"""Check the text of a profile's fields. Each error says what is expected.
 
 Every function takes the text as written and raises ValueError. None of them knows pydantic.
 """
@@ -54,14 +54,14 @@ def check_image(text: str) -> str:
 
 
 def parse_engine_size(text: str) -> int:
-    """Bytes of a model or an engine: a number without its unit is a slip, not 96 bytes."""
+    """Bytes for a model or an engine: a number without a unit is an error, not 96 bytes."""
     return _parse_large_size(text, "96GiB")
 
 
 def parse_guard_floor(text: str) -> int:
-    """Bytes under which the guard acts."""
+    """Bytes of MemAvailable below which the guard acts."""
     if text.strip() == "0":
-        raise ValueError("`0` is no floor; write for example 512MiB, or guard: off in place of the map")
+        raise ValueError("`0` is not a floor; write for example 512MiB, or guard: off instead of the map")
     return _parse_large_size(text, "512MiB")
 
 
@@ -76,7 +76,7 @@ def _parse_large_size(text: str, example: str) -> int:
 
 
 def parse_weights_size(text: str) -> int:
-    """Bytes of weights, as those who publish them write it: 27GB is 27 x 10^9, 25GiB is binary."""
+    """Bytes of weights in the units of model pages: 27GB is 27 x 10^9, 25GiB is binary."""
     match = _MODEL_SIZE.fullmatch(text.strip()) if len(text) <= 40 else None
     if match is None:
         raise ValueError(f"{quote_source(text)} is not a size; write for example 27GB (10^9) or 25GiB (2^30)")
@@ -88,7 +88,7 @@ def parse_weights_size(text: str) -> int:
 
 
 def parse_nonzero_size(text: str) -> int:
-    """Bytes, not none."""
+    """Bytes, more than 0."""
     found = parse_docker_size(text)
     if found < 1:
         raise ValueError(f"{quote_source(text)} is nothing; write for example 64KiB, or leave it out")
@@ -96,7 +96,7 @@ def parse_nonzero_size(text: str) -> int:
 
 
 def parse_positive_count(text: str) -> int:
-    """A whole number of things, 1 or more."""
+    """A whole number, 1 or more."""
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) >= 1):
         raise ValueError(f"{quote_source(text)} is not a number of experts; write a whole number, 1 to 99999")
     return int(text)
@@ -110,7 +110,7 @@ def parse_docker_size(text: str) -> int:
 
 
 def check_shm_size(text: str) -> str:
-    """A size, left as it is written: the docker run line shows it so."""
+    """A size, kept as written because the docker run line shows it."""
     parse_docker_size(text)
     return text
 
@@ -123,7 +123,7 @@ def parse_duration_field(text: str) -> float:
 
 
 def parse_time_limit(text: str) -> float:
-    """A duration that is none of zero, with its unit: 45 may be meant as minutes."""
+    """A duration above zero with its unit: a plain 45 might mean minutes."""
     found = parse_duration_field(text)
     if text.strip().replace(".", "", 1).isdigit() and found > 0:
         raise ValueError(f"{quote_source(text)} has no unit; write {text.strip()}s or {text.strip()}m")
@@ -160,14 +160,14 @@ def check_mount(text: str) -> str:
 
 
 def _refuse_misleading(text: str, *paths: str) -> None:
-    """Refuse paths that lead elsewhere than they read."""
+    """Refuse paths with parts such as ``..`` that lead to another place than they seem to."""
     for path in paths:
         if (part := find_misleading_part(path)) is not None:
-            raise ValueError(f"{quote_source(text)}: write the path that is meant, without `{part}` in it")
+            raise ValueError(f"{quote_source(text)}: write the real path, without `{part}`")
 
 
 def normalize_version(text: str) -> str:
-    """The version of an engine, as its flags go by."""
+    """The version of an engine, which decides which flags it knows."""
     if not re.fullmatch(r"v?[0-9]{1,4}(\.[0-9]{1,4}){1,2}[A-Za-z0-9.+-]{0,40}", text):
         raise ValueError(f"{quote_source(text)} is not a version; write it as in 0.5.12")
     return text.removeprefix("v")
@@ -199,7 +199,7 @@ def check_device(text: str) -> str:
 
 
 def check_env_value(key: str, value: str) -> str:
-    """The value of an environment variable; every ``${`` in it closes."""
+    """The value of an environment variable; every ``${`` in it is closed."""
     if not _ENV_NAME.fullmatch(key):
         raise ValueError(f"{quote_source(key)} is not a variable's name")
     if "${" in VARIABLE_PATTERN.sub("", value):

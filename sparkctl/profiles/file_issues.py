@@ -1,4 +1,4 @@
-"""Faults in a file the operator wrote: where each is, all of them at once."""
+"""Issues in a file that the operator wrote: the position of each, all of them at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkctl.files import open_regular_file
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import is_secret_name, redact
 
-_MAX_BYTES = 1 << 20  # bytes of a file that are read for showing a line of it
+_MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
 _NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -29,7 +29,7 @@ class FilePosition:
 
 @dataclass(frozen=True, slots=True)
 class FileIssue:
-    """One thing that is wrong. As text: ``file:line:column: what; did you mean ...``, one printable line."""
+    """One issue. As text: ``file:line:column: what; did you mean ...``, one printable line."""
 
     place: FilePosition
     message: str
@@ -39,7 +39,7 @@ class FileIssue:
 
 
 class InvalidFile(InvalidInput):
-    """A file, or a flag that changes its content, with faults. The message has one line for each."""
+    """A file, or a flag that changes its content, has issues. The message has one line for each."""
 
     def __init__(self, faults: Iterable[FileIssue], hint: str | None = None) -> None:
         self.faults = sort_issues(faults)
@@ -47,7 +47,7 @@ class InvalidFile(InvalidInput):
 
 
 def sort_issues(faults: Iterable[FileIssue]) -> tuple[FileIssue, ...]:
-    """Return the faults without repeats, file by file as they came, from top to bottom in each."""
+    """Return the issues without duplicates: files in the order given, positions from top to bottom."""
     unique = list(dict.fromkeys(faults))
     files = {fault.place.file: index for index, fault in reversed(list(enumerate(unique)))}
     return tuple(
@@ -56,9 +56,9 @@ def sort_issues(faults: Iterable[FileIssue]) -> tuple[FileIssue, ...]:
 
 
 def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]:
-    """Return the line of the file for each place that has one, tabs as one blank so that columns count.
+    """Return the source line of each position that has one; a tab counts as one space so that columns match.
 
-    A line that names a secret is left out, and what looks like one anywhere else is masked.
+    A line with a secret's name is left out, and anything else that looks like a secret is masked.
     """
     found: dict[FilePosition, str] = {}
     files: dict[str, list[str]] = {}

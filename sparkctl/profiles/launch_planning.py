@@ -1,4 +1,4 @@
-"""From a profile and a node to a `LaunchPlan`. Pure, apart from reading the profile's ``env_file``."""
+"""Build a `LaunchPlan` from a profile and a node. Pure, except that it reads the profile's ``env_file``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from sparkctl.profiles.file_issues import quote_source
 API_KEY_VARIABLES = (
     "VLLM_API_KEY",
     "LLAMA_API_KEY",
-)  # environment entries by which a server demands a key of its clients
+)  # environment variables by which a server requires a key from its clients
 _INFINIBAND_DEVICE = "/dev/infiniband"
-EXPLICIT_NONE = "none"  # written in a profile where the engine's own default is not wanted
+EXPLICIT_NONE = "none"  # a profile writes this to turn the engine's own default off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlacement:
-    """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
-    RDMA can be given to its container. ``nodes``: where all of them stand, the head first; ``run``: a name for this start."""
+    """The place of one rank. ``env``: the network settings of its libraries; ``has_devices``: its container can be
+    given RDMA devices.
+
+    ``nodes``: the nodes of all ranks, the head first; ``run``: the id of this start.
+    """
 
     rank: EngineRank
     nodes: tuple[NodeName, ...]
@@ -47,11 +50,12 @@ def build_launch_plan(
     instance: str | None = None,
     place: RankPlacement | None = None,
 ) -> LaunchPlan:
-    """Return the launch of ``profile`` on ``node``; with ``place`` that of one rank of several.
+    """Return the launch plan of ``profile`` on ``node``; with ``place`` that of one rank of several.
 
-    ``home`` is the node user's home there, ``operator`` whoever starts it (for the label), ``environ`` the operator's
-    environment, ``instance`` the label that tells containers apart (the profile's name unless given).
-    Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that means nothing on the node.
+    ``home``: the node user's home; ``operator``: who starts it (for the label); ``environ``: the operator's
+    environment; ``instance``: the label that tells containers apart (default: the profile's name).
+
+    Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that is not valid on the node.
     """
     box, rules = profile.container, profile.start
     instance = instance or profile.name
@@ -81,13 +85,13 @@ def build_launch_plan(
 
 
 def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine, home: str) -> LaunchPlan:
-    """Return the launch of one rank. What the profile sets of itself goes before what is found out about the way.
+    """Return the launch plan of one rank. Settings of the profile override those derived from the network route.
 
-    A worker answers nobody: it has no port, and is as ready as its process lives; the head's readiness is the model's.
+    A worker answers no clients: it has no port and is ready while its process lives. The head decides for the model.
     """
     if made.network not in (None, "host"):
         raise InvalidInput(
-            f"container.network is {made.network}, and the ranks of a model meet on the Sparks' own addresses",
+            f"container.network is {made.network}, but the ranks of a model connect over the Sparks' own addresses",
             "set container.network: host, or leave it out",
         )
     rank, own = place.rank, {name for name, _ in made.env}
@@ -127,12 +131,12 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
 
 
 def choose_container_name(profile: Profile) -> str:
-    """Return the container's name: ``<engine>-<profile>`` unless the profile names it."""
+    """Return the container's name: ``<engine>-<profile>`` unless the profile sets it."""
     return profile.container.name or f"{profile.engine}-{profile.name}"
 
 
 def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
-    """Return when this profile counts as ready: the engine's own rule, as far as the profile does not say otherwise."""
+    """Return when this profile counts as ready: the engine's rule, overridden by the profile."""
     rules, own = profile.start, engine.defaults
     prompt = {} if rules.prompt is None else {"prompt": rules.prompt}
     return ReadinessRule(
@@ -144,7 +148,10 @@ def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
 
 
 def build_guard_rule(profile: Profile) -> GuardRule | None:
-    """Return how this start is guarded, None where it is not. A profile that leaves the page cache alone means it."""
+    """Return how the guard acts in this start, None if it is off.
+
+    If the profile turns the page cache drop off, the guard does not drop it either.
+    """
     rules = profile.start
     if rules.guard is None:
         return None
@@ -159,7 +166,9 @@ def resolve_mount(text: str, home: str) -> Mount:
     source, target, *mode = text.split(":")
     if source == "~" or source.startswith("~/"):
         if not home.startswith("/"):
-            raise InvalidInput(f"the node's home directory is not known, and the mount {quote_source(text)} needs it")
+            raise InvalidInput(
+                f"the home directory on the node is not known, but the mount {quote_source(text)} needs it"
+            )
         source = home.rstrip("/") + source[1:] or "/"
     elif "/" in source and not source.startswith("/"):
         raise InvalidInput(f"mounts: {quote_source(text)}: the source is a path on the node: begin it with / or ~/")
@@ -167,13 +176,15 @@ def resolve_mount(text: str, home: str) -> Mount:
 
 
 def choose_default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
-    """A server that publishes nothing is meant to be reached: it gets the host's network, as every Spark recipe does."""
+    """Return the default network: the host's if no port is published, as in every recipe for Sparks, so that clients
+    reach it.
+    """
     published = any(name == "publish" for name, _ in options)
     return "host" if port is not None and not published else None
 
 
 def choose_or_default(own: str | None, default: str | None) -> str | None:
-    """Return the profile's own choice, else the default; ``none`` is a choice."""
+    """Return the profile's choice, else the default; ``none`` counts as a choice."""
     chosen = default if own is None else own
     return None if chosen == EXPLICIT_NONE else chosen
 

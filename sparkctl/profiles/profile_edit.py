@@ -1,6 +1,6 @@
-"""Keeping a ``--set`` in a profile's file: one value of its text, so that comments, order and spelling stay as they are.
+"""Change single values in a profile's file and keep its comments, order and spelling.
 
-What it would mean is known before anything is written: the same as with ``--set``, or nothing is changed.
+The result is parsed before anything is written: it must mean the same as with ``--set``, or nothing changes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sparkctl.profiles.profile_lint import LintDiagnostic
 from sparkctl.profiles.profile_overlays import parse_setting
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, parse_yaml
 
-_LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # as YAML counts lines
+_LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # line ends, as YAML counts them
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_FILE_BYTES = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class TextEdit:
-    """``old`` at ``start`` becomes ``new``."""
+    """Replace ``old`` at offset ``start`` by ``new``."""
 
     start: int
     old: str
@@ -37,7 +37,7 @@ class TextEdit:
 
 
 def read_source(path: Path) -> tuple[bytes, str]:
-    """Return a file's byte order mark, where it has one, and its text. Raises `InvalidInput` where it cannot be read."""
+    """Return a file's byte order mark, if it has one, and its text. Raises `InvalidInput` if it cannot be read."""
     try:
         raw = read_regular_file(path, _MAX_FILE_BYTES)
     except OSError as error:
@@ -47,7 +47,7 @@ def read_source(path: Path) -> tuple[bytes, str]:
 
 
 def position_to_offset(text: str, place: FilePosition) -> int | None:
-    """Return where in the text a place is."""
+    """Return the offset of a position in the text."""
     starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
     if place.line is None or place.column is None or place.line > len(starts):
         return None
@@ -55,7 +55,7 @@ def position_to_offset(text: str, place: FilePosition) -> int | None:
 
 
 def replace_file(path: Path, raw: bytes) -> None:
-    """Write in one step, beside the file and over it; its mode stays."""
+    """Replace a file atomically: write a new one beside it and rename it; the mode is kept."""
     real = path.resolve()
     fresh = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     try:
@@ -72,7 +72,7 @@ def replace_file(path: Path, raw: bytes) -> None:
 
 
 def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | None:
-    """Return the text with an edit made, None where it cannot be made or would mean anything else than ``intended``."""
+    """Return the text with an edit applied, None if it does not apply or the result differs from ``intended``."""
     if not text.startswith(edit.old, edit.start):
         return None
     result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :]
@@ -84,8 +84,10 @@ def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | Non
 
 
 def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str) -> TextEdit | None:
-    """Return the one edit that sets a value, given as YAML: in its place, as the first entry of its section, or with its
-    section at the end of the file."""
+    """Return the one edit that sets a value, given as YAML.
+
+    It replaces the old value, or adds the first entry of its section, or adds the section at the end of the file.
+    """
     section, rest = tree, list(steps)
     entry: YamlEntry | None = None
     while rest and rest[0] in section.entries:
@@ -101,14 +103,14 @@ def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str
     if first.place.line == entry.place.line:  # {tp: 1}
         start = position_to_offset(text, first.place)
         return None if start is None else TextEdit(start, "", f"{rest[0]}: {value}, ")
-    # Behind the section's own line: a comment above its first entry stays with that.
+    # Behind the section's own line, so that a comment above its first entry stays with that entry.
     start = position_to_offset(text, FilePosition(first.place.file, entry.place.line + 1, 1))
     indent = " " * ((first.place.column or 1) - 1)
     return None if start is None else TextEdit(start, "", f"{indent}{rest[0]}: {value}{_detect_line_ending(text)}")
 
 
 def plan_replacement(text: str, place: FilePosition, old: str, new: str) -> TextEdit | None:
-    """Return the edit that puts ``new`` in place of a key or scalar, plain or in quotes."""
+    """Return the edit that replaces a key or scalar, plain or quoted, by ``new``."""
     start = position_to_offset(text, place)
     if start is None:
         return None
@@ -120,7 +122,7 @@ def _plan_scalar_edit(text: str, item: YamlValue, value: str) -> TextEdit | None
     edit = None if item.raw is None else plan_replacement(text, item.place, item.raw, value)
     if edit is None or edit.old or text[edit.start - 1 : edit.start] != ":":
         return edit
-    return TextEdit(edit.start, "", f" {value}")  # nothing stood there, not even a space
+    return TextEdit(edit.start, "", f" {value}")  # there was nothing before, not even a space
 
 
 def _plan_appended_section(text: str, steps: Sequence[str], value: str) -> TextEdit:
@@ -136,10 +138,10 @@ def _detect_line_ending(text: str) -> str:
 
 
 def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path, bool]:
-    """Write ``field=value`` into the operator's own file of a profile; return that, and whether it was made as a copy of the
+    """Write ``field=value`` into the operator's file of a profile. Return the file, and whether it is a new copy of the
     shipped one.
 
-    Raises `InvalidInput` where the profile does not take it or the file cannot be changed for certain, OSError.
+    Raises `InvalidInput` if the profile does not accept the value or the file cannot be edited safely; OSError.
     """
     library.load_profile(name, [setting])
     path, copied = library.get_or_copy_user_file(name)
@@ -154,13 +156,13 @@ def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path
 
 
 def set_field_in_text(text: str, setting: str, file: str) -> str:
-    """Return the text with one field set. Raises `InvalidInput` where it cannot be done for certain."""
+    """Return the text with one field set. Raises `InvalidInput` if that cannot be done safely."""
     steps, wanted = _split_setting_tree(parse_setting(setting))
     tree = parse_yaml(text.encode("utf-8"), file).root
     edit = plan_value_edit(text, tree, steps, _format_setting_value(wanted))
     result = None if edit is None else apply_checked_edit(text, edit, _compute_intended_data(tree, steps, wanted))
     if result is None:
-        raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be changed there for certain", "e edits the file")
+        raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be edited there safely", "e edits the file")
     return result
 
 
@@ -175,7 +177,7 @@ def _split_setting_tree(item: YamlValue) -> tuple[list[str], YamlValue]:
 
 
 def _format_setting_value(item: YamlValue) -> str:
-    """Return a value as YAML has it: as it was typed where that means the same."""
+    """Return a value as YAML: as typed if that means the same."""
     if item.raw is not None:
         try:
             if parse_yaml(f"x: {item.raw}\n".encode(), "").root.to_plain_data() == {"x": item.value}:
@@ -186,7 +188,7 @@ def _format_setting_value(item: YamlValue) -> str:
 
 
 def _compute_intended_data(tree: YamlValue, steps: list[str], wanted: YamlValue) -> Any:
-    """Return what the file should mean: what it did, with the one value changed."""
+    """Return what the file must mean after the edit: its content with the one value changed."""
     intended: Any = tree.to_plain_data()
     at = intended
     for step in steps[:-1]:
@@ -196,14 +198,14 @@ def _compute_intended_data(tree: YamlValue, steps: list[str], wanted: YamlValue)
 
 
 def apply_lint_fixes(path: Path, diagnostics: Sequence[LintDiagnostic]) -> tuple[LintDiagnostic, ...]:
-    """Mend what can be mended safely in one file, and return what was.
+    """Fix what can be fixed safely in one file, and return the diagnostics that were fixed.
 
-    What stands in a file that it extends is left alone. Raises `InvalidInput` where the file cannot be read or written.
+    Problems in a file that it extends are left alone. Raises `InvalidInput` if the file cannot be read or written.
     """
     mark, before = read_source(path)
     text = before
     done: list[LintDiagnostic] = []
-    # From the end to the beginning: the places before an edit stay where they were.
+    # Work from the end to the beginning, so that earlier positions stay valid.
     for one in sorted(diagnostics, key=lambda one: (one.place.line or 0, one.place.column or 0), reverse=True):
         if one.change is None or (one.place.file != str(path) and one.change.kind is not LintFixKind.ADD):
             continue
@@ -217,7 +219,7 @@ def apply_lint_fixes(path: Path, diagnostics: Sequence[LintDiagnostic]) -> tuple
 
 
 def _apply_lint_fix(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
-    """Return the text with one change made, None where it cannot be made for certain."""
+    """Return the text with one fix applied, None if that cannot be done safely."""
     tree = parse_yaml(text.encode("utf-8"), str(path)).root
     section = tree.entries.get(str(change.where[0]))
     entry = None if section is None else section.item.entries.get(str(change.where[1]))
@@ -231,14 +233,14 @@ def _apply_lint_fix(text: str, place: FilePosition, change: LintFix, path: Path)
 
 
 def _apply_lint_change(data: Any, change: LintFix) -> Any:
-    """Return what the file should mean after a change."""
+    """Return what the file must mean after a fix."""
     section, key = str(change.where[0]), str(change.where[1])
     entries = dict(data.get(section) or {})
     value: object = change.text == "true" or change.text
     if change.kind is LintFixKind.RENAME:
         entries = {change.text if name == key else name: kept for name, kept in entries.items()}
         if len(entries) < len(data[section]):
-            return None  # it is there under both names
+            return None  # it exists under both names
     else:
         entries[key] = value
     return {**data, section: entries}

@@ -1,4 +1,4 @@
-"""The profile library: the operator's own profiles over the shipped ones of the same name."""
+"""The profile library: the operator's own profiles, and the shipped ones, which those of the same name replace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROFILE_SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSummary:
-    """One line of ``profiles list``. ``faults`` is empty for a profile that can be started."""
+    """One line of ``profiles list``. ``faults`` is empty if the profile can be started."""
 
     name: str
     title: str | None
@@ -38,16 +38,16 @@ class ProfileSummary:
 
 @dataclass(frozen=True, slots=True)
 class ProfileEntry:
-    """A profile of the library; None where it is broken, and its summary has the faults."""
+    """A profile of the library; its ``profile`` is None if it is broken, and its summary lists the faults."""
 
     summary: ProfileSummary
     profile: Profile | None
 
 
 class ProfileLibrary:
-    """Directories of profiles, the nearest first. Names are file names, so listing them reads no file.
+    """Directories of profiles, the operator's first. Names are file names, so listing them reads no file.
 
-    ``beneath``: the operator's own where ``user`` is a directory of the demo's. Nothing is ever written to it.
+    ``beneath``: the operator's real directory if ``user`` is the demo's. It is never written to.
     """
 
     def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
@@ -57,7 +57,7 @@ class ProfileLibrary:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The directories in which a name is looked for, in that order."""
+        """The directories in which a name is looked up, in that order."""
         return tuple(one for one in (self.user, self.beneath, self.shipped) if one is not None)
 
     def list_names(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class ProfileLibrary:
         return tuple(sorted({name for directory in self.directories for name in _list_profile_files(directory)}))
 
     def find_directory_fault(self) -> str | None:
-        """Return why a directory of profiles cannot be read, None where all can. A missing one is fine."""
+        """Return why a directory of profiles cannot be read, None if all can. A missing one is fine."""
         for directory in self.directories:
             try:
                 state = directory.stat()
@@ -78,15 +78,15 @@ class ProfileLibrary:
         return None
 
     def list_summaries(self) -> tuple[ProfileSummary, ...]:
-        """Return every profile, the broken ones with their faults."""
+        """Return a summary of every profile, the broken ones with their faults."""
         return tuple(entry.summary for entry in self.load_all_entries())
 
     def load_all_entries(self) -> tuple[ProfileEntry, ...]:
-        """Return every profile whole, the broken ones by their summary alone."""
+        """Return an entry for every profile, the broken ones with their summary only."""
         return tuple(self.load_entry(name) for name in self.list_names())
 
     def list_variants(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that say that they extend this one. Reads every file; one that cannot be read says nothing."""
+        """Return the profiles that extend this one. Reads every file; one that cannot be read is skipped."""
         from sparkctl.profiles.yaml_reader import read_yaml
 
         found = []
@@ -98,10 +98,10 @@ class ProfileLibrary:
         return tuple(found)
 
     def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
-        """Return a profile by name, or by path where the text is one (``./mine.yaml``).
+        """Return a profile by name, or by path (``./mine.yaml``).
 
-        ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for
-        a name there is not.
+        ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for an
+        unknown name.
         """
         path = Path(name).expanduser() if _is_path(name) else self.find_profile_file(name)
         return self._load_path(path, overrides)
@@ -117,7 +117,9 @@ class ProfileLibrary:
         return ()
 
     def find_profile_file(self, name: str) -> Path:
-        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for a name there is not."""
+        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for an unknown
+        name.
+        """
         for directory in self.directories:
             if path := _list_profile_files(directory).get(name):
                 return path
@@ -129,18 +131,18 @@ class ProfileLibrary:
         raise InvalidInput(f"no profile is called {quote_source(name)}{near}{also}", hint="sparkctl profiles list")
 
     def get_modification_times(self) -> tuple[tuple[str, int], ...]:
-        """Return what changes when a file of the library does: each with its time of change."""
+        """Return the modification time of each file, to notice changes in the library."""
         found = []
         for directory in self.directories:
             for path in _list_profile_files(directory).values():
-                with suppress(OSError):  # gone just now
+                with suppress(OSError):  # deleted meanwhile
                     found.append((str(path), path.stat().st_mtime_ns))
         return tuple(found)
 
     def get_or_copy_user_file(self, name: str) -> tuple[Path, bool]:
-        """Return the operator's own file of a profile, and whether it was made just now as a copy of the shipped one.
+        """Return the operator's file of a profile, and whether it was just made as a copy of the shipped one.
 
-        Raises `InvalidInput` for a name there is not, OSError where no file can be written.
+        Raises `InvalidInput` for an unknown name, OSError if no file can be written.
         """
         path = self.find_profile_file(name)
         if self.is_writable(path):
@@ -152,7 +154,7 @@ class ProfileLibrary:
         return mine, True
 
     def load_entry(self, name: str) -> ProfileEntry:
-        """Return one profile whole. Raises `InvalidInput` for a name there is not."""
+        """Return one profile's entry. Raises `InvalidInput` for an unknown name."""
         from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile
 
         path = self.find_profile_file(name)
@@ -203,7 +205,7 @@ class ProfileLibrary:
         return self.load_with_positions(path, overrides)[0]
 
     def load_with_positions(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, YamlValue]:
-        """Return a profile, and its tree with what it extends laid under it: where each value stands.
+        """Return a profile, and its tree merged with what it extends, which has the position of each value.
 
         Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
         """
@@ -265,7 +267,7 @@ class ProfileLibrary:
             file for directory in self.directories if (file := _list_profile_files(directory).get(name)) is not None
         ]
         others = [file for file in files if file.resolve() != path.resolve()]
-        # One that extends its own name means what it stands over.
+        # One that extends its own name means the shipped one of that name.
         below = [file for file in others if files.index(file) > _index_of_file(files, path)]
         if below:
             return below[0]
@@ -277,7 +279,7 @@ class ProfileLibrary:
         raise InvalidFile([FileIssue(item.place, f"extends: no profile is called {quote_source(name)}{near}")])
 
     def _check_file_name(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
-        """Return a fault where a profile in the library is called otherwise than its file."""
+        """Return a fault if a profile in the library has another name than its file."""
         from sparkctl.profiles.file_issues import FileIssue, quote_source
 
         path, tree = source
@@ -286,14 +288,14 @@ class ProfileLibrary:
             return []
         if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
             return []
-        return [FileIssue(entry.item.place, f"name: must be {quote_source(path.stem)}, as the file is called")]
+        return [FileIssue(entry.item.place, f"name: must be {quote_source(path.stem)}, like the file")]
 
     def is_shipped(self, path: Path) -> bool:
         """Tell whether a file is part of sparkctl."""
         return path.parent.resolve() == self.shipped.resolve()
 
     def is_writable(self, path: Path) -> bool:
-        """Tell whether a file may be written to: it is neither shipped nor the operator's, seen from the demo."""
+        """Tell whether a file may be written: it is not shipped, and not the operator's real one while in the demo."""
         fixed = [self.shipped, *([self.beneath] if self.beneath is not None else [])]
         return path.parent.resolve() not in [one.resolve() for one in fixed]
 
@@ -306,7 +308,7 @@ def profile_json_schema() -> dict[str, Any]:
 
 
 def _list_profile_files(directory: Path) -> dict[str, Path]:
-    """Return the profiles of a directory by name; a directory that is not there has none."""
+    """Return the profiles of a directory by name; none if the directory does not exist."""
     try:
         entries: Iterable[Path] = sorted(directory.iterdir(), key=lambda path: (path.suffix != ".yml", path.name))
     except OSError:
@@ -317,7 +319,7 @@ def _list_profile_files(directory: Path) -> dict[str, Path]:
 
 
 def _index_of_file(files: Sequence[Path], path: Path) -> int:
-    """Return where a file stands among others, -1 where it is none of them."""
+    """Return a file's index in the list, -1 if it is not in it."""
     return next((at for at, file in enumerate(files) if file.resolve() == path.resolve()), -1)
 
 
@@ -327,7 +329,7 @@ def _is_path(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProfileOffer:
-    """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
+    """A profile offered for a start; ``profile`` is None if it cannot be read, and ``trouble`` says why."""
 
     name: str
     profile: Profile | None
@@ -335,7 +337,7 @@ class ProfileOffer:
 
 
 def list_startable_profiles(recent: Sequence[str]) -> list[ProfileOffer]:
-    """Read every profile there is; ``recent`` are the names of what was started last, the latest first."""
+    """Read every profile; ``recent`` are the names of the last started ones, the latest first."""
     library = ProfileLibrary()
 
     def load_offer(name: str) -> ProfileOffer:

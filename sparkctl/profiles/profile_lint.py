@@ -1,5 +1,4 @@
-"""Checking a profile whole: the faults of its file, and what its engine's flag catalogue and known traps say, each with its
-place."""
+"""Check a whole profile: the faults of its file, its flags against the engine's flag catalogue, and known traps."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintDiagnostic:
-    """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
+    """One diagnostic with its position in a file. ``setting``: the ``field=value`` that fixes it for one start."""
 
     place: FilePosition
     level: LintSeverity
@@ -41,37 +40,37 @@ class LintDiagnostic:
 
 @dataclass(frozen=True, slots=True)
 class StartWarning:
-    """What to say before a start. ``setting``: the ``field=value`` that mends it; ``instead``: profiles to start in its place."""
+    """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead."""
 
     message: str
     setting: str | None = None
     instead: tuple[str, ...] = ()
 
     def format_remedy(self, again: str) -> str | None:
-        """Return what to do about it, None where nothing is known; ``again`` is the command that starts the profile."""
+        """Return how to fix it, None if not known; ``again`` is the command that starts the profile."""
         ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
-        ways += [f"start {' or '.join(self.instead)} in its place"] if self.instead else []
+        ways += [f"start {' or '.join(self.instead)} instead"] if self.instead else []
         return ", or ".join(ways) or None
 
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
+    """``held``: the flag catalogue that was used, None for an engine without one and for a file that is not a profile."""
 
     path: Path
     diagnostics: tuple[LintDiagnostic, ...]
     held: CatalogueChoice | None = None
 
     def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
-        """Return those of one level."""
+        """Return the diagnostics of one level."""
         return tuple(one for one in self.diagnostics if one.level is level)
 
 
 def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
-    """Return everything that is to be said of a profile's file, from top to bottom.
+    """Return all diagnostics of a profile's file, from top to bottom.
 
-    ``version``: hold it against the flags of this version of its engine instead of the image's. Raises `InvalidInput` for a
-    file that cannot be read.
+    ``version``: check against the flags of this engine version instead of the image's. Raises `InvalidInput` for a file
+    that cannot be read.
     """
     from sparkctl.profiles.file_issues import InvalidFile
 
@@ -88,7 +87,7 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
 
 
 def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
-    """Return what is to be said of a profile's flags; nothing for an engine without a catalogue."""
+    """Return the diagnostics of a profile's flags; none for an engine without a catalogue."""
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
         return ()
@@ -105,9 +104,9 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
 
 
 def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
-    """Return what to say before a start: each error and warning, with the ways out that there are.
+    """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for variants of the profile that have no such trap.
+    ``library``: where to look for variants of the profile without this trap.
     """
     secrets = _find_lint_secrets(profile)
     found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
@@ -122,7 +121,7 @@ def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None)
 
 
 def _list_trap_free_variants(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
-    """Return the profiles that extend this one, for as many nodes, and have no known trap."""
+    """Return the profiles that extend this one, need as many nodes, and have no known trap."""
     found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
     return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
 
@@ -132,15 +131,17 @@ def _has_trap(profile: Profile) -> bool:
 
 
 def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
-    """Say by which version the flags were judged, where it is not the one that runs."""
+    """Say which version's flags were used, if it is not the version that runs."""
     used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
     if chosen.basis is CatalogueMatch.NEAREST:
-        message = f"the flags of {title} {chosen.version} are not known here: held against those of {used}, the nearest"
+        message = (
+            f"the flags of {title} {chosen.version} are not known; checked against those of {used}, the nearest known"
+        )
         return LintMessage(
             kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
         )
     message = (
-        f"the image's tag does not tell the version of {title}: held against the flags of {used}, the newest known; "
+        f"the image's tag does not tell the version of {title}: checked against the flags of {used}, the newest known; "
         "say engine_version: to be sure"
     )
     return LintMessage(
@@ -160,7 +161,7 @@ def _build_diagnostic(one: LintMessage, tree: YamlValue, secrets: frozenset[str]
 
 
 def _find_lint_secrets(profile: Profile) -> frozenset[str]:
-    """Return what must not be repeated of a profile: one flag's secret may stand in another's value."""
+    """Return the profile's secrets, so that no message repeats them: one flag's secret may be in another's value."""
     given = [(one.word, value) for one in flag_check.collect_profile_flags(profile) for value in one.values]
     return (
         list_secret_spellings(find_engine_secrets(profile, {}))
@@ -180,7 +181,7 @@ def _issue_to_diagnostic(fault: FileIssue) -> LintDiagnostic:
 
 
 def _sort_diagnostics(found: list[LintDiagnostic]) -> tuple[LintDiagnostic, ...]:
-    """Return them file by file as they came, from top to bottom in each, the worst first where they stand in one place."""
+    """Return diagnostics in the order of the files, from top to bottom in each, the worst first at the same position."""
     files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
     levels = list(LintSeverity)
 
@@ -194,10 +195,11 @@ _FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, Lint
 
 
 def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
-    """Return a sentence on a flag's name, without dashes as in ``args``: the near one, the new one, whose it is instead.
+    """Return a sentence on an unknown flag (no dashes, as in ``args``): a similar one, its new name, or the engine it
+    belongs to.
 
-    ``version``: the engine's, None where nobody knows it: then the ``image``'s tag is asked, and without it the newest known
-    one. None: nothing is to be said.
+    ``version``: the engine's; if None, the ``image``'s tag decides, else the newest known one. None: there is nothing
+    to say.
     """
     chosen = flag_catalogue.choose_catalogue(engine, image, version)
     if chosen is None:

@@ -1,4 +1,4 @@
-"""Profiles as trees, before they are checked: a variant over its base, ``--set`` over both, places kept."""
+"""Merge profiles as trees before they are checked: a variant over its base, ``--set`` over both, positions kept."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from sparkctl.model.text.secrets import contains_token, redact
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, find_forbidden_character, parse_yaml, resolve_scalar
 
-FIELDS_NOT_SETTABLE = ("schema", "name", "extends")  # what --set cannot change
+FIELDS_NOT_SETTABLE = ("schema", "name", "extends")  # fields that --set cannot change
 
 
 def merge_profile_trees(base: YamlValue, top: YamlValue) -> YamlValue:
-    """Return ``top`` over ``base``: maps merge, lists and scalars replace, null removes what the base has."""
+    """Merge ``top`` over ``base``: maps merge, lists and scalars replace, null removes what the base has."""
     if not isinstance(base.value, dict) or not isinstance(top.value, dict):
         return top
     merged = dict(base.value)
@@ -20,16 +20,16 @@ def merge_profile_trees(base: YamlValue, top: YamlValue) -> YamlValue:
             del merged[key]
         else:
             merged[key] = YamlEntry(entry.place, merge_profile_trees(below.item, entry.item)) if below else entry
-    return YamlValue(top.place if top.place.line else base.place, merged)  # a flag is no place for what is missing
+    return YamlValue(top.place if top.place.line else base.place, merged)  # a missing field has no position in a flag
 
 
 def strip_base_fields(item: YamlValue) -> YamlValue:
-    """Return what a variant takes over from its base: everything but its name and its own base."""
+    """Return what a variant inherits from its base: everything but its name and its own base."""
     return YamlValue(item.place, {key: entry for key, entry in item.entries.items() if key not in ("name", "extends")})
 
 
 def find_token_issues(item: YamlValue, path: str = "") -> list[FileIssue]:
-    """Return a fault for every scalar or key that is a token by its shape. Its text is not repeated."""
+    """Return a fault for every scalar or key that has the shape of a token. The token is not repeated."""
     if isinstance(item.value, dict):
         found = []
         for key, entry in item.value.items():
@@ -44,14 +44,14 @@ def find_token_issues(item: YamlValue, path: str = "") -> list[FileIssue]:
     return [
         FileIssue(
             item.place,
-            f"{path}: this is a token; a profile is no place for one: write ${{HF_TOKEN}} under env (your own "
+            f"{path}: this is a token; do not store one in a profile: write ${{HF_TOKEN}} under env (your own "
             "environment's), or name an env_file",
         )
     ]
 
 
 def parse_setting(text: str) -> YamlValue:
-    """Return ``args.mem-fraction-static=0.7`` as the tree that is laid over the profile. Raises `InvalidFile`."""
+    """Return ``args.mem-fraction-static=0.7`` as the tree to merge over the profile. Raises `InvalidFile`."""
     place = FilePosition(f"--set {redact(text)}")
     if bad := find_forbidden_character(text):
         raise InvalidFile([FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here")])
@@ -72,7 +72,7 @@ def parse_setting(text: str) -> YamlValue:
 
 
 def _parse_setting_value(text: str, place: FilePosition, *, is_text: bool) -> YamlValue:
-    """Return an override's value: a scalar as YAML means it, or a list or map in brackets."""
+    """Return an override's value: a YAML scalar, or a list or map in brackets."""
     if is_text:
         return YamlValue(place, text, text)
     stripped = text.strip()
@@ -85,7 +85,7 @@ def _parse_setting_value(text: str, place: FilePosition, *, is_text: bool) -> Ya
 
 
 def _with_single_position(item: YamlValue, place: FilePosition) -> YamlValue:
-    """Return the same tree with one place for all of it: inside a flag, lines and columns say nothing."""
+    """Return the same tree with one position for all of it: lines and columns mean nothing inside a flag."""
     if isinstance(item.value, dict):
         return YamlValue(
             place, {k: YamlEntry(place, _with_single_position(entry.item, place)) for k, entry in item.value.items()}

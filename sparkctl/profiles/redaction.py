@@ -1,4 +1,4 @@
-"""A profile without the secrets that stand in it: as text for a reader, and as YAML to be kept. Pure."""
+"""Remove the secrets from a profile: as text for a reader, and as YAML to be kept. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparkctl.profiles.field_types import VARIABLE_PATTERN
 
 
 def find_profile_secrets(profile: Profile) -> frozenset[str]:
-    """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
+    """Return the secrets in the profile itself: literal values, and defaults of ``${VAR:-default}``."""
     literal = [(name, VARIABLE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
         literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _list_arg_texts(value)]
@@ -37,7 +37,7 @@ def find_profile_secrets(profile: Profile) -> frozenset[str]:
 
 
 def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
-    """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
+    """Return a value with its secrets masked: a reference to the operator's environment is not a secret, a literal is."""
     told, end = "", 0
     for match in VARIABLE_PATTERN.finditer(text):
         told += _redact_literal(text[end : match.start()], own, secret=secret) + _redact_reference_default(
@@ -48,7 +48,7 @@ def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
 
 
 def render_redacted_yaml(profile: Profile) -> str:
-    """Return the profile as YAML, with what ``extends`` and ``--set`` brought in and without its secrets."""
+    """Return the profile as YAML, merged with its bases and ``--set``, without its secrets."""
     from sparkctl.profiles.yaml_writer import render_profile_yaml
 
     own = find_profile_secrets(profile)
@@ -70,7 +70,7 @@ def render_redacted_yaml(profile: Profile) -> str:
         ),
         notes=None if profile.notes is None else scrub.redact_text(profile.notes),
         source=None if profile.source is None else scrub.redact_text(profile.source),
-        extra=(),  # kept for nothing but to be written back; what it holds is not known here
+        extra=(),  # only kept to be written back; its content is not known here
     )
     return scrub.redact_text(render_profile_yaml(masked))
 
@@ -101,7 +101,7 @@ def _redact_reference_default(match: re.Match[str], own: frozenset[str], *, secr
 
 
 def _redact_arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
-    """Return a value of the same kind: what the kept profile says can be held against another one."""
+    """Return a value of the same type, so that the stored profile can be compared with another one."""
     secret = is_secret_name(key)
     if isinstance(value, bool):
         return value
@@ -118,5 +118,5 @@ def _parse_json_or_text(text: str) -> ArgValue:
     try:
         json.loads(text)
     except ValueError:
-        return text  # a mask took its form with it
+        return text  # masking removed its type
     return JsonValue(text)

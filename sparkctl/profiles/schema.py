@@ -1,6 +1,6 @@
-"""The shape of a profile file, ``schema: 1``. Imported only when a profile is read: pydantic takes its time.
+"""The shape of a profile file, ``schema: 1``. Imported only when a profile is read, because pydantic is slow to import.
 
-The models see numbers as numbers only where a field is one; everywhere else they see the text as written.
+Numbers are parsed only where a field is a number; everywhere else the text stays as written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TextPairs = tuple[tuple[str, str], ...]
 
 
 class ConflictingFieldError(ValueError):
-    """A field is wrong beside ``other``, a field of its section that was given before."""
+    """A field conflicts with ``other``, an earlier field of its section."""
 
     def __init__(self, message: str, other: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ def _require_text(value: object) -> str:
 
 
 def _text_validator(rule: Callable[[str], Any]) -> Callable[[object], Any]:
-    """Return a validator that first wants text and then asks ``rule``."""
+    """Return a validator that first requires text and then applies ``rule``."""
 
     def validate_text(value: object) -> Any:
         return rule(_require_nonempty_text(value))
@@ -161,7 +161,7 @@ EngineName = Annotated[
     str, AfterValidator(_check_engine_name), WithJsonSchema({"type": "string", "enum": list(engine_names())})
 ]
 
-# Maps whose values `core.profile_maps` has already checked and put into pairs.
+# Maps whose values `profiles.validation` has already checked and converted to pairs.
 _SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 Args = Annotated[
     tuple[tuple[str, ArgValue], ...],
@@ -177,7 +177,7 @@ Env = Annotated[
 ]
 Extra = Annotated[
     tuple[tuple[str, JsonValue], ...],
-    _json_schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
+    _json_schema("object", description="What an import found but sparkctl does not use; it is only kept."),
 ]
 Ulimits = Annotated[TextPairs, _json_schema("object", additionalProperties={"type": ["string", "integer"]})]
 Options = Annotated[
@@ -199,7 +199,7 @@ class _Section(BaseModel):
 
 
 class ExpertsSection(_Section):
-    """The routed experts of a mixture of experts: bytes of all of them, how many there are, how many a token takes."""
+    """The routed experts of a mixture of experts: bytes of all of them, their number, and how many each token uses."""
 
     weights: ModelSize
     count: PositiveCount
@@ -210,12 +210,12 @@ class ExpertsSection(_Section):
     def _check_experts_per_token(cls, per_token: int, info: ValidationInfo) -> int:
         count = info.data.get("count")
         if count is not None and per_token > count:
-            raise ConflictingFieldError(f"a token takes {per_token} experts and there are {count}", "count")
+            raise ConflictingFieldError(f"a token uses {per_token} experts, but there are only {count}", "count")
         return per_token
 
 
 class ModelSection(_Section):
-    """What is served: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
+    """The model: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
 
     path: NonEmptyText | None = None
     served_name: NonEmptyText | None = None
@@ -231,9 +231,7 @@ class ModelSection(_Section):
     def _check_active_parameters(cls, active: int | None, info: ValidationInfo) -> int | None:
         total = info.data.get("parameters")
         if active is not None and total is not None and active > total:
-            raise ConflictingFieldError(
-                f"{active} are active and the model has {total} (parameters): a part is not more than all", "parameters"
-            )
+            raise ConflictingFieldError(f"{active} parameters are active, but the model has only {total}", "parameters")
         return active
 
     @field_validator("experts")
@@ -242,7 +240,7 @@ class ModelSection(_Section):
         total = info.data.get("weights")
         if experts is not None and total is not None and experts.weights > total:
             raise ConflictingFieldError(
-                f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it",
+                f"the experts' weights ({experts.weights}) are larger than the model's ({total}); `weights` is the whole model",
                 "weights",
             )
         return experts
@@ -263,7 +261,7 @@ class ContainerSection(_Section):
 
 
 class MemorySection(_Section):
-    """What it takes, and how much is to stay free."""
+    """The memory the model needs, and how much must stay free."""
 
     expected: EngineSize | None = None
     floor: EngineSize | None = None
@@ -271,7 +269,7 @@ class MemorySection(_Section):
 
 
 class TimeoutsSection(_Section):
-    """How long each phase may last."""
+    """How long each phase may take."""
 
     creating: Seconds | None = None
     starting: Seconds | None = None
@@ -280,7 +278,7 @@ class TimeoutsSection(_Section):
 
 
 class GuardSection(_Section):
-    """When the guard on the node acts; `off` instead of the map leaves it out."""
+    """When the guard on the node acts; `off` instead of the map turns it off."""
 
     floor: FloorSize | None = None
     cache_below: EngineSize | None = None
@@ -311,7 +309,7 @@ def _format_yaml_type(value: object) -> str:
 
 
 class StartSection(_Section):
-    """What happens before, and when it counts as ready."""
+    """What happens before the start, and when it counts as ready."""
 
     drop_caches: bool = True
     ready_line: RegexText | None = None
@@ -324,7 +322,7 @@ class StartSection(_Section):
 
 
 class StopSection(_Section):
-    """How long a stop may take before Docker kills."""
+    """How long a stop may take before Docker kills the container."""
 
     grace: Seconds = 30.0
 
@@ -360,7 +358,7 @@ class ProfileFile(_Section):
 
 
 def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
-    """Return the keys that the map at ``path`` may have."""
+    """Return the valid keys of the map at ``path``."""
     model: type[BaseModel] = ProfileFile
     for step in path:
         field = model.model_fields.get(str(step))
@@ -373,7 +371,7 @@ def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
 
 
 def build_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema that an editor checks profiles against."""
+    """Return the JSON Schema with which an editor checks profiles."""
     schema = ProfileFile.model_json_schema()
     variant = {"required": ["extends"]}
     schema["anyOf"] = [variant, {"required": ["engine", "image"]}]

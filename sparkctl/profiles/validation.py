@@ -1,4 +1,4 @@
-"""From a profile's tree to the frozen `Profile`, or to every fault in it with its place."""
+"""Build the frozen `Profile` from a profile's tree, or report every fault in it with its position."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _MissingValueError(ValueError):
 
 
 def parse_arg_entry(key: str, item: YamlValue) -> EntryPairs:
-    """One engine flag, its value as it will stand on the command line."""
+    """One engine flag with its value as it will be on the command line."""
     kinds.check_arg_key(key)
     return [(key, _parse_arg_value(item))]
 
@@ -66,7 +66,7 @@ def _parse_repeated_value(item: YamlValue) -> str:
 
 
 def parse_env_entry(key: str, item: YamlValue) -> EntryPairs:
-    """One environment variable, any scalar by its text."""
+    """One environment variable; any scalar by its text."""
     if item.raw is None:
         raise ValueError("must be text")
     if item.value is None and item.raw != "":
@@ -77,7 +77,7 @@ def parse_env_entry(key: str, item: YamlValue) -> EntryPairs:
 
 
 def parse_extra_entry(key: str, item: YamlValue) -> EntryPairs:
-    """One thing that an import kept: anything at all."""
+    """One value that an import kept, of any type."""
     return [(key, JsonValue(item.to_json_text()))]
 
 
@@ -115,22 +115,22 @@ ENTRY_PARSERS: dict[SectionPath, Callable[[str, YamlValue], EntryPairs]] = {
 def parse_map_entries(
     path: SectionPath, entries: dict[str, YamlEntry], faults: list[FileIssue]
 ) -> tuple[tuple[str, Any], ...]:
-    """Return a free map as pairs in the order of the file, the faults of its entries noted."""
+    """Return a free map as pairs in the order of the file; faults of its entries are collected."""
     rule = ENTRY_PARSERS[path]
     found: EntryPairs = []
     for key, entry in entries.items():
         try:
             found += rule(key, entry.item)
         except ValueError as error:
-            # What is wrong with the key itself is shown at the key.
+            # A fault of the key itself is shown at the key.
             place = entry.item.place if entry.item.value is not None else entry.place
             faults.append(FileIssue(place, f"{'.'.join((*path, key))}: {error}"))
     return tuple(found)
 
 
-# Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
+# Only these are numbers; everywhere else a number stays the text that was written (1.10 stays 1.10).
 _NUMBER_FIELDS = (("schema",), ("nodes",), ("port",))
-# What the profile hash does not see.
+# Fields that the profile hash ignores.
 _UNHASHED_FIELDS = (
     "engine_version", "patched_flags", "title", "notes", "source", "extra", "origin", "shipped", "digest",
     "draft_workspace",
@@ -145,7 +145,7 @@ _TYPE_ERROR_MESSAGES = {
 
 
 def validate_profile(tree: YamlValue, origin: Path, *, shipped: bool) -> Profile:
-    """Return the profile a tree describes. Raises `InvalidFile` with every fault."""
+    """Return the profile that a tree describes. Raises `InvalidFile` with every fault."""
     if not isinstance(tree.value, dict):
         raise InvalidFile([FileIssue(tree.place, "a profile is a map that begins with `schema: 1`")])
     faults: list[FileIssue] = []
@@ -163,14 +163,14 @@ def validate_profile(tree: YamlValue, origin: Path, *, shipped: bool) -> Profile
 
 
 def compute_profile_hash(profile: Profile) -> str:
-    """Return the profile hash: 12 hex digits over everything that is not at its default and not just words."""
+    """Return the profile hash: 12 hex digits over every field that differs from its default and affects the start."""
     content = {key: value for key, value in _collect_nondefault_fields(profile).items() if key not in _UNHASHED_FIELDS}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _collect_nondefault_fields(value: Any) -> Any:
-    """Return the fields that differ from their defaults: a field added later leaves older hashes as they were."""
+    """Return the fields that differ from their defaults, so that a field added later does not change older hashes."""
     if isinstance(value, tuple):
         return [_collect_nondefault_fields(each) for each in value]
     if not dataclasses.is_dataclass(value):
@@ -187,7 +187,7 @@ def _collect_nondefault_fields(value: Any) -> Any:
 
 
 def _tree_to_schema_data(item: YamlValue, path: tuple[str, ...], faults: list[FileIssue]) -> Any:
-    """Return data for the schema: free maps as pairs, null as absent, numbers as text where text is wanted."""
+    """Return data for the schema: free maps as pairs, null as absent, numbers as text for text fields."""
     if isinstance(item.value, dict):
         if path in ENTRY_PARSERS:
             return parse_map_entries(path, item.value, faults)
@@ -204,7 +204,7 @@ def _tree_to_schema_data(item: YamlValue, path: tuple[str, ...], faults: list[Fi
 
 
 def _build_schema_issue(tree: YamlValue, detail: ErrorDetails) -> FileIssue:
-    """Return what the schema found, in our words and in its place."""
+    """Return a schema error as an issue, in plain words and with its position."""
     path, kind = detail["loc"], detail["type"]
     field = _format_dotted_path(path)
     if kind == "extra_forbidden":
@@ -230,7 +230,7 @@ def _build_schema_issue(tree: YamlValue, detail: ErrorDetails) -> FileIssue:
 
 
 def _find_conflict_position(tree: YamlValue, path: tuple[str | int, ...], error: Exception) -> FilePosition:
-    """Return the place of a field; of two that do not go together the one that was set on the command line."""
+    """Return the position of a field; of two conflicting fields, that of the one set on the command line."""
     place = find_position(tree, path)
     if isinstance(error, ConflictingFieldError) and place.line is not None:
         other = find_position(tree, (*path[:-1], error.other))
@@ -246,7 +246,7 @@ def _format_dotted_path(path: tuple[str | int, ...]) -> str:
 
 
 def _suggest_key(path: tuple[str | int, ...]) -> str:
-    """Return where a key that is not known here belongs, or what it is a misspelling of."""
+    """Return where an unknown key belongs, or which key it resembles."""
     key = str(path[-1])
     for section in ("container", "model", "memory", "start", "stop"):
         if path[:-1] != (section,) and key.replace("-", "_") in list_valid_keys([section]):

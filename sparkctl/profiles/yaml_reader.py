@@ -1,8 +1,8 @@
-"""YAML as an operator means it, with the place of every key and value.
+"""Read YAML with the position of every key and value.
 
-Built on the parser's events, never on its constructors: no tag makes an object, nothing recurses, and every limit is
-checked as the file is read. Scalars are those of the YAML 1.2 core schema in decimal, so ``no``, ``22:22`` and
-``1_000`` stay text, and the text of every scalar is kept as it was written.
+Built on the parser's events, not on its constructors: no tag creates an object, nothing recurses, and limits are
+checked while reading. Scalars follow the YAML 1.2 core schema in decimal, so ``no``, ``22:22`` and ``1_000`` stay text,
+and the source text of every scalar is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 MAX_ALIASES = 32
-MAX_ITEMS = 10_000  # counted as aliases unfold
+MAX_ITEMS = 10_000  # counted with aliases expanded
 
 YamlScalar = str | int | float | bool | None
 YamlPath = tuple[str | int, ...]
@@ -32,14 +32,14 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-# Control characters have no business in a launch; surrogates cannot be encoded.
+# Control characters are not allowed in a launch; surrogates cannot be encoded.
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _STR_TAG = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """One value: a scalar with its text in ``raw``, a map of ``Entry`` by key, or a tuple of items."""
+    """One value: a scalar with its text in ``raw``, a map of `YamlEntry` by key, or a tuple of values."""
 
     place: FilePosition
     value: YamlScalar | dict[str, YamlEntry] | tuple[YamlValue, ...]
@@ -59,7 +59,7 @@ class YamlValue:
         return self.value
 
     def to_json_text(self) -> str:
-        """Return compact JSON, numbers as they were written where JSON knows that spelling."""
+        """Return compact JSON; numbers keep their spelling if JSON allows it."""
         if isinstance(self.value, dict):
             pairs = (f"{_dump_json_scalar(key)}:{entry.item.to_json_text()}" for key, entry in self.value.items())
             return "{" + ",".join(pairs) + "}"
@@ -72,7 +72,7 @@ class YamlValue:
 
 @dataclass(frozen=True, slots=True)
 class YamlEntry:
-    """A key of a map, where it stands, and its value."""
+    """A key of a map, its position, and its value."""
 
     place: FilePosition
     item: YamlValue
@@ -80,7 +80,7 @@ class YamlEntry:
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A file as read. Paths are tuples of keys and indices, ``("nodes", 0, "port")``."""
+    """A parsed file. Paths are tuples of keys and indices, ``("nodes", 0, "port")``."""
 
     root: YamlValue
 
@@ -90,23 +90,23 @@ class YamlDocument:
         return self.root.to_plain_data()
 
     def position_of(self, path: YamlPath, *, key: bool = False) -> FilePosition:
-        """Return the place of a value (or of its key), or of the nearest thing around it that exists."""
+        """Return the position of a value (or of its key), or of the nearest existing value around it."""
         return find_position(self.root, path, key=key)
 
     def find_source_text(self, path: YamlPath) -> str | None:
-        """Return a scalar's text as written, None where there is no scalar."""
+        """Return a scalar's source text, None if there is no scalar."""
         item = find_value(self.root, path)
         return item.raw if item else None
 
 
 def find_value(root: YamlValue, path: YamlPath) -> YamlValue | None:
-    """Return the item at a path, None where there is none."""
+    """Return the value at a path, None if there is none."""
     steps = list(_walk_path(root, path))
     return steps[-1].item if len(steps) == len(path) + 1 else None
 
 
 def find_position(root: YamlValue, path: YamlPath, *, key: bool = False) -> FilePosition:
-    """Return the place of the value (or key) at ``path``, or of the nearest thing around it that exists."""
+    """Return the position of the value (or key) at ``path``, or of the nearest existing value around it."""
     steps = list(_walk_path(root, path))
     return steps[-1].place if key and len(steps) == len(path) + 1 else steps[-1].item.place
 
@@ -126,7 +126,7 @@ def _walk_path(root: YamlValue, path: YamlPath) -> Iterator[YamlEntry]:
 
 
 def read_yaml(path: Path) -> YamlDocument:
-    """Read one file. Raises `InvalidFile` with every fault and its place, `InvalidInput` where it cannot be read."""
+    """Read one file. Raises `InvalidFile` with every fault and its position, `InvalidInput` if it cannot be read."""
     try:
         with open_regular_file(path) as file:
             raw = file.read(MAX_BYTES + 1)
@@ -139,7 +139,7 @@ def read_yaml(path: Path) -> YamlDocument:
 
 
 def parse_yaml(raw: bytes, file: str) -> YamlDocument:
-    """Parse the bytes of one document; ``file`` is what faults call it. Raises `InvalidFile`."""
+    """Parse the bytes of one document; ``file`` is its name in faults. Raises `InvalidFile`."""
     reader = _YamlTreeReader(file)
     text = reader.decode_text(raw)
     root = reader.build_tree(text) if not reader.faults else None
@@ -149,7 +149,7 @@ def parse_yaml(raw: bytes, file: str) -> YamlDocument:
 
 
 def resolve_scalar(text: str) -> YamlScalar:
-    """Return what an unquoted scalar means: the YAML 1.2 core schema in decimal; anything else is text."""
+    """Return the meaning of an unquoted scalar: YAML 1.2 core schema in decimal; anything else is text."""
     if text in _NULL_WORDS:
         return None
     if text in _BOOL_WORDS:
@@ -162,13 +162,13 @@ def resolve_scalar(text: str) -> YamlScalar:
 
 
 def find_forbidden_character(text: str) -> re.Match[str] | None:
-    """Return the first character that no file may hold: a control other than tab and line end, half a surrogate."""
+    """Return the first character that no file may contain: a control other than tab and line end, or half a surrogate."""
     return _FORBIDDEN_CHARACTERS.search(text)
 
 
 @dataclass(slots=True, kw_only=True)
 class _OpenCollection:
-    """A collection whose end has not been read."""
+    """A collection whose end has not been read yet."""
 
     place: FilePosition
     anchor: str | None
@@ -188,11 +188,11 @@ class _AnchoredValue:
 
 
 class _AbortReadingError(Exception):
-    """Reading on makes no sense; the fault is already noted."""
+    """Reading cannot continue; the fault is already recorded."""
 
 
 class _YamlTreeReader:
-    """Turns parser events into items, iteratively."""
+    """Builds the tree from parser events, iteratively."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -205,7 +205,7 @@ class _YamlTreeReader:
         self.documents = 0
 
     def decode_text(self, raw: bytes) -> str:
-        """Return the text, or an empty one with the fault noted."""
+        """Return the text; an empty one if it cannot be decoded, with the fault recorded."""
         start = FilePosition(self.file, 1, 1)
         if len(raw) > MAX_BYTES:
             self.faults.append(FileIssue(start, f"the file is larger than {MAX_BYTES // 1024} KiB"))
@@ -226,7 +226,7 @@ class _YamlTreeReader:
         return text
 
     def build_tree(self, text: str) -> YamlValue | None:
-        """Return the document's item, None with the faults noted where there is none."""
+        """Return the document's value, None if there is none, with the faults recorded."""
         import yaml
 
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -268,7 +268,7 @@ class _YamlTreeReader:
         if bad := find_forbidden_character(text):
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
         if event.tag is not None and event.tag not in (_STR_TAG, "!"):
-            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
+            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
         plain = event.tag is None and event.implicit[0]
         item = YamlValue(place, resolve_scalar(text) if plain else text, text)
         if event.anchor:
@@ -293,7 +293,7 @@ class _YamlTreeReader:
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self._abort_reading(place, "a key must be plain text")
         if event.tag is not None:
-            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
+            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_OpenCollection(place=place, anchor=event.anchor, is_map=is_map))
@@ -306,7 +306,7 @@ class _YamlTreeReader:
         self._add_value(item, done.size, done.height)
 
     def _add_value(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
-        """Put a finished item into the collection that is open."""
+        """Add a finished value to the open collection."""
         if alias:
             self.items += size
         else:
@@ -336,7 +336,7 @@ class _YamlTreeReader:
         key = item.raw or ""
         if key in parent.entries:
             first = parent.entries[key].place.line
-            self.faults.append(FileIssue(place, f"{quote_source(key)} is here twice, the first is in line {first}"))
+            self.faults.append(FileIssue(place, f"{quote_source(key)} appears twice, first in line {first}"))
         parent.key = (key, place)
 
     def _abort_reading(self, place: FilePosition, message: str) -> None:
@@ -344,7 +344,7 @@ class _YamlTreeReader:
         raise _AbortReadingError
 
     def _mark_to_position(self, mark: Any, text: str) -> FilePosition:
-        """Return a parser's mark as a place; one behind the end of the file becomes the end."""
+        """Return a parser's mark as a position; one behind the end of the file becomes the end."""
         if mark is None:
             return FilePosition(self.file, 1, 1)
         end = self._position_after(text)
@@ -359,7 +359,7 @@ def _dump_json_scalar(value: object) -> str:
 
 
 def _explain_parser_problem(problem: str) -> str:
-    """Return the parser's words with the usual reason beside them."""
+    """Return the parser's message with the usual cause added."""
     if "cannot start any token" in problem:
         return f"{problem}; indent with spaces, and quote text that begins with @, `, % or a tab"
     if "mapping values are not allowed" in problem:

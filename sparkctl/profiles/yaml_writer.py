@@ -1,4 +1,4 @@
-"""A `Profile` as the YAML that a person would have written: fixed order, nothing that is at its default, words beside it."""
+"""Write a `Profile` as YAML the way a person would: fixed order, no default values, comments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparkctl.profiles.yaml_reader import resolve_scalar
 LINE_WIDTH = 110
 _PLAIN_SCALAR = re.compile(r"(?:[A-Za-z0-9_./~${(+]|-[A-Za-z0-9-])[^\n]*")
 _UNSAFE_IN_PLAIN = re.compile(r": |:$| #|[\t\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^[-?] ")
-# What other tools read as something else than text: the booleans of YAML 1.1, and its numbers with colons and underscores.
+# Text that other tools read as another type: the booleans of YAML 1.1, and its numbers with colons and underscores.
 _AMBIGUOUS_SCALAR = re.compile(
     r"(?i:yes|no|on|off|true|false)|[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?|[-+]?[0-9]++_[0-9_]*+"
 )
@@ -27,7 +27,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")
 
 
 def render_profile_yaml(profile: Profile, comments: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the file's text. ``comments``: dotted fields and the words that stand above them."""
+    """Return the file's text. ``comments``: dotted fields and the comment above each."""
     return "\n".join(_ProfileWriter(profile, comments).render_lines()) + "\n"
 
 
@@ -180,7 +180,7 @@ class _ProfileWriter:
         if not self.profile.extra:
             return
         above = list(self._render_comments("extra"))
-        yield from above or ["# Kept from where it comes from; sparkctl has no use for it."]
+        yield from above or ["# Kept from the imported source; sparkctl does not use it."]
         yield "extra:"
         for key, kept in self.profile.extra:
             yield from self._render_comments(f"extra.{key}", 2)
@@ -188,7 +188,7 @@ class _ProfileWriter:
 
 
 class _JsonNumber(str):
-    """A number of a JSON text, as it was written."""
+    """A number in a JSON text, as it was written."""
 
     __slots__ = ()
 
@@ -198,7 +198,7 @@ def _load_json_numbers_as_text(text: str) -> Any:
 
 
 def _render_data(key: str, value: Any, indent: int) -> Iterator[str]:
-    """Yield a key with whatever stands behind it: in one line where there is room."""
+    """Yield a key with its value, on one line if it fits."""
     blank = " " * indent
     flow = _format_flow_value(value)
     if isinstance(value, str) and not isinstance(value, _JsonNumber) and "\n" in value:
@@ -248,7 +248,7 @@ def _format_arg_value(value: ArgValue) -> str:
 
 
 def _format_scalar(text: str, *, flow: bool = False, words: bool = False) -> str:
-    """Return a scalar that is read back as this text. ``words``: where a number is kept as it is written."""
+    """Return a scalar that is read back as this text. ``words``: numbers keep their spelling here."""
     seen = resolve_scalar(text)
     number = words and isinstance(seen, int | float) and not isinstance(seen, bool)
     if (isinstance(seen, str) or number) and _is_plain(text, flow=flow):
@@ -291,7 +291,7 @@ def _render_list_item(word: str) -> Iterator[str]:
 
 
 def _render_literal_block(head: str, text: str) -> Iterator[str]:
-    """Yield a text of several lines as a block, or in quotes where a block would change it."""
+    """Yield a text of several lines as a block, or in quotes if a block would change it."""
     lines = text.split("\n")
     ending = {False: "-", True: ""}[text.endswith("\n")]
     body = lines[:-1] if text.endswith("\n") else lines
@@ -310,7 +310,7 @@ def _render_literal_block(head: str, text: str) -> Iterator[str]:
 
 
 def _quote_text(text: str) -> str:
-    """Return a text in double quotes, what is not printable as YAML writes it."""
+    """Return a text in double quotes, with unprintable characters escaped as in YAML."""
     escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
     return (
         '"'
@@ -360,7 +360,7 @@ _COUNT_UNITS = ((10**9, "B"), (10**6, "M"))
 
 
 def _format_weights_size(count: int | None) -> str | None:
-    """Bytes as model pages have them where they are round so, else binary, else all digits."""
+    """Bytes in decimal units as model pages have them if that is exact, else binary, else all digits."""
     return _format_in_exact_unit(count, (*_DECIMAL_UNITS, *_BINARY_UNITS))
 
 
@@ -377,7 +377,7 @@ def _format_parameter_count(count: int | None) -> str | None:
 
 
 def _format_in_exact_unit(count: int | None, units: Sequence[tuple[int, str]]) -> str | None:
-    """Return a count in the first unit that it is a whole number of, else all its digits."""
+    """Return a count in the largest unit that divides it exactly, else all digits."""
     if count is None:
         return None
     return next((f"{count // unit}{name}" for unit, name in units if count % unit == 0), str(count))

@@ -1,6 +1,6 @@
-"""Simulated Sparks: real SSH, a small real Docker API, scripted engines. For `sparkctl demo` and for tests.
+"""Simulated Sparks for `sparkctl demo` and for tests: real SSH, a small real Docker API, scripted engines.
 
-Owns no logic of operations: it only behaves as two machines do.
+It has no logic of commands: it only behaves as two machines do.
 """
 
 from __future__ import annotations

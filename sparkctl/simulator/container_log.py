@@ -1,4 +1,4 @@
-"""A container's log as Docker keeps and serves it."""
+"""A simulated container's log, as Docker stores and serves it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ STREAM_NUMBERS = {"stdout": 1, "stderr": 2}
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A line with its newline, or a piece of one without."""
+    """A line with its newline, or a piece of a line without one."""
 
     stamp: int  # unix nanoseconds
     stream: str
     data: bytes
 
     def encode_frame(self, *, timestamps: bool, tty: bool) -> bytes:
-        """Return it as it travels: 8 bytes of head (none with a tty), then the text."""
+        """Return the record in Docker's stream format: 8 bytes of header (none with a tty), then the text."""
         text = (format_rfc3339(self.stamp).encode() + b" " if timestamps else b"") + self.data
         return text if tty else struct.pack(">BxxxI", STREAM_NUMBERS[self.stream], len(text)) + text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """A reader's choice. ``since`` and ``until``: unix nanoseconds, both inclusive; ``tail``: None is everything."""
+    """A reader's query. ``since`` and ``until``: unix nanoseconds, both inclusive; ``tail``: None means everything."""
 
     streams: frozenset[str]
     follow: bool = False
@@ -41,7 +41,7 @@ class LogQuery:
     tty: bool = False
 
     def matches(self, record: LogRecord) -> bool:
-        """Tell whether a record is asked for."""
+        """Tell whether a record matches the query."""
         return record.stream in self.streams and self.since <= record.stamp and not self.is_past(record)
 
     def is_past(self, record: LogRecord) -> bool:
@@ -72,11 +72,11 @@ class ContainerLog:
         return self._last
 
     def open_run(self) -> None:
-        """A run of the container begins: followers wait for more."""
+        """Begin a run of the container: followers wait for more."""
         self._open = True
 
     def close_run(self) -> None:
-        """The run is over: what had no newline is stored as it is, followers are let go."""
+        """End the run: text without a newline is stored as it is, followers stop."""
         for stream, rest in self._unfinished.items():
             self._store_records(stream, [rest] if rest else [])
             self._unfinished[stream] = b""
@@ -84,7 +84,7 @@ class ContainerLog:
         self._wake_followers()
 
     def write(self, text: str | bytes, stream: str = "stderr") -> None:
-        """Take what a process wrote, whole lines or not."""
+        """Add what a process wrote, complete lines or not."""
         data = text if isinstance(text, bytes) else text.encode()
         *lines, rest = (self._unfinished[stream] + data).split(b"\n")
         for line in lines:
@@ -105,7 +105,7 @@ class ContainerLog:
         self._news = asyncio.Event()
 
     async def read_records(self, wanted: LogQuery) -> AsyncIterator[bytes]:
-        """Yield framed records, several at a time; with ``follow``, until the run is over."""
+        """Yield framed records, several at a time; with ``follow``, until the run ends."""
         start = 0
         if wanted.tail is not None:
             ours = [n for n, record in enumerate(self._records) if record.stream in wanted.streams]

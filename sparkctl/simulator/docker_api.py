@@ -1,4 +1,4 @@
-"""The simulated Docker Engine's HTTP API: the part that sparkctl uses, in Docker's own words and status codes."""
+"""The simulated Docker Engine's HTTP API: the part that sparkctl uses, with Docker's messages and status codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RouteHandler = Callable[[SimDockerDaemon, SimHttpRequest, str], Awaitable[SimHtt
 
 
 def build_docker_api(daemon: SimDockerDaemon) -> RequestHandler:
-    """Return what answers on the daemon's socket."""
+    """Return the handler for the daemon's socket."""
 
     async def handle_request(request: SimHttpRequest) -> SimHttpReply:
         try:
@@ -218,7 +218,7 @@ async def _handle_image(daemon: SimDockerDaemon, _request: SimHttpRequest, name:
 
 
 async def _handle_events(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
-    if "until" in request.query:  # the moment it names is over, or nearly
+    if "until" in request.query:  # the requested time is over, or nearly
         wanted = json.loads(request.query.get("filters") or "{}")
         return SimHttpReply(
             body=daemon.encode_past_events(wanted["container"][0], wanted["event"]), type="application/json"

@@ -1,4 +1,4 @@
-"""The daemon behind the simulated Docker API: containers that are created, run, end and are removed."""
+"""The daemon behind the simulated Docker API: creates, runs, ends and removes containers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sparkctl.simulator.sim_container import JsonBody, SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
 SIGKILL_EXIT_CODE = 137
-_MAX_PAST_EVENTS = 256  # that a daemon remembers
+_MAX_PAST_EVENTS = 256  # events that a daemon remembers
 GPU_RUNTIME_MISSING_MESSAGE = 'could not select device driver "" with capabilities: [[gpu]]'
 
 
 class DockerApiError(Exception):
-    """An answer that is an error: a status code and Docker's sentence."""
+    """An error answer: a status code and Docker's message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,17 +36,19 @@ class SimDockerDaemon:
         self._told: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
         self._reaping: set[asyncio.Task[None]] = set()
-        self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = None  # whoever comes when an engine is ready
+        self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = (
+            None  # callbacks for an engine that becomes ready
+        )
 
     async def close(self) -> None:
         """End every process at once, as a power cut does."""
-        while self._tasks:  # one that was about to end gives its memory back in another
+        while self._tasks:  # one that was about to end frees its memory in another task
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def find_container(self, key: str) -> SimContainer:
-        """Return a container by name, id or the beginning of its id; 404 where there is none."""
+        """Return a container by name, id or the beginning of its id; 404 if there is none."""
         for one in self.containers.values():
             if key.lstrip("/") == one.name or key == one.id:
                 return one
@@ -56,7 +58,7 @@ class SimDockerDaemon:
         return begun[0]
 
     def create_container(self, name: str | None, body: JsonBody) -> SimContainer:
-        """Make a container; 404 where the image is missing, 409 where the name is taken."""
+        """Create a container; 404 if the image is missing, 409 if the name is taken."""
         image = str(body.get("Image", ""))
         if not self.node.images.has_image(image):
             raise DockerApiError(404, f"No such image: {image}")
@@ -76,7 +78,7 @@ class SimDockerDaemon:
         return container
 
     def start_container(self, container: SimContainer, ready_since: float | None = None) -> None:
-        """Start it; with ``ready_since`` (seconds) as something that has been up for that long."""
+        """Start it; with ``ready_since`` (seconds) as one that has been ready for that long."""
         if container.wants_gpu and not self.node.options.gpu_runtime:
             container.error = GPU_RUNTIME_MISSING_MESSAGE
             raise DockerApiError(500, GPU_RUNTIME_MISSING_MESSAGE)
@@ -120,7 +122,7 @@ class SimDockerDaemon:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether something starts, stops, or gives its memory back."""
+        """Tell whether something starts, stops, or is freeing its memory."""
         return bool(self._reaping) or any(not one.ready.is_set() or one.is_stopping for one in self.running.values())
 
     def _track_task(self, task: asyncio.Future[None]) -> None:
@@ -143,7 +145,7 @@ class SimDockerDaemon:
             await container.ended.wait()
 
     def publish_event(self, action: str, container: SimContainer, **more: str) -> None:
-        """Let everybody who listens to /events know, now and later."""
+        """Publish an event to all followers of /events, and keep it."""
         now = self.node.now_ns()
         attributes = {**container.labels, "image": container.image, "name": container.name, **more}
         if action == "die":
@@ -162,12 +164,12 @@ class SimDockerDaemon:
             queue.put_nowait(event)
 
     def encode_past_events(self, container: str, actions: Sequence[str]) -> bytes:
-        """Return what has happened to a container, one JSON object a line."""
+        """Return a container's past events, one JSON object per line."""
         found = [event for event in self._told if event["id"] == container and event["Action"] in actions]
         return b"".join(json.dumps(event).encode() + b"\n" for event in found)
 
     async def stream_events(self) -> AsyncIterator[bytes]:
-        """Yield what happens from now on, one JSON object a line."""
+        """Yield events from now on, one JSON object per line."""
         queue: asyncio.Queue[JsonBody] = asyncio.Queue()
         self._listeners.add(queue)
         try:

@@ -1,4 +1,4 @@
-"""A container's processes: they play the engine's script, take memory, serve, and hear signals."""
+"""The processes of a simulated container: they run the engine's script, allocate memory, serve, and handle signals."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ FAULT_WEIGHTS_SHARE = 0.6  # of the weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineScripts:
-    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
+    """The scripts of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
 
-    Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where a rank
-    was lost, ``follow`` what a rank does that only the head tells what to load.
+    For an engine on several Sparks: ``alone`` if only some of the ranks came, ``apart`` if a rank was lost, ``follow``
+    for a rank that learns from the head what to load.
     """
 
     time_format: str
@@ -144,7 +144,7 @@ SCRIPTS_BY_ENGINE = {
 
 
 def build_start_script(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
-    """Return the start of a launch, its fault included."""
+    """Return the start script of a launch, with its fault."""
     engine = SCRIPTS_BY_ENGINE[launch.kind]
     if launch.fault is EngineFault.BAD_FLAG:
         return engine.bad_flag(launch)
@@ -152,7 +152,7 @@ def build_start_script(launch: SimLaunch, available: Callable[[], int], port_tak
 
 
 def build_worker_script(launch: SimLaunch, available: Callable[[], int]) -> Script:
-    """Return what a rank does that only its head tells what to load, its fault included."""
+    """Return the script of a rank that learns from its head what to load, with its fault."""
     follow = SCRIPTS_BY_ENGINE[launch.kind].follow
     assert follow is not None
     return _apply_fault(launch, follow(launch), available)
@@ -166,7 +166,7 @@ def _apply_fault(launch: SimLaunch, script: Script, available: Callable[[], int]
 
 
 def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
-    """Follow the script up to the breaking point, then the fault."""
+    """Follow the script up to the fault, then the fault."""
     for step in script:
         yield step
         if (isinstance(step, ListenStep) and step.ready) or (
@@ -195,12 +195,12 @@ def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int
 
 
 SIGKILL_EXIT = ExitStep(137)
-STUCK_CLOCK_SHARE = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz
+STUCK_CLOCK_SHARE = 0.33  # share of its speed: about what remains of a busy GPU's clock, 800 of 2400 MHz
 COPY_GPU_SHARE, WARMUP_GPU_SHARE = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
 
 
 class EngineProcess:
-    """One run of one container. ``pids`` are its main process and the one that holds the GPU."""
+    """One run of one container. ``pids``: its main process, and the one that uses the GPU."""
 
     def __init__(self, node: SimNode, container: SimContainer, fabric: RankNetwork) -> None:
         self.node = node
@@ -221,7 +221,7 @@ class EngineProcess:
         self._handler = self.serving.handle_request
         self._starting = 0.0  # how busy the start keeps the GPU
         self.member = self._build_rank_member()
-        self._depends = asyncio.Event()  # it would feel the end of another rank
+        self._depends = asyncio.Event()  # whether it notices the end of another rank
         if self.member is not None:
             node.spread.add(self.pids[1])
         node.at_work[self.pids[1]] = lambda: 0.96 if self._count_running_requests() else self._starting
@@ -237,7 +237,7 @@ class EngineProcess:
         )
         listens = (
             joining.is_head != joining.bond.is_dialed_by_head
-        )  # where the head looks for them it is the worker that does
+        )  # if the head looks for its workers, the worker does
         own = joining.own or (joining.main_address[0] if listens else self.node.address)
         return RankMember(
             launch=self.launch,
@@ -249,7 +249,7 @@ class EngineProcess:
         )
 
     def _count_running_requests(self) -> int:
-        """Return how many requests it works on: a worker on those of its head."""
+        """Return how many requests it works on; for a worker those of its head."""
         group = None if self.member is None else self.member.group
         return self.decoding.running_requests if group is None or group.loss is not None else group.head.running()
 
@@ -264,7 +264,7 @@ class EngineProcess:
         return self.pids[0]
 
     def start_as_running_since(self, ready_since: float) -> None:
-        """Play the start without waiting, as something that began so many seconds ago."""
+        """Run the start without waiting, as if it had begun this many seconds ago."""
         began = self.node.now_ns() - int(ready_since * 1e9)
         self._rushed = 0.0
         self.container.created = began - 2_000_000_000
@@ -272,7 +272,7 @@ class EngineProcess:
         self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
 
     def add_background_load(self, requests: int, since: float = 60.0) -> None:
-        """Serve so many requests from now on, and have log and counters say that it did so for ``since`` seconds already."""
+        """Serve this many requests from now on, with log and counters as if it had done so for ``since`` seconds."""
         self.decoding.update_counts()
         self.decoding.background = requests
         self.decoding.add_past_load(since)
@@ -284,7 +284,7 @@ class EngineProcess:
         self.container.journal.clock = self.node.now_ns
 
     def terminate(self) -> None:
-        """Send SIGTERM; a process that hangs does not hear it."""
+        """Send SIGTERM; a hanging process ignores it."""
         if not self.deaf and not self._signal.done():
             self._signal.set_result("TERM")
 
@@ -295,7 +295,7 @@ class EngineProcess:
         self._signal.set_result("KILL")
 
     async def run(self) -> ExitStep:
-        """Live until the end; return how it ended. The port and nothing else is given back here."""
+        """Run until the end; return the exit status. Frees only the port."""
         ending = asyncio.ensure_future(self._run_engine())
         try:
             waiting: set[asyncio.Future[Any]] = {ending, self._signal}
@@ -324,7 +324,7 @@ class EngineProcess:
             await asyncio.gather(leaving, return_exceptions=True)
 
     async def _run_engine(self) -> ExitStep:
-        """Start and serve; where another rank is lost, end as this engine does, or begin again."""
+        """Start and serve; if another rank is lost, end as this engine does, or begin again."""
         while True:
             serving, losing = (
                 asyncio.ensure_future(self._serve_requests()),
@@ -346,7 +346,7 @@ class EngineProcess:
                 return ended
 
     async def _wait_for_rank_loss(self) -> RankLoss:
-        """Return how another rank was lost, once that can be felt here."""
+        """Return how another rank was lost, once this one can notice it."""
         await self._depends.wait()
         self._depends.clear()
         member = self.member
@@ -355,7 +355,7 @@ class EngineProcess:
         group = member.group
         await group.lost.wait()
         loss = group.loss_seen_by(member)
-        if loss.address == member.address:  # it was this one, and it lives: until its head is gone, too
+        if loss.address == member.address:  # this rank was lost but lives: it continues until its head is gone, too
             await group.headless.wait()
             return RankLoss(LossReason.DIED, group.head.address)
         return loss
@@ -376,7 +376,7 @@ class EngineProcess:
         return ExitStep(0)
 
     async def _run_script(self, script: Script) -> ExitStep | None:
-        """Do the steps of a script in its time; None where it ends without an exit."""
+        """Run the steps of a script in simulated time; None if it ends without an exit."""
         schedule = DriftFreeTimer(self.node.pace)
         for step in script:
             after = 0.0 if isinstance(step, IMMEDIATE_STEPS) else step.after
@@ -419,7 +419,7 @@ class EngineProcess:
                 self.decoding.kv_tokens = kv_tokens or self.decoding.kv_tokens
             case LeakMemoryStep(_, size):
                 memory.allocate_until_full(main, size)
-                await asyncio.sleep(0)  # whoever watches gets its turn, however fast time goes
+                await asyncio.sleep(0)  # observers get a turn, however fast time goes
             case ListenStep(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
@@ -445,7 +445,7 @@ class EngineProcess:
                 await asyncio.Event().wait()
 
     async def _join_ranks(self, meanwhile: tuple[LogStep, ...]) -> None:
-        """Wait for the other ranks; one that knew nothing of the model knows now what its head was told."""
+        """Wait for the other ranks; one that knew nothing of the model now knows its head's launch."""
         assert self.member is not None
         telling = asyncio.ensure_future(self._run_script(iter(meanwhile if self._rushed is None else ())))
         try:

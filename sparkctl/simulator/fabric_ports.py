@@ -1,4 +1,4 @@
-"""How the simulated Sparks are cabled: the house's network, and both functions of one ConnectX port between them."""
+"""The network of the simulated Sparks: the LAN, and both functions of one ConnectX port between them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def get_interface_mtu(interface: str) -> int:
 
 
 def get_interface_address(node: SimNode, interface: str) -> str | None:
-    """Return a node's IPv4 address on an interface, None where it has none."""
+    """Return a node's IPv4 address on an interface, None if it has none."""
     is_bare = NodeFault.NO_ADDRESS in node.options.troubles or not node.is_cabled()
     bare = is_bare and interface in FABRIC_INTERFACES.values()
     return (
@@ -61,7 +61,7 @@ def list_gids(node: SimNode, interface: str) -> list[dict[str, Any]]:
 
 
 def answer_pings(node: SimNode, lanes: list[str]) -> str:
-    """Return what `node/peer_ping.sh` prints: whoever is on a network of ours answers there, with packets of any size."""
+    """Return the output of `node/peer_ping.sh`: every address in a shared network answers, with packets of any size."""
     said = []
     for lane in lanes:
         name, _, peer, size, device = lane.split()
@@ -78,7 +78,7 @@ def answer_pings(node: SimNode, lanes: list[str]) -> str:
 
 
 def build_rank_network(nodes: Mapping[str, SimNode]) -> RankNetwork:
-    """Return the way between these nodes, by the addresses that they have when it is asked."""
+    """Return the network between these nodes, by their addresses at the time of a request."""
     cable = tuple(f"{NETWORK_PREFIXES[interface]}." for interface in FABRIC_INTERFACES.values())
 
     def list_addresses(node: SimNode) -> set[str]:
@@ -97,6 +97,6 @@ def build_rank_network(nodes: Mapping[str, SimNode]) -> RankNetwork:
 
 
 def _parse_node_number(node: SimNode) -> int:
-    """Return the number at the end of its name, 0 without."""
+    """Return the number at the end of a node's name, 0 if there is none."""
     last = node.name[-1:]
     return int(last) if last.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the simulated Docker and the scripted engines, over any pair of byte streams."""
+"""An HTTP/1.1 server for the simulated Docker and the scripted engines, over any pair of byte streams."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ JSON_CONTENT_TYPE = "application/json"
 
 
 class ReadStream(Protocol):
-    """What is read from."""
+    """The stream to read from."""
 
     async def read(self, n: int = -1) -> bytes: ...
 
 
 class WriteStream(Protocol):
-    """What is written to."""
+    """The stream to write to."""
 
     def write(self, data: bytes) -> None: ...
     async def drain(self) -> None: ...
@@ -31,7 +31,7 @@ class WriteStream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimHttpRequest:
-    """``path`` is decoded and without the query, ``target`` both as they came; header names are lower case."""
+    """``path`` is decoded and has no query, ``target`` is both as received; header names are lower case."""
 
     method: str
     path: str
@@ -45,14 +45,14 @@ class SimHttpRequest:
         return self.query.get(name, "").lower() not in ("", "0", "no", "false", "none")
 
     def parse_json_body(self) -> dict[str, object]:
-        """Return the body as a JSON object, empty where there is none."""
+        """Return the body as a JSON object, an empty one if there is none."""
         read = json.loads(self.body) if self.body.strip() else {}
         return read if isinstance(read, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimHttpReply:
-    """A whole answer, or, with ``stream``, one sent in chunks until the iterator ends."""
+    """A complete answer, or, with ``stream``, one sent in chunks until the iterator ends."""
 
     status: int = 200
     body: bytes = b""
@@ -70,7 +70,7 @@ def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
 
 
 class SimHttpConnection:
-    """The reading side, with what was read too far."""
+    """The reading side, with data that was read ahead."""
 
     def __init__(self, reader: ReadStream) -> None:
         self._reader = reader
@@ -83,7 +83,7 @@ class SimHttpConnection:
         return bool(data)
 
     async def wait_until_closed(self) -> None:
-        """Return when the other side has gone; what it sends meanwhile is kept."""
+        """Return when the other side has closed; data that it sends meanwhile is kept."""
         while await self.read_more():
             pass
 
@@ -102,7 +102,7 @@ class SimHttpConnection:
         return (await self._read_exactly(at + len(end)))[:at]
 
     async def read_request(self) -> SimHttpRequest:
-        """Return the next request; EOFError when there is none."""
+        """Return the next request; EOFError if there is none."""
         first, *lines = (await self._read_until(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
         method, target, _version = first.split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -130,7 +130,7 @@ class SimHttpConnection:
 async def serve_connection(
     reader: ReadStream, writer: WriteStream, handler: RequestHandler, server: str = "sim"
 ) -> None:
-    """Answer one connection's requests, one after the other, until either side ends it."""
+    """Answer one connection's requests in order, until either side ends it."""
     peer = SimHttpConnection(reader)
     try:
         while True:
@@ -152,7 +152,7 @@ async def serve_connection(
 
 
 async def _run_handler(peer: SimHttpConnection, handler: RequestHandler, request: SimHttpRequest) -> SimHttpReply:
-    """Return the handler's answer; EOFError where the peer leaves before there is one."""
+    """Return the handler's answer; EOFError if the peer leaves before."""
     working = asyncio.ensure_future(handler(request))
     watching = asyncio.ensure_future(peer.wait_until_closed())
     try:
@@ -183,7 +183,7 @@ def _encode_head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
 
 
 async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> bool:
-    """Send chunks until the stream or the peer ends; True when all was sent."""
+    """Send chunks until the stream or the peer ends; True if everything was sent."""
     sending = asyncio.ensure_future(_send_chunks(writer, stream))
     watching = asyncio.ensure_future(peer.wait_until_closed())
     try:

@@ -1,4 +1,4 @@
-"""The HTTP face of a scripted engine: health, models, metrics, completions."""
+"""The HTTP API of a scripted engine: health, models, metrics, completions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
-    """What answers on the engine's port. ``say`` takes the access lines."""
+    """Answers on the engine's port. ``say`` receives the access log lines."""
 
     def __init__(self, launch: SimLaunch, decoding: DecodeModel, say: Callable[[str], None]) -> None:
         self.launch = launch
@@ -46,7 +46,7 @@ class SimOpenAiServer:
         self._requests = 0
 
     async def handle_request(self, request: SimHttpRequest) -> SimHttpReply:
-        """Answer one request and leave its access line."""
+        """Answer one request and log it."""
         reply = await self._route_request(request)
         self._requests += 1
         if self.launch.kind is not SimEngineKind.LLAMA:
@@ -81,7 +81,7 @@ class SimOpenAiServer:
                 build_json_reply(loading, 503) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=503)
             )
         if self.launch.kind is SimEngineKind.SGLANG and not self.decoding.running_requests:
-            self.decoding.health_checks += 1  # one token of a prompt, and one that nobody counts
+            self.decoding.health_checks += 1  # one token of a prompt, and one that is not counted
             self._say(_HEALTH_PREFILL_LINE)
         return (
             build_json_reply({"status": "ok"}) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=200)
@@ -136,7 +136,7 @@ class SimOpenAiServer:
                     "EngineCore encountered an issue. See stack trace (above) for the root cause.",
                     "InternalServerError",
                 )
-            await asyncio.Event().wait()  # the scheduler is stuck: no answer, no error
+            await asyncio.Event().wait()  # the scheduler hangs: no answer, no error
         prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
         if asked.get("stream"):
             return SimHttpReply(

@@ -1,4 +1,4 @@
-"""What runs on the simulated Sparks when they are switched on."""
+"""Scenarios: what runs on the simulated Sparks at the start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparkctl.simulator.sim_node import HOME, NodeFault
 from sparkctl.transport.docker.create_request import build_create_request
 
 HOUR_SECONDS = 3600.0
-PAST_LOAD_SECONDS = 600.0  # seconds of work that log and counters tell of
+PAST_LOAD_SECONDS = 600.0  # seconds of work in the log and in the counters
 ORPHAN_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
 RUN_ID = "0f3b7c91"  # of the start that was a day ago
@@ -34,19 +34,21 @@ async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
 
 
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
-    """One model under two engines, both at work: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
+    """Two models, both busy: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
     await _start_loaded_engine(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOUR_SECONDS, requests=1)
     if len(nodes) > 1:
         await _start_loaded_engine(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOUR_SECONDS, requests=1)
 
 
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
-    """What comes before the two stacks: one model holds both Sparks."""
+    """One model on both Sparks, before the two stacks of the demo's story."""
     await run_big_model(nodes)
 
 
 async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
-    """The big model again, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost engine."""
+    """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
+    engine.
+    """
     ill = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
         {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},
@@ -59,7 +61,9 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
 
 
 async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None = None) -> None:
-    """One model too big for one Spark, as `up` starts it on all of them: the first is the head; all compute every token."""
+    """One model too big for one Spark, started on all of them as by `up`: the first is the head; all compute every
+    token.
+    """
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
@@ -70,7 +74,7 @@ async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None 
 
 
 def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]:
-    """Return what `sparkctl up NAME` decides for each of these nodes."""
+    """Return the launch plan of `sparkctl up NAME` for each of these nodes."""
     names = tuple(NodeName(docker.node.name) for docker in nodes)
     seen = [decode_inspection(format_inspection(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
     lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
@@ -92,7 +96,9 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
 
 
 def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> LaunchPlan:
-    """Return what `sparkctl up NAME` decides for a shipped profile, or for one rank of it: the same command, labels and hash."""
+    """Return the launch plan of `sparkctl up NAME` for a shipped profile, or for one rank of it: same command, labels
+    and hash.
+    """
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(
@@ -102,7 +108,7 @@ def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> Laun
 
 
 def _start_ready_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float) -> EngineProcess:
-    """Start what was ready so many seconds ago."""
+    """Start an engine that has been ready for this many seconds."""
     container = docker.create_container(made.container_name, build_create_request(made))
     docker.start_container(container, ready_since=ready_since)
     return docker.running[container.id]

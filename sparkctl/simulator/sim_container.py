@@ -1,4 +1,4 @@
-"""A container of the simulated Docker: what was asked for, what became of it, and how the API shows it."""
+"""A container of the simulated Docker: its settings, its state, and how the API shows it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ JsonBody = dict[str, Any]  # JSON as the Docker API has it
 
 
 class SimContainer:
-    """``body`` is the create call's own JSON: Config at the top level, HostConfig inside. ``clock``: unix nanoseconds, as the
-    node has them."""
+    """``body`` is the create call's JSON: Config at the top level, HostConfig inside. ``clock``: the node's time in
+    unix nanoseconds.
+    """
 
     def __init__(self, container_id: str, name: str, body: JsonBody, image_id: str, clock: Callable[[], int]) -> None:
         self.now_ns = clock
@@ -37,7 +38,7 @@ class SimContainer:
 
     @property
     def image(self) -> str:
-        """The image as it was asked for."""
+        """The image name of the create call."""
         return str(self.body.get("Image", ""))
 
     @property
@@ -47,7 +48,7 @@ class SimContainer:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment it was given."""
+        """Its environment."""
         return dict(entry.partition("=")[::2] for entry in self.body.get("Env") or [])
 
     @property
@@ -72,21 +73,21 @@ class SimContainer:
         return bool(self.host_config.get("DeviceRequests"))
 
     def mark_started(self, pid: int) -> None:
-        """It runs now."""
+        """Mark it as running."""
         self.state, self.pid, self.started = "running", pid, self.now_ns()
         self.exit_code, self.oom_killed, self.error = 0, False, ""
         self.ended = asyncio.Event()
         self.journal.open_run()
 
     def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
-        """It has ended; whoever waits or follows hears of it."""
+        """Mark it as ended; waiters and followers are notified."""
         self.state, self.pid, self.finished = "exited", 0, self.now_ns()
         self.exit_code, self.oom_killed = exit_code, oom_killed
         self.journal.close_run()
         self.ended.set()
 
     def format_status(self) -> str:
-        """Return what docker ps says of it."""
+        """Return its status as docker ps shows it."""
         if self.state == "running":
             return f"Up {self._format_age(self.started)}"
         return (
@@ -121,7 +122,7 @@ class SimContainer:
         }
 
     def to_inspect_json(self) -> JsonBody:
-        """Return what inspect says of it."""
+        """Return its inspect JSON."""
         argv = self.command or ["sh"]
         config = {"Hostname": self.id[:12], "Tty": False, "Env": [], "Cmd": None, "Entrypoint": None, "Labels": {}}
         config |= {key: value for key, value in self.body.items() if key not in ("HostConfig", "NetworkingConfig")}

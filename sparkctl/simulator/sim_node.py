@@ -1,4 +1,4 @@
-"""One simulated Spark: its memory, its processes, its open ports, its few files."""
+"""One simulated Spark: its memory, processes, open ports, images and files."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class SimShmFile:
 
 @dataclass(slots=True)
 class ProcessLeftovers:
-    """What outlives containers. ``lost``: titles of processes whose parent is gone, by pid. ``sees_maps``: whether the user
-    may read what the engines have mapped; those run as root, so mostly not."""
+    """What outlives containers. ``lost``: titles of processes whose parent is gone, by pid. ``sees_maps``: whether the
+    user may read the engines' memory maps; they run as root, so mostly not.
+    """
 
     born: dict[int, float] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
@@ -42,12 +43,12 @@ class ProcessLeftovers:
     sees_maps: bool = False
 
     def add_shared_memory(self, container: str, pids: list[int], now: float) -> None:
-        """Let the processes of a container share a file."""
+        """Share a file among the processes of a container."""
         path = f"/dev/shm/psm_{container[:8]}"  # noqa: S108
         self.files[path] = SimShmFile(len(self.files) + 40, SHARED_MEMORY_BYTES, now, set(pids))
 
     def remove_shared_memory(self, container: str, *, litters: bool) -> None:
-        """A container has ended, and what it shared goes with it, or stays used by nobody."""
+        """Remove what an ended container shared, or leave it without users."""
         path = f"/dev/shm/psm_{container[:8]}"  # noqa: S108
         if litters and path in self.files:
             self.files[path].users.clear()
@@ -56,7 +57,7 @@ class ProcessLeftovers:
 
 
 def format_processes(node: SimNode) -> list[str]:
-    """Return what the look prints of processes."""
+    """Return the processes as the node inspection prints them."""
     boot = node.unix_time() - node.uptime
     titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
     rest = " ".join(["0"] * 17)
@@ -69,7 +70,7 @@ def format_processes(node: SimNode) -> list[str]:
 
 
 def format_shared_memory(node: SimNode) -> list[str]:
-    """Return what the look prints of /dev/shm."""
+    """Return the files in /dev/shm as the node inspection prints them."""
     lines = ["@@ shm"]
     for path, one in sorted(node.remains.files.items()):
         lines.append(f"file {TMPFS_DEVICE} {one.inode} 0 {one.size // 512} {one.born:.0f} {path}")
@@ -91,21 +92,21 @@ IMAGE_BYTES = 21_474_836_480  # bytes, of any
 
 
 class SimImages:
-    """Every image is there and the same on all nodes, except those that were said not to be.
+    """Every image exists and is the same on all nodes, with exceptions.
 
-    ``lacking`` and ``differing`` are names. A name may say it itself: one with ``missing`` in it is nowhere, one with
-    ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` another one there.
+    ``lacking`` and ``differing`` are names. A name may also be an exception by itself: one with ``missing`` in it
+    exists nowhere, one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
     """
 
     def __init__(self, node: str, lacking: Sequence[str] = (), differing: Sequence[str] = ()) -> None:
         self._node = node
         self._lacking = set(lacking)
         self._differing = set(differing)
-        self._brought: dict[str, str] = {}  # the id that came from another node
+        self._brought: dict[str, str] = {}  # ids that came from another node
         self._names: dict[str, str] = {}  # by id
 
     def has_image(self, name: str) -> bool:
-        """Tell whether an image is there, by name or id."""
+        """Tell whether an image exists, by name or id."""
         name = self._names.get(name, name)
         if name in self._brought:
             return True
@@ -113,7 +114,7 @@ class SimImages:
         return name not in self._lacking and ("missing" not in name or elsewhere)
 
     def get_image_id(self, name: str) -> str:
-        """Return the id of an image that is there."""
+        """Return the id of an existing image."""
         name = self._names.get(name, name)
         differs = name in self._differing or f"stale-on-{self._node}" in name
         text = f"{name} of an earlier day" if differs else name
@@ -122,7 +123,7 @@ class SimImages:
         return found
 
     def to_inspect_json(self, name: str) -> dict[str, object]:
-        """Return what inspect says of an image; one that was built on the node has no digest of a registry."""
+        """Return an image's inspect JSON; one that was built on the node has no registry digest."""
         found, tag = self.get_image_id(name), self._names.get(name, name)
         repository = tag.partition("@")[0].rpartition(":")[0] or tag
         digest = hashlib.sha256(f"manifest of {found}".encode()).hexdigest()
@@ -138,7 +139,7 @@ class SimImages:
         }
 
     def add_image(self, name: str, image_id: str) -> None:
-        """Let an image of another node be this one's, too."""
+        """Add an image that came from another node."""
         self._brought[name] = image_id
 
 
@@ -147,20 +148,20 @@ HOME = f"/home/{USER}"
 KERNEL_VERSION = "6.14.0-1015-nvidia"
 DRIVER_VERSION = "580.142"
 INITIAL_UPTIME_SECONDS = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
-COOLING_SECONDS = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
+COOLING_SECONDS = 45.0  # seconds in which a GPU covers two thirds of the way to its new temperature
 SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
 
 
 class SudoRule(StrEnum):
-    """What the user may do about the page cache."""
+    """What the user may do about the page cache with sudo."""
 
-    ALLOWED = "allowed"  # the NOPASSWD line for the drop is there
+    ALLOWED = "allowed"  # the NOPASSWD rule for the drop exists
     PASSWORD = "password"  # noqa: S105
     DENIED = "denied"
 
 
 class ByteSink(Protocol):
-    """Where a command writes."""
+    """The output stream of a command."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -169,7 +170,7 @@ FULL_DISK_FREE_BYTES = 14 * GIB  # bytes left on a disk that is nearly full
 
 
 class NodeFault(StrEnum):
-    """What a node's own figures can show of ill health."""
+    """Faults that a node's own figures can show."""
 
     STUCK_CLOCK = "stuck-clock"  # while its GPU is busy
     HOT = "hot"  # while its GPU is busy
@@ -179,18 +180,17 @@ class NodeFault(StrEnum):
     OTHER_GID = "other-gid"
     FULL_DISK = "full-disk"
     ORPHAN = "orphan"
-    LINGERS = "lingers"  # who holds the GPU outlives its container
-    LITTERS = "litters"  # who is killed leaves what it shared in /dev/shm
+    LINGERS = "lingers"  # the process that uses the GPU outlives its container
+    LITTERS = "litters"  # a killed process leaves its shared memory in /dev/shm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimNodeOptions:
-    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does); ``hidden``: those
-    that the SSH user may not look at; ``cut``: models whose first file is cut off.
+    """How a node differs from a healthy Spark. ``missing``: paths that do not exist (all others do); ``hidden``: paths
+    that the SSH user may not read; ``cut``: models whose first file is truncated.
 
-    ``earlyoom``: the command line that it runs with. ``uptime_rate``: seconds that its monotonic clock goes on in one.
-    ``clock_ahead``: seconds that its wall clock is ahead of ours. ``lacking_images`` are not there, of ``other_images``
-    there is another one behind the name.
+    ``earlyoom``: its command line. ``uptime_rate``: seconds of its monotonic clock per second. ``clock_ahead``: seconds
+    that its wall clock is ahead. ``lacking_images`` do not exist; of ``other_images`` another one has the name.
     """
 
     sudo: SudoRule = SudoRule.ALLOWED
@@ -210,7 +210,7 @@ class SimNodeOptions:
 
 
 class GuardProtocol(Protocol):
-    """What the node's shell knows of the guard."""
+    """The part of the guard that the node's shell calls."""
 
     def list_directory(self) -> bytes: ...
     async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None: ...
@@ -223,7 +223,7 @@ class SimNode:
         self.name = name
         self.pace = pace
         self.options = options or SimNodeOptions()
-        self.fault: EngineFault | None = None  # of every engine started here
+        self.fault: EngineFault | None = None  # the load of every engine started here
         self.random = random.Random(f"{seed}/{name}")  # noqa: S311  # a script's dice, nobody's secret
         cache = self.options.page_cache
         default = int((38 if name.endswith("1") else 61) * GIB + self.random.randrange(1 << 28))
@@ -231,17 +231,17 @@ class SimNode:
         self.processes: dict[int, str] = {}  # pid to the container's id
         self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
-        self.journal: str | None = None  # of a switch, as it lies under its user's home
+        self.journal: str | None = None  # a switch journal, the file in its user's home
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
-        self.spread: set[int] = set()  # pids whose model is on other nodes, too
+        self.spread: set[int] = set()  # pids whose model also runs on other nodes
         self.remains = ProcessLeftovers()
         self.clock_ahead = self.options.clock_ahead
         self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
         self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: GuardProtocol | None = None
-        self.address = "127.0.0.1"  # on the cable, where there is one
+        self.address = "127.0.0.1"  # its address on the cable, if there is one
         self._began = pace.clock.monotonic()
-        self._warmth: tuple[float, float] | None = None  # when it was felt, and how warm the GPU was
+        self._warmth: tuple[float, float] | None = None  # the time and the temperature of the GPU's last update
         self._last_pid = 4100 + self.random.randrange(400)
 
     @property
@@ -259,11 +259,11 @@ class SimNode:
 
     @property
     def uptime(self) -> float:
-        """Seconds since it was switched on."""
+        """Seconds since boot."""
         return INITIAL_UPTIME_SECONDS + (self.clock.monotonic() - self._began) * self.options.uptime_rate
 
     def update_gpu_temperature(self, target: float) -> float:
-        """Return the GPU's temperature in °C on its way to where its load will bring it."""
+        """Return the GPU's temperature in °C, which approaches the level of its load."""
         now = self.clock.monotonic()
         if self._warmth is None:
             self._warmth = (now, target)
@@ -286,7 +286,7 @@ class SimNode:
 
     @property
     def is_fabric_busy(self) -> bool:
-        """Whether an engine at work shares its model with another node now."""
+        """Whether a busy engine shares its model with another node now."""
         return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
 
     def spawn_process(self, container: str) -> int:
@@ -297,7 +297,7 @@ class SimNode:
         return self._last_pid
 
     async def end_processes(self, pids: list[int]) -> None:
-        """End processes; the driver takes some seconds to give their memory back, as it does in life."""
+        """End processes; the driver takes some seconds to free their memory, as on a real node."""
         for pid in pids:
             self.processes.pop(pid, None)
             self.at_work.pop(pid, None)
@@ -310,7 +310,7 @@ class SimNode:
                 self.memory.release(pid, share)
 
     def read_file(self, path: str) -> bytes | None:
-        """Return what a readable file of this node holds, None where there is no such file."""
+        """Return the content of a readable file of this node, None if there is no such file."""
         if path == "/proc/meminfo":
             return self.memory.format_meminfo().encode()
         texts = {
@@ -324,5 +324,5 @@ class SimNode:
         return None if text is None else text.encode()
 
     def format_vmstat(self) -> str:
-        """Return the two lines of /proc/vmstat that tell of drops."""
+        """Return the two lines of /proc/vmstat about drops."""
         return "".join(f"drop_{name} {count}\n" for name, count in self.memory.drops.items())

@@ -1,4 +1,4 @@
-"""Two simulated Sparks in this process, and the config that leads to them."""
+"""Two simulated Sparks in this process, and a config for them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import USER, SimNode, SimNodeOptions
 from sparkctl.simulator.ssh_server import SimSshServer
 
-_POLL_SECONDS = 0.1  # of our seconds
-_REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody has noticed
+_POLL_SECONDS = 0.1  # in real seconds
+_REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody uses it
 
 
 async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[SimDockerDaemon]) -> None:
-    """Let the clock go at ``rate`` while something starts or stops on a node, else as it went; until it is cancelled."""
+    """Run the clock at ``rate`` while something starts or stops on a node, else at its normal rate; until cancelled."""
     rest = clock.rate
     while True:
         wanted = rate if any(docker.is_busy for docker in nodes) else rest
@@ -40,7 +40,7 @@ async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[
 
 
 async def send_requests_when_ready(process: EngineProcess) -> None:
-    """Use an engine that writes text from soon after it is ready on: one request after the other."""
+    """Send one request after the other to an engine that writes text, from soon after it is ready."""
     await process.ready.wait()
     await process.node.clock.sleep(_REQUEST_DELAY_SECONDS)
     if (
@@ -52,7 +52,7 @@ async def send_requests_when_ready(process: EngineProcess) -> None:
         process.add_background_load(1, since=0.0)
 
 
-DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds
+DEMO_SPEED = 42.0  # simulated seconds per real second at speed 1: a start of seven minutes takes ten seconds
 
 
 class SimulatedSparks:
@@ -101,17 +101,17 @@ class SimulatedSparks:
 
     @property
     def identity_path(self) -> Path:
-        """The client's private key."""
+        """The path of the client's private key."""
         return self.directory / "id_ed25519"
 
     @property
     def known_hosts_path(self) -> Path:
-        """The nodes' host keys."""
+        """The file with the nodes' host keys."""
         return self.directory / "known_hosts"
 
     @property
     def config_path(self) -> Path:
-        """The config, for SPARKCTL_CONFIG."""
+        """The path of the config, for SPARKCTL_CONFIG."""
         return self.directory / "config.yaml"
 
     @property
@@ -175,7 +175,7 @@ class SimulatedSparks:
 
 @contextmanager
 def run_in_background(**settings: Any) -> Iterator[Path]:
-    """Open `SimulatedSparks(**settings)` in a thread; the value is the path of the config, for SPARKCTL_CONFIG."""
+    """Run `SimulatedSparks(**settings)` in a thread; yield the path of the config, for SPARKCTL_CONFIG."""
     opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]] = Future()
     thread = threading.Thread(
         target=_run_sparks_in_thread, args=(opened, settings), name="simulated-sparks", daemon=True

@@ -1,4 +1,4 @@
-"""The SSH server of a simulated node: a real one, on a loopback port, with what a Spark's sshd would let through."""
+"""The SSH server of a simulated node: a real one on a loopback port, with the limits of a Spark's sshd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ForwardHandler = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[byte
 
 @dataclass(frozen=True, slots=True)
 class KeyboardInteractiveLogin:
-    """What is asked in place of a key: (text, whether what is typed may be seen) each, and what is right."""
+    """A login without a key: prompts as (text, whether the typed text may be seen), and the right answers."""
 
     prompts: tuple[tuple[str, bool], ...]
     answers: tuple[str, ...]
@@ -30,7 +30,7 @@ class KeyboardInteractiveLogin:
 
 
 class SimSshServer:
-    """``client`` is the one key that is let in, as the node's user and nobody else; with a ``second_factor`` no key is."""
+    """``client`` is the only accepted key, and only for the node's user; with a ``second_factor`` no key is accepted."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SimSshServer:
         self.logins: set[asyncssh.SSHServerConnection] = set()
         self.second_factor: KeyboardInteractiveLogin | None = None
         self.forwards_tcp = True
-        self.asked = 0  # how often the second factor was asked for
+        self.asked = 0  # how often the second factor was requested
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
     async def listen(self) -> int:
@@ -74,7 +74,7 @@ class SimSshServer:
         process.exit(status)
 
     def drop_connections(self) -> None:
-        """Break every connection at once, as a lost link does; the port stays open."""
+        """Break every connection at once, as a lost network does; the port stays open."""
         for login in list(self.logins):
             login.abort()
 

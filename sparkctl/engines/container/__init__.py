@@ -1,4 +1,6 @@
-"""Anything else in a container: speech, images, Ollama. Its profile says how to start it and when it is ready."""
+"""The engine for any other program in a container: speech, images, Ollama. The profile says how it starts and when it
+is ready.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _PHASE_SIGNALS = (
     ("INFO:     Started server process", _HTTP_SIGNAL),
     ("INFO:     Application startup complete", _HTTP_SIGNAL),
     ("INFO:     Uvicorn running on", _HTTP_SIGNAL),
-    ("Total VRAM ", loading_signal("import")),  # ComfyUI, its first word of the GPU
+    ("Total VRAM ", loading_signal("import")),  # ComfyUI, its first line about the GPU
     ("Starting server", _HTTP_SIGNAL),  # ComfyUI
 )
 _PROGRESS_BAR_STEPS = (
@@ -25,7 +27,7 @@ _PROGRESS_BAR_STEPS = (
     ("Fetching", "download"),
     ("Downloading", "download"),
 )
-# Not fatal here: programs such as ComfyUI catch it, unload a model and go on. The container's end decides.
+# Not fatal here: programs such as ComfyUI catch it, unload a model and continue. The container's end decides.
 _MEMORY_FAILURES = cuda_memory_rules("Take a smaller model, or stop another one.", None, fatal=False)
 _LOG_RULES = LogRules(
     quiet=("non-default args",),
@@ -47,22 +49,22 @@ class GenericContainerEngine:
     defaults = EngineDefaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return ``command`` and ``args`` as the profile gives them; empty leaves the image's own command."""
+        """Return ``command`` and ``args`` as the profile gives them; empty means the image's own command."""
         return (profile.command or ()) + command_builder.render_args(profile.args)
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Raise `InvalidInput`: how a program that nobody here knows is spread, nobody here knows."""
+        """Raise `InvalidInput`: it is not known how to run this program on several Sparks."""
         raise InvalidInput(
             "a profile of engine container runs on one Spark",
             "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
         )
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in at another."""
+        """Return nothing: no rank logs in to another."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: there is no order of several."""
+        """Return False: there is only one rank."""
         return False
 
     def classify_line(self, line: str) -> LineSignal | None:
@@ -74,15 +76,15 @@ class GenericContainerEngine:
         return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return nothing: its flags are those of a program that nobody here knows."""
+        """Return nothing: the program's flags are not known."""
         return DecodingSettings()
 
     def parse_metrics(self, page: str) -> EngineMetrics:
-        """Return nothing known: what such a page would hold, nobody here can tell."""
+        """Return nothing: the program's metrics are not known."""
         return EngineMetrics()
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return nothing: its lines are those of a program that nobody here knows."""
+        """Return nothing: the program's log lines are not known."""
         return None
 
 

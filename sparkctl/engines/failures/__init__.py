@@ -1,1 +1,1 @@
-"""failures."""
+"""Failure rules for all engines, by subject."""

@@ -1,4 +1,6 @@
-"""Failure lines that every engine can print, because torch, the model hub, argparse, Docker or the kernel word them."""
+"""The failure rules for lines that every engine can print, because torch, the model hub, argparse, Docker or the kernel
+write them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,6 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX
 
 __all__ = ["COMMON_CAUSES", "COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREFIX", "cuda_memory_rules"]
 
-# What names its cause; and after that, what only says that something went wrong.
+# First the rules that name a cause, then those that only say that something failed.
 COMMON_CAUSES = HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES
 COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES

@@ -1,4 +1,4 @@
-"""Memory that ran out, in the words of torch, CUDA, Triton and the kernel."""
+"""Failure rules for memory that ran out, as torch, CUDA, Triton and the kernel report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Models that cannot be had or cannot be read, in the words of the hub's client, transformers and safetensors."""
+"""Failure rules for models that cannot be downloaded or read, as the hub's client, transformers and safetensors report
+it.
+"""
 
 from __future__ import annotations
 

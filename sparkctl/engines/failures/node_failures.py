@@ -1,4 +1,4 @@
-"""What the node or the image lacks, in the words of Docker, the driver, CUDA and the C library."""
+"""Failure rules for what the node or the image lacks, as Docker, the driver, CUDA and the C library report it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOCKER_FAILURES = (
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
         "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
-        "update the node wants a reboot.",
+        "update reboot the node.",
         needle=None,
         on="container.gpus",
     ),

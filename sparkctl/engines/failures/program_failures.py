@@ -1,4 +1,4 @@
-"""Command lines that are refused, and programs that die of what no other rule knows."""
+"""Failure rules for refused command lines, and for errors that no other rule knows."""
 
 from __future__ import annotations
 

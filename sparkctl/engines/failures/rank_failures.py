@@ -1,4 +1,4 @@
-"""Several processes of one model that lost each other: NCCL, Gloo, torch's store, Ray."""
+"""Failure rules for ranks of a model that lost each other, as NCCL, Gloo, torch's store and Ray report it."""
 
 from __future__ import annotations
 

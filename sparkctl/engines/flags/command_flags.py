@@ -1,4 +1,4 @@
-"""Flags as they stand on a command line, whatever launched it. Pure."""
+"""Read flags from a command line, whatever launches it. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
 
 
 def find_shell_script(words: Sequence[str]) -> int | None:
-    """Return where in ``bash -lc SCRIPT`` the script stands, whatever follows it; None for a command that is no such shell.
+    """Return the index of SCRIPT in ``bash -lc SCRIPT``, None for any other command.
 
-    What follows reaches the script alone (``$0``, ``$1``): flags added to such a command reach nobody.
+    Words after it are arguments of the script (``$0``, ``$1``): flags added to such a command have no effect.
     """
     if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELL_NAMES:
         return None
@@ -30,7 +30,7 @@ _MAX_COUNT = 1 << 50
 
 
 class CommandFlags:
-    """The words of a launch; of a shell with its script, the script's."""
+    """The words of a launch; for a shell with a script, the words of the script."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._words = _unwrap_script_words(command)
@@ -41,7 +41,7 @@ class CommandFlags:
         return self._words
 
     def get_value(self, *flags: str) -> str | None:
-        """Return what the last of these flags is set to (names without dashes); "" for a bare one, None where none is given."""
+        """Return the last value of these flags (names without dashes); "" for a bare flag, None if none is given."""
         wanted, found = {flag.replace("_", "-") for flag in flags}, None
         for at, word in enumerate(self._words):
             name, given, own = word.partition("=")
@@ -56,14 +56,16 @@ class CommandFlags:
         return self.get_value(*flags) is not None
 
     def get_count(self, *flags: str) -> int | None:
-        """Return a whole number, with the ``k`` and ``K`` that engines take (8k is 8000, 8K is 8192); None for anything else."""
+        """Return a whole number, with the ``k`` and ``K`` that engines accept (8k is 8000, 8K is 8192); None for
+        anything else.
+        """
         text = self.get_value(*flags) or ""
         factor = {"k": 1000, "K": 1024}.get(text[-1:], 1)
         digits = text[:-1] if factor != 1 else text
         return int(digits) * factor if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
 
     def get_fraction(self, *flags: str) -> float | None:
-        """Return a share, more than 0 and at most 1; None for anything else."""
+        """Return a share above 0 and at most 1; None for anything else."""
         try:
             value = float(self.get_value(*flags) or "")
         except ValueError:
@@ -71,7 +73,7 @@ class CommandFlags:
         return value if math.isfinite(value) and 0 < value <= 1 else None
 
     def get_json(self, *flags: str) -> Mapping[str, Any]:
-        """Return a flag's JSON map, an empty one where there is none."""
+        """Return a flag's JSON map, an empty one if there is none."""
         try:
             value = json.loads(self.get_value(*flags) or "")
         except (ValueError, RecursionError):
@@ -79,7 +81,7 @@ class CommandFlags:
         return value if isinstance(value, dict) else {}
 
     def get_served_model(self) -> str | None:
-        """Return the model behind ``serve``, where it stands without a flag."""
+        """Return the model after ``serve``, if it is given without a flag."""
         for at, word in enumerate(self._words[:-1]):
             if (
                 word in ("serve", "trtllm-serve")
@@ -102,11 +104,11 @@ def _unwrap_script_words(command: Sequence[str]) -> tuple[str, ...]:
         words = shlex.split(command[script], comments=True)
     except ValueError:
         words = command[script].split()
-    behind = tuple(command[script + 2 :])  # after the script comes its $0, and then what it knows as $@
+    behind = tuple(command[script + 2 :])  # after the script comes its $0, and then its arguments
     return tuple(each for word in words for each in (behind if word == "$@" else (word,)))
 
 
 def parse_positive_int(value: object) -> int | None:
-    """Return a number of somebody's JSON as a count: more than 0, and not larger than anything can be."""
+    """Return a number from untrusted JSON as a count: above 0, and within a plausible limit."""
     known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_COUNT
     return value if known and isinstance(value, int) else None

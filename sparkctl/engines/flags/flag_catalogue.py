@@ -1,4 +1,4 @@
-"""The flag catalogues that sparkctl comes with, read when one is asked for: ``engines/flags/ENGINE-VERSION.json``.
+"""The flag catalogues shipped with sparkctl, each read on first use: ``engines/flags/ENGINE-VERSION.json``.
 
 ``python -m tests.tools.nightly.flags`` makes one from an installed engine.
 """
@@ -21,7 +21,7 @@ _VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
 
 
 class CatalogueMatch(StrEnum):
-    """Why this catalogue: it is that version's own, the nearest to it, or the newest where no version is known."""
+    """Why this catalogue was chosen: it is for this version, for the nearest one, or the newest if no version is known."""
 
     EXACT = "exact"
     NEAREST = "nearest"
@@ -30,7 +30,7 @@ class CatalogueMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CatalogueChoice:
-    """``version`` is the one that was asked for, None where nobody knows it; ``said_by`` what says so."""
+    """``version``: the requested one, None if not known; ``said_by``: what names it."""
 
     catalogue: FlagCatalogue
     basis: CatalogueMatch
@@ -40,7 +40,7 @@ class CatalogueChoice:
 
 @cache
 def list_versions(engine: str) -> tuple[str, ...]:
-    """Return the versions of an engine whose flags are known, the oldest first. Lists files; reads none of them."""
+    """Return the versions of an engine with a catalogue, the oldest first. Lists files; reads none of them."""
     found = (file.stem.removeprefix(f"{engine}-") for file in _CATALOGUE_DIRECTORY.glob(f"{engine}-*.json"))
     return tuple(sorted(found, key=parse_version))
 
@@ -72,7 +72,7 @@ def choose_catalogue(
 ) -> CatalogueChoice | None:
     """Return the catalogue for a profile, None for an engine without any.
 
-    ``asked`` (``--engine-version``) goes before ``said`` (``engine_version:``), and that before the image's tag.
+    ``asked`` (``--engine-version``) overrides ``said`` (``engine_version:``), which overrides the image's tag.
     """
     have = list_versions(engine)
     if not have:
@@ -94,7 +94,7 @@ def choose_catalogue(
 
 
 def load_other_versions(chosen: FlagCatalogue) -> tuple[FlagCatalogue, ...]:
-    """Return what is known of the engine's other versions."""
+    """Return the catalogues of the engine's other versions."""
     return tuple(load_catalogue(chosen.engine, one) for one in list_versions(chosen.engine) if one != chosen.version)
 
 
@@ -104,9 +104,9 @@ def load_other_engines(engine: str) -> tuple[FlagCatalogue, ...]:
 
 
 def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
-    """Return the version that an image's tag names, None where it names none that could be the engine's own.
+    """Return the engine version in an image's tag, None if there is none.
 
-    Vendors count their images otherwise (``26.04``): a version begins as the known ones do.
+    Vendors number their images differently (``26.04``): an engine version begins like the known ones.
     """
     _, colon, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     begins = {parse_version(one)[0] for one in have}

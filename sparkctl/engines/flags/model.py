@@ -1,4 +1,4 @@
-"""The flags of one version of an engine, as its own argument parser has them."""
+"""The flags of one engine version, as its argument parser defines them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlagArity(StrEnum):
 
 
 class FlagValueType(StrEnum):
-    """What the parser makes of a value; anything else it takes as text."""
+    """The type that the parser converts a value to; any other value is text."""
 
     TEXT = "text"
     INT = "int"
@@ -31,9 +31,12 @@ class FlagValueType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFlag:
-    """``choices`` are refused by the parser, ``values`` only after it (None: any). ``keys``: of a JSON value, with what each
-    may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``nullable``: the word None is
-    taken, too. ``default`` as text, None: none, or one that is no short word."""
+    """``choices`` are checked by the parser, ``values`` only by the engine (None: any). ``keys``: of a JSON value, with
+    the allowed values of each (empty: any).
+
+    ``hidden``: aliases that still work but are no longer shown. ``nullable``: the word None is accepted, too.
+    ``default`` as text, None: none, or not a short word.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -47,14 +50,14 @@ class EngineFlag:
     fold_case: bool = False
     keys: tuple[tuple[str, tuple[str, ...]], ...] | None = None
     default: str | None = None
-    negatable: bool = False  # a switch that has an opposite
+    negatable: bool = False  # a switch with an opposite
     deprecated: bool = False
     replacement: str | None = None
     appends: bool = False
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All names it goes by, its own first."""
+        """All its names, the main one first."""
         return (self.name, *self.aliases)
 
 
@@ -63,9 +66,11 @@ _VERSION_PARTS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagCatalogue:
-    """``abbreviations``: a unique beginning of a long name is taken for it. ``underscores``: they pass for dashes.
-    ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made. ``partial``: the engine
-    may know flags that are not here."""
+    """``abbreviations``: a unique beginning of a long name is accepted. ``underscores``: they count as dashes.
+
+    ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made. ``partial``: the
+    engine may have flags that are not listed.
+    """
 
     engine: str
     version: str

@@ -1,1 +1,1 @@
-"""lint."""
+"""Check a profile's flags before a start."""

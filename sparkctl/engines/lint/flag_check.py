@@ -1,6 +1,6 @@
-"""What is to be said of a profile's flags before it starts, by the flag catalogue of its engine's version. Pure.
+"""Check a profile's flags before it starts, against the flag catalogue of its engine's version. Pure.
 
-The catalogue decides what is an error; an engine's own file here (``sglang``, ``vllm``) adds what no parser tells.
+The catalogue decides what is an error; an engine's own ``lint`` module adds what no argument parser checks.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.suggestions import find_closest_match
 
 _SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
-_MAX_LISTED_CHOICES = 10  # choices that are listed
+_MAX_LISTED_CHOICES = 10  # the number of choices in a message
 
 
 def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> Iterator[LintMessage]:
-    """Yield what is to be said of a flag's value."""
+    """Yield diagnostics of a flag's value."""
     flag = reading.flag
     if flag is None:
         return
@@ -66,7 +66,7 @@ def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) ->
 
 
 def _check_omitted_flag(one: ProfileFlag, flag: EngineFlag) -> Iterator[LintMessage]:
-    """A flag that is left out keeps its default, and that is not always off."""
+    """Check a flag set to false: it keeps its default, which is not always off."""
     if not flag.negatable or flag.default == "false" or flag.name.startswith("--disable"):
         return
     shown = [alias for alias in flag.aliases if alias not in flag.hidden]
@@ -133,7 +133,7 @@ def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
 def _check_dotted_key(
     one: ProfileFlag, flag: EngineFlag, reading: FlagMatch, word: str, held: LintContext
 ) -> Iterator[LintMessage]:
-    """One key of a JSON value, set by ``--name.key value``."""
+    """Check one key of a JSON value, set by ``--name.key value``."""
     if flag.type not in (FlagValueType.JSON, FlagValueType.JSON_OR_TEXT):
         yield _build_value_message(
             LintRule.BAD_VALUE, one, f"{flag.name} is no JSON value: there is nothing to set with .{reading.key}"
@@ -189,7 +189,7 @@ def _is_one_of(word: str, values: tuple[str, ...], *, fold: bool) -> bool:
 
 
 def _expected_type(kind: FlagValueType, word: str) -> str | None:
-    """Return what is wanted where a word is not of a type, None where it is."""
+    """Return the expected type if a word does not have it, None if it does."""
     try:
         if kind is FlagValueType.INT:
             int(word)
@@ -222,12 +222,12 @@ def _build_value_message(
     )
 
 
-_MIN_NAME_SIMILARITY = 0.8  # of a long name much is alike by chance
-_MAX_MISSING_LETTERS = 2  # letters at the end of a name that are missing by mistake, not to write less
+_MIN_NAME_SIMILARITY = 0.8  # long names resemble each other by chance
+_MAX_MISSING_LETTERS = 2  # at most so many letters missing at the end are a slip and not an intended abbreviation
 
 
 def check_flag_name(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage | None:
-    """Return what is to be said of a flag's name, None where it is good."""
+    """Return a diagnostic of a flag's name, None if it is valid."""
     if reading.how is FlagMatchKind.EXACT and reading.flag is not None:
         return _check_deprecated_name(one, reading.name, reading.flag, held)
     if reading.how is FlagMatchKind.ABBREVIATED:
@@ -244,7 +244,9 @@ def check_flag_name(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> 
 
 
 def _is_truncation_slip(name: str, word: str) -> bool:
-    """Tell an abbreviation that looks like a slip: one or two letters are missing of a word; on purpose one leaves whole words."""
+    """Tell whether an abbreviation looks like a slip: one or two letters of a word are missing. Intended ones keep
+    whole words.
+    """
     rest = name[len(word.partition("=")[0]) :]
     return 0 < len(rest) <= _MAX_MISSING_LETTERS and "-" not in rest and "_" not in rest
 
@@ -335,7 +337,7 @@ def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, held: LintConte
 
 
 def _find_older_catalogue(name: str, held: LintContext) -> FlagCatalogue | None:
-    """Return the newest of the older versions that has a flag of this name."""
+    """Return the newest older version that has a flag of this name."""
     older = [one for one in held.others if parse_version(one.version) < parse_version(held.catalogue.version)]
     found = _list_catalogues_with_flag(name, tuple(older))
     return found[-1] if found else None
@@ -351,7 +353,7 @@ def _has_exact_flag(name: str, catalogue: FlagCatalogue) -> bool:
 
 
 def _plan_replacement_name(one: ProfileFlag, name: str, held: LintContext) -> LintFix | None:
-    """Return the edit to the name that a flag has here, where the value means the same under both."""
+    """Return the edit to the flag's name in this version, if the value means the same under both."""
     new = held.lore.names.get(name)
     return (
         None if new not in held.catalogue.by_name or name in held.lore.not_alike else _plan_key_rename(one, new or "")
@@ -359,7 +361,7 @@ def _plan_replacement_name(one: ProfileFlag, name: str, held: LintContext) -> Li
 
 
 def _plan_key_rename(one: ProfileFlag, name: str) -> LintFix | None:
-    """Return the edit of a key in ``args``, written with dashes or without as it was."""
+    """Return the edit of a key in ``args``, with or without dashes as it was."""
     if not one.in_args:
         return None
     bare = name.lstrip("-")
@@ -383,7 +385,7 @@ def join_with_or(names: tuple[str, ...]) -> str:
 
 __all__ = ["check_flags", "check_flags_by_catalogue", "collect_profile_flags"]
 
-_ENGINES_WITH_LINT = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a file of their own here
+_ENGINES_WITH_LINT = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a lint module of their own
 
 
 def check_flags(
@@ -395,11 +397,11 @@ def check_flags(
     *,
     is_certain: bool = True,
 ) -> tuple[LintMessage, ...]:
-    """Return what is to be said of a profile's flags.
+    """Return the diagnostics of a profile's flags.
 
-    ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue is
-    that of the version which runs; else an error is one only where no known version would take the flag, and none where only
-    this version is known. A partial catalogue only informs.
+    ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue
+    is that of the running version; otherwise only a flag that no known version takes is an error, and nothing is if
+    only this version is known. A partial catalogue only informs.
     """
     module = _load_engine_lint(engine.name)
     held = LintContext(
@@ -445,24 +447,24 @@ def check_flags(
 
 
 def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
-    """Yield what the parser alone decides, and what an engine refuses of a value soon after."""
+    """Yield what the parser alone decides, and values that an engine refuses soon after."""
     named: set[object] = set()
     for one, reading in _match_flags(flags, held.catalogue):
         if not one.left_out and one.where[:2] not in named:
             if remark := check_flag_name(one, reading, held):
                 yield remark
             if one.in_args:
-                named.add(one.where[:2])  # a list repeats the flag, and its name is wrong once
+                named.add(one.where[:2])  # a list repeats the flag; report its wrong name once
         yield from check_flag_value(one, reading, held)
 
 
 def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> list[tuple[ProfileFlag, FlagMatch]]:
-    level = "-O" if catalogue.dotted else None  # vLLM's -O3: the level is a part of the word
+    level = "-O" if catalogue.dotted else None  # vLLM's -O3: the level is part of the word
     return [(one, match_flag(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
 
 
 def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: LintContext) -> Iterator[LintMessage]:
-    """Leave alone what the profile says of its image: these flags are the image's own."""
+    """Skip flags that the profile lists in ``patched_flags``: they belong to the image."""
     own = {command_builder.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
     said: set[str] = set()
     for one in found:
@@ -487,7 +489,7 @@ def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintConte
 
 
 def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:
-    """No other version is known that might take it, and the one that runs is not known either."""
+    """Turn an error into a warning: neither the running version nor another version that might take the flag is known."""
     return replace(
         one,
         level=LintSeverity.WARNING,
@@ -501,11 +503,11 @@ def _downgrade_partial(one: LintMessage) -> LintMessage:
 
 
 def _drop_lost_edit(one: LintMessage) -> LintMessage:
-    """A flag that is added to ``args`` would be lost there, too."""
+    """Remove the fix if an added flag would have no effect in ``args`` either."""
     change: LintFix | None = one.change
     return replace(one, change=None) if change is not None and change.kind is LintFixKind.ADD else one
 
 
 def _load_engine_lint(engine: str) -> Any:
-    """Return the file of an engine, None where there is none: its flags are then judged by their catalogue alone."""
+    """Return an engine's lint module, None if there is none: then only the catalogue decides."""
     return importlib.import_module(f"sparkctl.engines.{engine}.lint") if engine in _ENGINES_WITH_LINT else None

@@ -1,4 +1,6 @@
-"""What flags say together, whatever the engine: repeated, unread, more GPUs than there are Sparks, a draft model's family."""
+"""Check combinations of flags for any engine: repeated, ignored, more GPUs than Sparks, a draft model of another
+family.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from sparkctl.engines.lint.profile_flags import (
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_gib
 
-LONG_CONTEXT_TOKENS = 262144  # tokens: what a Qwen3.5 can do, and few need
-MAX_MEMORY_SHARE = 0.85  # of all memory: what is left is the system's, CUDA's and the page cache's
+LONG_CONTEXT_TOKENS = 262144  # tokens: what a Qwen3.5 supports, and few need
+MAX_MEMORY_SHARE = 0.85  # of all memory: the rest is for the system, CUDA and the page cache
 
 
 def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held: LintContext) -> Iterator[LintMessage]:
@@ -50,13 +52,13 @@ def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held
 
 
 def build_ignored_args_message(profile: Profile) -> LintMessage:
-    """Return the warning for flags behind a shell's script."""
+    """Return the warning for flags after a shell script as command."""
     message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
     return LintMessage(kind=LintRule.LOST_FLAGS, level=LintSeverity.WARNING, where=("args",), message=message)
 
 
 def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
-    """Yield a warning where a model wants more GPUs than its Sparks have: one each."""
+    """Yield a warning if a model needs more GPUs than its Sparks have: one each."""
     if ranks > profile.nodes:
         message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
         yield LintMessage(
@@ -65,7 +67,7 @@ def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator
 
 
 def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
-    """Yield a warning where the engine is told another port or name than sparkctl asks it by; ``port`` is the usual one."""
+    """Yield a warning if the engine uses another port or name than sparkctl; ``port`` is the engine's default."""
     asked = profile.port or port
     own = settings.get_setting("--port")
     if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
@@ -93,7 +95,7 @@ def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | No
 
 
 def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str, cost: str) -> Iterator[LintMessage]:
-    """Yield what a very long context takes; ``cost`` says it for this engine."""
+    """Yield what a very long context costs; ``cost`` is the sentence for this engine."""
     length = parse_size_number(setting.value) if setting is not None else None
     if setting is None or length is None or length < LONG_CONTEXT_TOKENS:
         return
@@ -117,7 +119,7 @@ _SIZE_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """``family`` as one says it (``Qwen3.5``), ``size`` with active parameters (``35B-A3B``); None: the name does not tell."""
+    """``family`` such as ``Qwen3.5``, ``size`` with active parameters (``35B-A3B``); None: the name does not tell."""
 
     family: str | None
     size: str | None
@@ -131,14 +133,14 @@ class ModelName:
 
     @property
     def is_mixture_of_experts(self) -> bool:
-        """Says whether the name tells of active parameters."""
+        """Tell whether the name has a number of active parameters."""
         return self.size is not None and "-A" in self.size
 
 
 def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> str | None:
-    """Return why a draft model cannot be for this target, None where nothing shows that.
+    """Return why a draft model does not match this target, None if nothing shows a mismatch.
 
-    ``by_hidden_states``: EAGLE and DFlash heads read the target's own layers, so the size has to be the same, too.
+    ``by_hidden_states``: EAGLE and DFlash heads read the target's layers, so the size must match, too.
     """
     ours, its = ModelName.from_path(target), ModelName.from_path(draft)
     if ours.family is None or its.family is None:

@@ -1,16 +1,16 @@
-"""What is to be said of a profile before it starts: a kind out of a closed set, how bad, where, and what to do."""
+"""Diagnostics of a profile's flags: the rule, its severity, the position, and the fix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Where in a profile: keys and indices, as in ("args", "tp") or ("command", 3).
+# A position in a profile: keys and indices, as in ("args", "tp") or ("command", 3).
 FieldPath = tuple[str | int, ...]
 
 
 class LintSeverity(StrEnum):
-    """Error: the engine refuses to start. Warning: it may go wrong. Info: good to know."""
+    """Error: the engine refuses to start. Warning: it may fail. Info: good to know."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class LintSeverity(StrEnum):
 
 
 class LintRule(StrEnum):
-    """Closed. Documented in docs/profiles.md."""
+    """A closed set, documented in docs/profiles.md."""
 
     PROFILE = "profile"  # the file itself: YAML, keys, values
     UNKNOWN_FLAG = "unknown-flag"
@@ -47,7 +47,7 @@ class LintRule(StrEnum):
 
 
 class LintFixKind(StrEnum):
-    """How a file is mended."""
+    """How a fix edits a file."""
 
     RENAME = "rename"  # the key at ``where`` becomes ``text``
     REPLACE = "replace"  # the scalar at ``where`` becomes ``text``
@@ -56,7 +56,7 @@ class LintFixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LintFix:
-    """One edit that alters nothing but what is wrong."""
+    """One edit that changes only what is wrong."""
 
     kind: LintFixKind
     where: FieldPath
@@ -65,9 +65,12 @@ class LintFix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintMessage:
-    """``on_key``: it is about the key at ``where``, else about its value. ``flag``: as it was written, empty where it is about
-    none. ``setting``: the ``field=value`` that mends it for one start. ``change``: the edit that mends the file, where one is
-    safe."""
+    """``on_key``: it is about the key at ``where``, otherwise about its value. ``flag``: as written, empty if it is
+    about no flag.
+
+    ``setting``: the ``field=value`` that fixes it for one start. ``change``: the edit that fixes the file, if one is
+    safe.
+    """
 
     kind: LintRule
     level: LintSeverity

@@ -1,4 +1,4 @@
-"""The flags that a profile gives its engine, each with where it stands: in ``args``, or in the words of ``command``."""
+"""Collect the flags that a profile gives its engine, with the position of each: in ``args``, or in ``command``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER_STARTS = frozenset("0123456789.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFlag:
-    """One flag. ``values``: the words after it, as far as none of them is a flag. ``left_out``: ``false`` in ``args``."""
+    """One flag. ``values``: the words after it up to the next flag. ``left_out``: ``false`` in ``args``."""
 
     word: str
     values: tuple[str, ...]
@@ -36,12 +36,12 @@ class ProfileFlag:
 
 
 def collect_profile_flags(profile: Profile) -> tuple[ProfileFlag, ...]:
-    """Return the flags in the order in which the engine sees them: those of ``command``, then ``args``."""
+    """Return the flags in the order the engine sees them: those of ``command``, then ``args``."""
     return (*_iter_command_flags(profile.command or ()), *_iter_args_flags(profile))
 
 
 def has_ignored_args(profile: Profile) -> bool:
-    """Tell whether ``args`` stand behind a shell's script, where nobody reads them."""
+    """Tell whether ``args`` come after a shell script, where nothing reads them."""
     return bool(profile.args) and find_shell_script(profile.command or ()) is not None
 
 
@@ -75,7 +75,7 @@ def _iter_command_flags(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
 
 
 def _skip_launch_words(words: Sequence[str]) -> Sequence[str]:
-    """Return what an engine gets of a command line: the words after its launch; none where it is not seen to be started."""
+    """Return the words after an engine's launch words; none if no launch is recognised."""
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
         if (
@@ -107,7 +107,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _split_shell_words(script: str) -> tuple[str, ...]:
-    """Return the words of a script as a shell would part them; none of one whose quotes do not close."""
+    """Return the words of a script as a shell splits them; none if its quotes do not close."""
     parts = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=True)
     parts.whitespace_split = True
     try:
@@ -117,7 +117,7 @@ def _split_shell_words(script: str) -> tuple[str, ...]:
 
 
 class FlagMatchKind(Enum):
-    """By what the parser knew it."""
+    """How the parser recognised the flag."""
 
     EXACT = "exact"
     ABBREVIATED = "abbreviated"
@@ -127,8 +127,12 @@ class FlagMatchKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagMatch:
-    """``flag``: None where it is unknown or ambiguous. ``name``: the spelling that was found, with dashes where they count
-    alike. ``key``: what follows the first dot (``mode`` of ``--compilation-config.mode``). ``matches``: of an ambiguous one."""
+    """``flag``: None if it is unknown or ambiguous. ``name``: the spelling that matched, with dashes if they count as
+    equal.
+
+    ``key``: the part after the first dot (``mode`` of ``--compilation-config.mode``). ``matches``: the candidates of an
+    ambiguous flag.
+    """
 
     how: FlagMatchKind
     name: str
@@ -138,7 +142,7 @@ class FlagMatch:
 
 
 def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
-    """Return what becomes of a word that begins with a dash, without its ``=value``."""
+    """Return the match of a word that begins with a dash, without its ``=value``."""
     name, dot, key = word.partition(".") if catalogue.dotted else (word, "", "")
     if catalogue.underscores and name.startswith("--"):
         name = "--" + name[2:].replace("_", "-")
@@ -157,8 +161,11 @@ def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
 
 @dataclass(frozen=True, slots=True)
 class FlagAdvice:
-    """What no parser tells. ``names``: the name here of what has another one elsewhere, or had before; ``words``: what to do
-    about a flag that is not here; ``not_alike``: of those in ``names``, which take another value than the one here."""
+    """Advice that no parser gives. ``names``: other names of a flag (older, or of other engines) and its name here.
+
+    ``words``: what to do about a flag that this engine lacks. ``not_alike``: those of ``names`` that take another kind
+    of value.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +188,9 @@ class LintContext:
 
 @dataclass(frozen=True, slots=True)
 class FlagSetting:
-    """A flag as it counts: the last of those that were given. ``value``: None of a bare one; ``values``: all words behind it."""
+    """The effective setting of a flag: the last one given. ``value``: None for a bare flag; ``values``: all words after
+    it.
+    """
 
     value: str | None
     where: FieldPath
@@ -190,7 +199,7 @@ class FlagSetting:
 
 
 class FlagSettings:
-    """What a command line sets, asked for by any spelling of a flag."""
+    """The settings of a command line, found by any spelling of a flag."""
 
     def __init__(self, readings: Sequence[tuple[ProfileFlag, FlagMatch]], catalogue: FlagCatalogue) -> None:
         self._catalogue = catalogue
@@ -207,12 +216,12 @@ class FlagSettings:
             )
 
     def get_setting(self, name: str) -> FlagSetting | None:
-        """Return what a flag is set to, None where it is not given."""
+        """Return a flag's setting, None if it is not given."""
         flag = self._catalogue.by_name.get(name)
         return None if flag is None else self._found.get(flag.name)
 
     def get_value(self, name: str) -> str | None:
-        """Return a flag's value, None where it has none."""
+        """Return a flag's value, None if it has none."""
         found = self.get_setting(name)
         return None if found is None else found.value
 
@@ -221,7 +230,7 @@ class FlagSettings:
         return parse_size_number(self.get_value(name))
 
     def get_json_keys(self, name: str) -> dict[str, str]:
-        """Return the keys of a JSON flag that were set one by one (``--name.key value``)."""
+        """Return the keys of a JSON flag that are set one by one (``--name.key value``)."""
         flag = self._catalogue.by_name.get(name)
         return {} if flag is None else self._keys.get(flag.name, {})
 
@@ -230,7 +239,7 @@ _SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**1
 
 
 def parse_size_number(text: str | None) -> float | None:
-    """Return a number as engines write them, None for anything else."""
+    """Return a number in an engine's notation, None for anything else."""
     if not text or len(text) > 30:
         return None
     unit = text[-1] if text[-1] in _SIZE_UNITS else ""
@@ -244,7 +253,7 @@ _JSON_SIZE_NUMBER = re.compile(r"(?<=[:\[,\s])(-?\d+(?:\.\d+)?)[kKmMgGtT](?=[\],
 
 
 def parse_json_value(text: str) -> Any:
-    """Return what a JSON value holds. Raises ValueError. vLLM (0.32) takes ``8k`` for a number in it, too."""
+    """Return the content of a JSON value. Raises ValueError. vLLM (0.32) also accepts ``8k`` as a number in it."""
     try:
         return json.loads(text)
     except ValueError:
@@ -254,10 +263,10 @@ def parse_json_value(text: str) -> Any:
 
 
 def quote_value(text: str, flag: str = "") -> str:
-    """Return a value for a message: short, printable, in backticks; of a flag that is named like a secret nothing."""
+    """Return a value for a message: short, printable, in backticks; nothing for a flag with a secret's name."""
     return "its value" if is_secret_name(flag) else f"`{redact(truncate_text(sanitize_line(text), 60))}`"
 
 
 def has_env_reference(text: str) -> bool:
-    """Tell whether a value is only known when it starts (``${PORT}``)."""
+    """Tell whether a value is known only at the start (``${PORT}``)."""
     return "$" in text

@@ -1,7 +1,7 @@
-"""llama.cpp's llama-server (builds of 2025 and 2026). Its version is a build number, and its flags change from week to week.
+"""llama.cpp's llama-server (builds of 2025 and 2026). Its version is a build number, and its flags change weekly.
 
-Its port is open from the start and answers 503 on every path until the model is loaded. By default a newer build says little
-between the first line and the last: no progress, no sizes; ``-lv 4`` brings the lines of old back.
+Its port is open from the start and answers 503 on every path until the model is loaded. By default a newer build logs
+little between the first line and the last: no progress, no sizes; ``-lv 4`` restores the older lines.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _LOG_RULES = LogRules(
 
 _UNPREFIXED_WORDS = ("gguf_", "GGUF", "flash_attn", "path_model")
 
-# What a line says of how it runs, by its beginning: (fact, pattern with one group).
+# Facts in log lines, by the line's beginning: (fact, pattern with one group).
 _FACT_PATTERNS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
     "build: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build: (\d+) ")),),
     "build_info: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build_info: b?(\d+)")),),
@@ -87,7 +87,7 @@ _FLASH_ATTENTION = re.compile(
 )
 _NO_GPU_TEXT = "warning: no usable GPU found"
 
-# Its throughput gauges are left out: each is a window that every scrape, by anyone, sets back to zero.
+# Its throughput gauges are not used: every scrape, by anyone, resets them to zero.
 _SPECULATION_PREFIX = "llamacpp:spec_decode_num_"
 _METRIC_NAMES = (
     "llamacpp:tokens_predicted_total",
@@ -143,11 +143,13 @@ def parse_flash_attention(said: str) -> tuple[EngineFact, ...]:
         return (EngineFact(EngineFactName.ATTENTION_BACKEND, "flash attention"),)
     if said in ("disabled", "0"):
         return (EngineFact(EngineFactName.ATTENTION_BACKEND, "no flash attention", is_fallback=True),)
-    return ()  # auto: a later line tells
+    return ()  # auto: a later line gives the result
 
 
 def parse_slot_facts(line: str) -> tuple[EngineFact, ...]:
-    """A unified cache is one for all slots, and each may fill it; else every slot has its own."""
+    """Return the context of the slots: a unified cache is shared, and each slot may fill it; otherwise every slot has
+    its own.
+    """
     if (found := _SLOT_SIZES.search(line)) is None:
         return ()
     slots, context = int(found["slots"]), int(found["context"])
@@ -160,7 +162,7 @@ def parse_slot_facts(line: str) -> tuple[EngineFact, ...]:
 
 
 def parse_timing_line(slot: str, rest: str) -> StatsLine | None:
-    # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
+    # `prompt eval time` is ignored: it is logged at the end of the request, long after the prompt was processed.
     if found := _LIVE_RATE.match(rest):
         rate = parse_leading_number(found["now"] or found["mean"])
         return StatsLine(
@@ -217,7 +219,9 @@ class LlamaCppEngine:
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in their order."""
+        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in
+        order.
+        """
         return command_builder.build_server_command(
             profile, self.defaults, _build_model_flags, _MODEL_FLAGS, ("alias", "a")
         )
@@ -231,7 +235,7 @@ class LlamaCppEngine:
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in at another."""
+        """Return nothing: no rank logs in to another."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
@@ -260,7 +264,7 @@ class LlamaCppEngine:
         return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell them."""
+        """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell."""
         kind = command_builder.find_flag_value(words, "spec-type")
         if kind is None:
             named = command_builder.find_flag_value(
@@ -270,7 +274,7 @@ class LlamaCppEngine:
         if kind == "none":
             return DecodingSettings()
         if "," in kind:
-            return DecodingSettings()  # several at once: whichever finds something drafts
+            return DecodingSettings()  # several at once: the first that finds something drafts
         tokens = command_builder.parse_count(
             command_builder.find_flag_value(
                 words, "spec-draft-n-max", "draft-max", "draft", "draft-n", "spec-ngram-mod-n-max"
@@ -303,7 +307,7 @@ class LlamaCppEngine:
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return what a timing line of a slot says, None for any other. A slot's end is told as rate 0."""
+        """Return the figures in a slot's timing line, None for any other line. The end of a slot is reported as rate 0."""
         if not line.startswith("slot ") or (found := _SLOT_TIMING.match(line)) is None:
             return None
         return parse_timing_line(found["slot"], found["rest"])

@@ -1,4 +1,4 @@
-"""What llama-server (llama.cpp) says when it fails, in the words of its loader, of ggml and of its flag parser."""
+"""Failure rules of llama-server (llama.cpp): lines of its loader, of ggml and of its flag parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOWER_CONTEXT_REMEDY = (
 )
 _DROP_CACHES_REMEDY = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
 _MODEL_PATH_FIELD = "model.path"
-_FLAG_PATTERN = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as args has it: ctx-size, c, and -fa with its dash
+_FLAG_PATTERN = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as in args: ctx-size, c, and -fa with its dash
 
 # Any device's buffer: CUDA0 on a Spark, CPU or Vulkan0 where the image has no CUDA.
 MEMORY_FAILURES = (
@@ -50,7 +50,7 @@ MEMORY_FAILURES = (
         f"{_DROP_CACHES_REMEDY} {_LOWER_CONTEXT_REMEDY}",
         needle="cudaMalloc failed",
         on=CONTEXT_FIELD,
-        weight=FailureWeight.DEATH,  # a line after it says for what
+        weight=FailureWeight.DEATH,  # a later line says for what
     ),
     *cuda_memory_rules(_LOWER_CONTEXT_REMEDY, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
 )
@@ -168,7 +168,7 @@ MODEL_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
 )
-# Lines without any of the words by which a failure is otherwise known: the file format's own reader above all.
+# Lines without any of the words that mark a failure elsewhere, mainly from the reader of the file format.
 UNPREFIXED_FAILURES = (
     failure_rule(
         r"exactly one out metadata, path_model, and file must be defined",

@@ -1,4 +1,4 @@
-"""What is known of llama-server's flags beside its help."""
+"""Checks of llama-server's flags, beyond its own help."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UNQUANTIZED_CACHE_TYPES = frozenset({"f32", "f16", "bf16"})
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
-    """Yield what flags of llama-server say together."""
+    """Yield diagnostics of combined flags of llama-server."""
     if settings.get_setting("--metrics") is None:
         message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
         yield LintMessage(

@@ -1,1 +1,1 @@
-"""memory."""
+"""Memory estimates: the rules that engines share."""

@@ -1,8 +1,8 @@
-"""What a token of context takes, by the model's config.json. Pure.
+"""The size of the KV cache per token, from the model's config.json. Pure.
 
-Each layer keeps a key and a value of ``num_key_value_heads × head_dim`` numbers for a token (grouped-query attention), or
-one latent of ``kv_lora_rank + qk_rope_head_dim`` (MLA, DeepSeek-V2 and what follows it); a layer with a sliding window keeps
-the window's; a layer with linear attention keeps a state of one size for a request, however long it is.
+Each layer keeps a key and a value of ``num_key_value_heads × head_dim`` numbers for a token (grouped-query attention),
+or one latent of ``kv_lora_rank + qk_rope_head_dim`` (MLA, DeepSeek-V2 and its successors). A layer with a sliding
+window keeps the window only; a layer with linear attention keeps a state of fixed size for each request.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from sparkctl.engines.flags.command_flags import parse_positive_int
 _MAX_LAYERS = 4096
 _STATE_NUMBER_BYTES = 4  # a linear layer's state is kept in 32 bits, whatever the cache's type
 _CONVOLUTION_NUMBER_BYTES = 2
-_STATELESS_LAYER = "mlp"  # a layer that keeps nothing
+_STATELESS_LAYER = "mlp"  # a layer without a cache
 _LINEAR_LAYERS = ("linear_attention", "mamba", "mamba2", "recurrent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCacheLayout:
-    """``full`` and ``sliding`` are layers of each kind; ``numbers`` are those that one of them keeps for a token; ``state``:
-    bytes for a request, of all linear layers. ``longest``: the context that the model was made for."""
+    """``full`` and ``sliding``: number of layers of each kind; ``numbers``: numbers that one of them keeps per token;
+    ``state``: bytes per request of all linear layers. ``longest``: the context that the model was made for.
+    """
 
     full: int
     sliding: int
@@ -35,7 +36,7 @@ class KvCacheLayout:
     is_latent: bool = False
 
     def count_cache_bytes(self, tokens: int, requests: int = 1, width: float = 2.0) -> int:
-        """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes a number."""
+        """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes per number."""
         seen = tokens if self.window is None else min(tokens, self.window)
         return int(requests * (self.numbers * width * (self.full * tokens + self.sliding * seen) + self.state))
 
@@ -45,7 +46,7 @@ class KvCacheLayout:
 
     @property
     def description(self) -> str:
-        """How it was counted."""
+        """How it was calculated."""
         kinds = [f"{self.full} layers"] if self.full else []
         kinds += [f"{self.sliding} with a window of {self.window}"] if self.sliding else []
         each = f"a latent of {self.numbers}" if self.is_latent else f"{self.numbers} numbers"
@@ -54,7 +55,7 @@ class KvCacheLayout:
 
 
 def parse_kv_layout(text: str | None) -> KvCacheLayout | None:
-    """Return what a config.json says, None where it does not say enough."""
+    """Return the layout from a config.json, None if it does not say enough."""
     try:
         said = json.loads(text or "")
     except (ValueError, RecursionError):
@@ -106,7 +107,7 @@ def _count_numbers_per_token(said: Mapping[str, Any]) -> int | None:
 
 
 def _list_layer_kinds(said: Mapping[str, Any], layers: int) -> Sequence[str]:
-    """Return what each layer is."""
+    """Return the kind of each layer."""
     given = said.get("layer_types", said.get("layers_block_type"))
     if isinstance(given, list) and len(given) == layers and all(isinstance(one, str) for one in given):
         return [_LAYER_ALIASES.get(str(one), str(one)) for one in given]
@@ -127,7 +128,9 @@ _LAYER_ALIASES = {"attention": "full_attention"}
 
 
 def _count_state_bytes(said: Mapping[str, Any]) -> int | None:
-    """Return what a linear layer keeps for a request: a matrix a value head, and the last inputs of its convolution."""
+    """Return the bytes that a linear layer keeps per request: a matrix per value head, and the last inputs of its
+    convolution.
+    """
     heads, wide = (
         parse_positive_int(said.get("linear_num_value_heads")),
         parse_positive_int(said.get("linear_value_head_dim")),

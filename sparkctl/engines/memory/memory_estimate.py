@@ -1,4 +1,4 @@
-"""What an engine's rule is given, and what it gives: the sum of a start in the room that there is. Pure."""
+"""The input and the output of an engine's memory rule: the estimate of a start within the available memory. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 were seen to hold 7 Gi
 
 
 class DraftWorkspace(StrEnum):
-    """Whether an image of SGLang takes the draft's workspace before the weights."""
+    """Whether an SGLang image allocates the draft workspace before the weights."""
 
-    TAKEN = "taken"  # the profile says so, or a start of it ended for that
-    NOT_TAKEN = "not-taken"  # a start of this very profile went well
+    TAKEN = "taken"  # the profile says so, or a start failed because of it
+    NOT_TAKEN = "not-taken"  # a start of this profile succeeded
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateInput:
-    """A launch as the rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own figure of what a
-    token of context takes. ``version`` is empty where nobody knows it."""
+    """A launch as the memory rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own
+    bytes of KV cache per token.
+
+    ``version`` is empty if not known.
+    """
 
     engine: str
     words: CommandFlags
@@ -40,10 +43,10 @@ class EstimateInput:
     ranks: int = 1
     expected: int | None = None
     workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
-    cpu_cache: str | None = None  # what a vLLM without a GPU is told to take for its KV cache, in GiB
+    cpu_cache: str | None = None  # what a vLLM without a GPU has to use for its KV cache, in GiB
 
     def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
-        """Return the KV cache for so many requests of so many tokens, on one node."""
+        """Return the KV cache for this many requests and tokens, on one node."""
         name = f"KV cache for {requests} × {tokens:,} tokens"
         width, of_type = self.kv_number_width
         if self.layout is not None:
@@ -62,7 +65,7 @@ class EstimateInput:
 
     @property
     def kv_number_width(self) -> tuple[float, str]:
-        """Bytes for a number in the cache, and the words of the flag that says so."""
+        """Bytes per number in the cache, and the flag that sets it."""
         said = (self.words.get_value("kv-cache-dtype", "cache-type-k", "ctk") or "auto").lower()
         for mark, width in _CACHE_TYPE_BYTES:
             if mark in said:
@@ -83,7 +86,7 @@ _CACHE_TYPE_BYTES = (
 
 @dataclass(frozen=True, slots=True)
 class AvailableMemory:
-    """Bytes: all of the node's memory, and what a start finds available."""
+    """In bytes: all of the node's memory, and what is available to a start."""
 
     total: int
     available: int
@@ -91,8 +94,11 @@ class AvailableMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """``lacking``: bytes by which what must lie in the engine's share is larger than the share, or the share larger than the
-    engine's own check at its start allows; ``why`` says which. ``is_known`` False: a part is not known."""
+    """``lacking``: bytes by which the content of the engine's share exceeds the share, or the share exceeds what the
+    engine's own check allows; ``why`` says which.
+
+    ``is_known`` False: a part is not known.
+    """
 
     parts: tuple[EstimatePart, ...]
     lacking: int = 0
@@ -102,24 +108,24 @@ class MemoryEstimate:
 
     @property
     def is_known(self) -> bool:
-        """Tell whether anything may be promised or refused: every part is known, or an earlier start says the whole."""
+        """Tell whether a start may be promised or refused: every part is known, or an earlier start gives the total."""
         return bool(self.parts) and (self.is_corrected or all(part.size is not None for part in self.parts))
 
     @property
     def needed_bytes(self) -> int:
-        """What is known of it."""
+        """The known part of it."""
         return sum(part.size or 0 for part in self.parts if not part.within)
 
     def with_total(self, whole: EstimatePart) -> MemoryEstimate:
-        """Return the same with another figure for the whole of it; its own parts are told within that."""
+        """Return the estimate with another total; its own parts are then included in that."""
         return replace(self, parts=(whole, *(replace(part, within=True) for part in self.parts)), is_corrected=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRule:
-    """``field`` is the flag of the profile that decides, ``share`` what it is set to: None for an engine without one.
+    """``field``: the flag of the profile that decides; ``share``: its value, None for an engine without one.
 
-    ``doubt``: what the sum would be if something that nobody knows were so, and what that is.
+    ``doubt``: the estimate under an assumption that is not known to be true, and that assumption.
     """
 
     rule: Callable[[AvailableMemory, float], MemoryEstimate]
@@ -138,7 +144,7 @@ def estimate_cuda_context() -> EstimatePart:
 
 
 def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> EstimatePart:
-    """Return what is left of a share for the KV cache, with the tokens that it holds, where that is known."""
+    """Return what a share leaves for the KV cache, with the number of tokens if known."""
     width, _ = subject.kv_number_width
     layout = subject.layout
     each = layout.count_bytes_per_token(width) if layout else subject.per_token
@@ -161,18 +167,18 @@ CONTEXT_LENGTH_FLAGS = {
     "llamacpp": (("ctx-size", "c"),),
 }
 _TOKEN_COUNT = re.compile(r"\d{1,15}")
-_TOKEN_COUNT_BY_ENGINE = {  # other forms than a whole number
-    "vllm": re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1"),  # since 0.12: as much as there is room for
+_TOKEN_COUNT_BY_ENGINE = {  # forms other than a whole number
+    "vllm": re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1"),  # since 0.12: as much as fits
 }
 
 
 def has_shell_expansion(text: str) -> bool:
-    """Tell whether a value is only known where a shell has read it."""
+    """Tell whether a value is known only after a shell expands it."""
     return "$" in text or "`" in text
 
 
 def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
-    """Return the deciding flag that a shell is still to fill in, and its value; None where there is none."""
+    """Return the deciding flag whose value a shell still has to expand, and the value; None if there is none."""
     for flags in (*_SHARE_FLAGS.get(engine, ()), *CONTEXT_LENGTH_FLAGS.get(engine, ())):
         text = words.get_value(*flags)
         if text is not None and has_shell_expansion(text):
@@ -181,7 +187,7 @@ def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | 
 
 
 def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
-    """Return what is wrong with a deciding flag, and what to do; None where each can be so."""
+    """Return what is wrong with a deciding flag, and what to do; None if all are valid."""
     for flags in _SHARE_FLAGS.get(engine, ()):
         text = words.get_value(*flags)
         if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
@@ -201,6 +207,6 @@ def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str
 
 
 def _suggest_share(text: str) -> str:
-    """Return a share that may have been meant: 80 and 80% are 0.8."""
+    """Return the share that was probably meant: 80 and 80% are 0.8."""
     digits = text.removesuffix("%")
     return f"{int(digits) / 100:g}" if re.fullmatch(r"[1-9]\d?", digits) and int(digits) >= 10 else "0.8"

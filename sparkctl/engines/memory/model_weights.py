@@ -1,4 +1,4 @@
-"""What a model's files come to in memory, and where on the node they lie. Pure."""
+"""The size of a model's files in memory, and where they are on the node. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _HUB_CACHE_SUFFIX = "/.cache/huggingface"
 
 @dataclass(frozen=True, slots=True)
 class WeightsSize:
-    """``size`` None: not known, and ``why`` says why. ``obtained`` and ``why`` are what a part of the sum says of itself."""
+    """``size`` None: not known; ``why`` gives the reason. ``obtained`` and ``why`` become the source and the words of
+    an `EstimatePart`.
+    """
 
     size: int | None
     obtained: EstimateSource
@@ -24,7 +26,7 @@ class WeightsSize:
 
 
 def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile: str = "model.weights") -> WeightsSize:
-    """Return the bytes of a model: of its files on the node, where all are there, else of the profile."""
+    """Return the bytes of a model: of its files on the node if all are there, otherwise from the profile."""
     seen = None if found is None else _measure_files(found)
     if seen is not None and seen.size is not None:
         return seen
@@ -37,7 +39,7 @@ def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile:
 
 
 def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
-    """Return what the files say, None where there are none."""
+    """Return the size of the files, None if there are none."""
     files = _select_loaded_files(found.files)
     if not files:
         return None
@@ -53,7 +55,7 @@ def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
 
 
 def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
-    """Return the files that an engine loads: of one kind, and none that says the same twice over."""
+    """Return the files that an engine loads: of one format, without duplicates of the same weights."""
     for kind in _WEIGHT_SUFFIXES:
         some = [one for one in files if one[0].endswith(kind)]
         if kind == ".safetensors" and len(some) > 1:
@@ -66,7 +68,7 @@ def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, 
 
 
 def _count_missing_shards(files: list[tuple[str, int]]) -> int:
-    """Return how many shards of ``-00001-of-00007`` are not there."""
+    """Return how many shards of ``-00001-of-00007`` are missing."""
     of: dict[str, tuple[int, int]] = {}
     for name, _ in files:
         if found := _SHARD_NUMBER.search(name):
@@ -76,8 +78,9 @@ def _count_missing_shards(files: list[tuple[str, int]]) -> int:
 
 
 def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
-    """Return where on the node a model's path in the container lies, None where nothing tells: through the longest mount that
-    holds it, or for a hub id through the mount of Hugging Face's cache."""
+    """Return where a model's path in the container is on the node, None if not known: through the longest matching
+    mount, or for a hub id through the mount of Hugging Face's cache.
+    """
     if not path:
         return None
     if path.startswith("/"):
@@ -113,7 +116,7 @@ def _is_below(path: str, target: str) -> bool:
 
 
 def build_weights_part(name: str, found: WeightsSize, ranks: int = 1, *, within: bool = False) -> EstimatePart:
-    """Return a model's part of the sum, on one of ``ranks`` nodes that share it evenly."""
+    """Return the model's part of the estimate, on one of ``ranks`` nodes that share it evenly."""
     shared = "" if ranks == 1 else f", a share of 1/{ranks} on each node"
     size = None if found.size is None else -(-found.size // ranks)
     return EstimatePart(name=name, size=size, obtained=found.obtained, words=f"{found.why}{shared}", within=within)

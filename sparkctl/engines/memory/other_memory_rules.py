@@ -1,4 +1,4 @@
-"""llama-server, trtllm-serve, and whatever else runs in a container."""
+"""The memory rules of llama-server, trtllm-serve, and any other program in a container."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
 
 
 def build_llamacpp_rule(subject: EstimateInput) -> MemoryRule:
-    """llama-server takes the KV cache for its whole context at its start, shared by its slots."""
+    """llama-server allocates the KV cache for its whole context at the start; its slots share it."""
     tokens = subject.words.get_count("c", "ctx-size") or (subject.layout.longest if subject.layout else None)
     cache = EstimatePart(
         name="KV cache",
@@ -44,7 +44,7 @@ def build_llamacpp_rule(subject: EstimateInput) -> MemoryRule:
 
 
 def build_trtllm_rule(subject: EstimateInput) -> MemoryRule:
-    """trtllm-serve gives its KV cache a share of what is free once the weights are there (0.9 where nothing is said)."""
+    """trtllm-serve gives its KV cache a share of what is free after the weights are loaded (default 0.9)."""
     words = subject.words
     own = words.get_fraction("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
 
@@ -73,7 +73,7 @@ def build_trtllm_rule(subject: EstimateInput) -> MemoryRule:
 
 
 def build_container_rule(subject: EstimateInput) -> MemoryRule:
-    """Of any other program only the profile knows."""
+    """For any other program only the profile knows."""
     whole = EstimatePart(
         name="memory", size=subject.expected, obtained=EstimateSource.PROFILE, words="memory.expected of the profile"
     )

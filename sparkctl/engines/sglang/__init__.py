@@ -1,7 +1,7 @@
-"""SGLang (0.5.12 to 0.5.23). It ends itself with SIGKILL, so its exit code says nothing; its lines do.
+"""SGLang (0.5.12 to 0.5.23). It ends itself with SIGKILL, so its exit code says nothing; its log lines do.
 
-``Application startup complete.`` is not readiness here: the warm-up request is still to come, and a busy port is only
-found out after it.
+``Application startup complete.`` does not mean ready here: the warm-up request follows, and a busy port is only noticed
+after it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _CHAINED_ALGORITHMS = (
     "STANDALONE",
     "FROZEN_KV_MTP",
 )  # the draft model runs once for each step
-_DRAFT_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
+_DRAFT_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts at once
 
 _BATCH_LINE = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
 _HEALTH_CHECK_KEYS = ("#new-seq", "#new-token", "#cached-token", "#running-req")
@@ -95,19 +95,19 @@ _METRIC_NAMES = (
 
 
 def count_live_or_final_tokens(page: metrics_parser.MetricsPage, mode: str, ended: str) -> float | None:
-    """Return the live counter. Only a version without it falls back to the one that moves when a request ends."""
+    """Return the live counter. Only a version without it uses the one that changes when a request ends."""
     return page.sum_of(_REALTIME_TOKENS, mode=mode) if page.list_values(_REALTIME_TOKENS) else page.sum_of(ended)
 
 
 def count_prefix_cache_tokens(page: metrics_parser.MetricsPage) -> tuple[float | None, float | None]:
-    """Return (tokens looked up, tokens found) of the prefix cache; a mode is absent until it first happens."""
+    """Return (tokens looked up, tokens found) of the prefix cache; a mode is missing until it first occurs."""
     computed, cached = (page.sum_of(_REALTIME_TOKENS, mode=mode) for mode in ("prefill_compute", "prefill_cache"))
     if computed is None or cached is None:
         return None, None
     return computed + cached, cached
 
 
-DIST_INIT_PORT = 25000  # the port at which the ranks meet; what the community's launchers take
+DIST_INIT_PORT = 25000  # the port at which the ranks connect, as community launchers use it
 
 
 class SglangEngine:
@@ -137,7 +137,7 @@ class SglangEngine:
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, ``--model-path``, host, port, served name, then ``args`` in their order."""
+        """Return launch words, ``--model-path``, host, port, served name, then ``args`` in order."""
         return command_builder.build_server_command(
             profile, self.defaults, lambda path, _: ("--model-path", path), {"model-path", "model"}
         )
@@ -150,11 +150,11 @@ class SglangEngine:
         return (*words, *place, "--dist-init-addr", f"{rank.head_address}:{DIST_INIT_PORT}")
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in at another."""
+        """Return nothing: no rank logs in to another."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: whoever comes first waits at the rendezvous."""
+        """Return False: the first rank waits for the others."""
         return False
 
     def classify_line(self, line: str) -> LineSignal | None:
@@ -168,7 +168,7 @@ class SglangEngine:
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 
-        ``--speculative-num-draft-tokens`` counts what a step verifies, the bonus token among them.
+        ``--speculative-num-draft-tokens`` counts the tokens that a step verifies, including the bonus token.
         """
         ranks = command_builder.multiply_parallel_sizes(
             words, "tp tp-size tensor-parallel-size", "pp pp-size pipeline-parallel-size"
@@ -200,20 +200,20 @@ class SglangEngine:
             kv_tokens=read.sum_of("sglang:num_used_tokens"),
             generation_rate=read.sum_of("sglang:gen_throughput"),
             accept_length=length,
-            # 0 is also what the gauge shows without speculation; beside an accept length it means what it says.
+            # The gauge is also 0 without speculation; only beside an accept length does 0 mean zero.
             accept_rate=None if length is None else read.max_of("sglang:spec_accept_rate"),
             ttft=ttft,
             inter_token=read.sum_histogram("sglang:inter_token_latency_seconds"),
             in_strides=True,
-            # In 0.5.12 and 0.5.23 this one counter is written at every step; the first token of a request, which comes of its
-            # prompt, is not in it. Those of health checks are neither there nor in the histogram.
+            # In 0.5.12 and 0.5.23 only this counter is updated at every step; it lacks the first token of a request, which the
+            # prefill produces. Tokens of health checks are neither in it nor in the histogram.
             counts_steps=bool(read.list_values(_REALTIME_TOKENS)),
             first_tokens=None if ttft is None or not read.list_values(_REALTIME_TOKENS) else ttft.count,
             health_tokens=1.0,
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return what a ``Decode batch`` or ``Prefill batch`` line says, None for any other."""
+        """Return the figures in a ``Decode batch`` or ``Prefill batch`` line, None for any other."""
         head = _BATCH_LINE.match(line)
         if head is None:
             return None

@@ -1,4 +1,4 @@
-"""What SGLang's log tells of how it runs. 0.5.12 prints its settings as ``ServerArgs(name=value, ...)``, 0.5.23 as a dict."""
+"""Facts in SGLang's log. 0.5.12 prints its settings as ``ServerArgs(name=value, ...)``, 0.5.23 as a dict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{
 
 
 FACTS = (
-    # It never names its version; how it prints its settings tells the older ones from the newer.
+    # It never prints its version; the format of its settings tells older from newer versions.
     fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),
     fact_rule("server_args={", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it"),
     fact_rule("Init torch distributed begin", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),

@@ -1,4 +1,4 @@
-"""Why SGLang (0.5.12 to 0.5.23) fails, in its own words. It ends itself with SIGKILL: its exit code says nothing."""
+"""Failure rules of SGLang (0.5.12 to 0.5.23). It ends itself with SIGKILL, so its exit code says nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KV_CACHE_CAUSE = FailureCause.KV_CACHE_TOO_SMALL
 
 
 def _suggest_fraction(said: MatchGroups) -> MatchGroups:
-    """Return a fraction to set: two hundredths above the least one, which would leave a KV cache of nothing."""
+    """Return a fraction to set: two hundredths above the least one, which would leave no KV cache."""
     try:
         fraction = math.ceil(float(said["least"]) * 100 + 2) / 100
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""What is known of SGLang's flags beside its parser."""
+"""Checks of SGLang's flags, beyond its parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkctl.model.profile import Profile
 _GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
 FLAG_ADVICE = FlagAdvice(
     names={
-        # its own names, before 0.5.23
+        # its own names before 0.5.23
         "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
         "--cuda-graph-bs": "--cuda-graph-bs-decode",
         "--mamba-scheduler-strategy": "--mamba-radix-cache-strategy",
@@ -21,7 +21,7 @@ FLAG_ADVICE = FlagAdvice(
         "--nsa-decode-backend": "--dsa-decode-backend",
         "--enable-prefill-context-parallel": "--enable-prefill-cp",
         "--stream-output": "--incremental-streaming-output",
-        # names that were never its own
+        # names that it never had
         "--speculative-model": "--speculative-draft-model-path",
         "--num-nodes": "--nnodes",
         "--fp8-gemm-runner-backend": "--fp8-gemm-backend",
@@ -53,7 +53,7 @@ FLAG_ADVICE = FlagAdvice(
     not_alike=frozenset({"--gpu-memory-utilization", "--num-speculative-tokens", "--enable-prefill-context-parallel"}),
 )
 _METRICS_FIELD = ("args", "enable-metrics")
-_HIDDEN_STATE_METHODS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's own layers
+_HIDDEN_STATE_METHODS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's layers
 _ALGORITHM_FLAG, _DRAFT_MODEL_FLAG = "--speculative-algorithm", "--speculative-draft-model-path"
 _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-num-steps",
@@ -63,7 +63,7 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
-    """Yield what flags of SGLang say together."""
+    """Yield diagnostics of combined flags of SGLang."""
     algorithm = (settings.get_value(_ALGORITHM_FLAG) or "").upper()
     if settings.get_setting("--enable-metrics") is None:
         message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
@@ -85,7 +85,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
 
 
 def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
-    """SGLang 0.5.12 as published: with steps it wants top-k, and with a top-k other than 1 the number of drafts, too."""
+    """SGLang 0.5.12 as published: steps require top-k, and a top-k other than 1 requires the number of drafts, too."""
     steps, topk, tokens = (
         settings.get_setting(_STEPS_FLAG),
         settings.get_setting(_TOPK_FLAG),
@@ -99,7 +99,7 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
     have = "speculative-num-steps and -eagle-topk are" if topk is not None else "speculative-num-steps is"
     message = f"{have} set without {lacking}: SGLang 0.5.12 as published dies of that with a TypeError"
     depth, breadth = parse_size_number(steps.value), parse_size_number(topk.value) if topk is not None else None
-    # As many as the owner gave who met this first: 20 for 5 steps of 4.
+    # The number that the owner used who reported this first: 20 for 5 steps of 4.
     value = f"{int(depth * breadth)}" if depth and breadth else "6" if topk is not None else "1"
     yield LintMessage(
         kind=LintRule.KNOWN_TRAP,

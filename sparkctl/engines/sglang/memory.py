@@ -1,5 +1,8 @@
-"""SGLang on unified memory. ``--mem-fraction-static`` is a share of what was *available* when it started, not of all memory:
-the KV cache gets ``left after the weights - available × (1 - share)``. Read in 0.5.12 and 0.5.23."""
+"""The memory rule of SGLang on unified memory.
+
+``--mem-fraction-static`` is a share of what was *available* when it started, not of all memory: the KV cache gets
+``left after the weights - available × (1 - share)``. From the source of 0.5.12 and 0.5.23.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.text.units import GIB, MIB, format_gib
 
 FRACTION_FIELD = "args.mem-fraction-static"
-_DEFAULT_CHUNK_TOKENS, _DEFAULT_GRAPH_BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB
+_DEFAULT_CHUNK_TOKENS, _DEFAULT_GRAPH_BATCH = 8192, 256  # its default on a machine of 90 to 160 GB
 _MIN_RESERVE_BYTES = 10240 * MIB
 _HEAD_ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
 _HEAD_ALLOWANCE_BYTES, _STANDALONE_ALLOWANCE_BYTES = 4096 * MIB, 6144 * MIB
 _WORKSPACE_FIRST_VERSION = (0, 5, 12)
-# with all of them its owners saw the workspace come first (https://al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp.html)
+# owners saw the workspace come first with all of them (https://al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp.html)
 _SPECULATIVE_SIZE_FLAGS = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
 
 
 def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
-    """Return what it takes; ``total`` is all of the node's memory, which its own default depends on."""
+    """Return the memory estimate; ``total`` is all of the node's memory, on which the default share depends."""
     words = subject.words
     own = words.get_fraction("mem-fraction-static", "mem-fraction", "mem-frac")
     share = compute_default_share(subject, total) if own is None else own
@@ -59,12 +62,12 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
 
 
 def drafts_with_model_head(subject: EstimateInput) -> bool:
-    """Tell whether it drafts with a head of the model's own kind: the workspace is theirs."""
+    """Tell whether it drafts with a head of the model's own kind, which needs the workspace."""
     return (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper() in _HEAD_ALGORITHMS
 
 
 def estimate_reserve(subject: EstimateInput) -> int:
-    """Return what SGLang itself would leave beyond its share, for activations, graphs and drafts."""
+    """Return what SGLang itself leaves outside of its share, for activations, graphs and drafts."""
     chunk = subject.words.get_count("chunked-prefill-size") or _DEFAULT_CHUNK_TOKENS
     batch = _get_graph_batch(subject)
     return max(
@@ -73,7 +76,7 @@ def estimate_reserve(subject: EstimateInput) -> int:
 
 
 def compute_default_share(subject: EstimateInput, total: int) -> float:
-    """Return the share it takes where the profile says nothing."""
+    """Return the share it uses if the profile sets none."""
     return round(max(0.1, (total - estimate_reserve(subject)) / total), 3) if total else 0.1
 
 
@@ -157,7 +160,7 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
 
 
 def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
-    """The workspace is taken first, a share of *all* memory, and the KV cache lies in it."""
+    """The workspace comes first, a share of *all* memory, and the KV cache is inside it."""
     space = EstimatePart(
         name="draft workspace",
         size=int(at * room.total),

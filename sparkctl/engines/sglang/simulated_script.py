@@ -1,4 +1,4 @@
-"""A start of SGLang 0.5.12 on a GB10, line by line, in its own words and order."""
+"""The simulated start of SGLang 0.5.12 on a GB10, line by line as it prints them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _weights(launch: SimLaunch, avail: Callable[[], str]) -> Script:
 def _script_kv_pool(
     launch: SimLaunch, before: int, available: Callable[[], int], avail: Callable[[], str]
 ) -> Generator[ScriptStep, None, int]:
-    """Yield the making of the cache; return how many tokens it holds."""
+    """Yield the allocation of the cache; return how many tokens it holds."""
     pool = available() - int(before * (1 - launch.fraction))
     if pool <= 0:
         yield LogStep(1, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
@@ -206,7 +206,7 @@ def _serve(launch: SimLaunch, tokens: int, available: Callable[[], int], port_ta
 
 
 def script_out_of_memory(launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
-    """Yield the end of a start that did not get ``wanted`` bytes."""
+    """Yield the end of a start that could not allocate ``wanted`` bytes."""
     yield LogStep(0, "")  # tqdm leaves its bar
     yield LogStep(1, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
     yield LogStep(
@@ -220,7 +220,7 @@ def script_out_of_memory(launch: SimLaunch, wanted: int, free: int, held: int) -
 
 
 def script_peers_missing(launch: SimLaunch, have: int, of: int) -> Script:
-    """Yield the end of a rank whose others did not come: torch's store gives up."""
+    """Yield the end of a rank whose peers did not come: torch's store gives up."""
     joining = launch.joining
     assert joining is not None
     yield from _scheduler_failure(
@@ -232,7 +232,7 @@ def script_peers_missing(launch: SimLaunch, have: int, of: int) -> Script:
 
 
 def script_peer_lost(launch: SimLaunch, loss: RankLoss) -> Script:
-    """Yield the end of a rank that lost another."""
+    """Yield the end of a rank that lost another one."""
     if loss.how is LossReason.CUT:
         yield LogStep(TORCH_STORE_WAIT_SECONDS, nccl_timeout_message(launch.rank))
         yield LogStep(

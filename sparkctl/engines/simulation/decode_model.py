@@ -1,7 +1,7 @@
-"""What an engine counts while it generates: tokens, drafts, requests.
+"""What a simulated engine counts while it generates: tokens, drafts, requests.
 
-A step reads the weights once and, where it drafts with a head of the model, that head once for each draft; how many tokens
-come out of it depends on what is being written, so the accept length wanders within the range that owners measure.
+A step reads the weights once and, if it drafts with a head of the model, that head once for each draft. The tokens per
+step depend on the text, so the accept length varies within the range that owners measure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ACCEPT_LENGTH_WAVES = ((0.55, 41.0), (0.3, 17.0), (0.15, 7.3))  # share of the 
 _SLICE_SECONDS, _MAX_SLICES = (
     1.0,
     64,
-)  # seconds over which the accept length is taken for the same, and how many at most
+)  # seconds for which the accept length counts as constant, and the maximum number of such stretches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class DecodeCounts:
     seconds: float = 0.0
 
     def subtract(self, earlier: DecodeCounts) -> DecodeCounts:
-        """Return what came since an earlier reading."""
+        """Return the difference to an earlier reading."""
         before = earlier.accepted or (0.0,) * len(self.accepted)
         return DecodeCounts(
             generated=self.generated - earlier.generated,
@@ -56,7 +56,7 @@ class DecodeCounts:
 
     @property
     def accept_length(self) -> float:
-        """Tokens per step, the bonus token included."""
+        """Tokens per step, including the bonus token."""
         return self.generated / self.steps if self.steps else 0.0
 
     @property
@@ -66,17 +66,17 @@ class DecodeCounts:
 
 
 class DecodeModel:
-    """Requests served by HTTP, and, where a scenario asks for it, a steady load that nobody sees arrive.
+    """Requests served by HTTP, and, if a scenario asks for it, a steady load without HTTP requests.
 
-    ``kv_tokens``: how many tokens its cache holds. ``stride``: what its last report was about, None before there was one.
+    ``kv_tokens``: how many tokens its cache holds. ``stride``: the content of its last report, None before the first.
     """
 
     def __init__(self, launch: SimLaunch, pace: SimPace) -> None:
         self.launch = launch
         self.pace = pace
         self.background = 0  # requests always running
-        self.served = 0  # requests running for somebody
-        self.health_checks = 0  # those that made an engine at rest generate
+        self.served = 0  # requests running over HTTP
+        self.health_checks = 0  # requests that made an idle engine generate
         self.kv_tokens = 1
         self.stride: DecodeCounts | None = None
         self._written = 0.0  # tokens of the steady load
@@ -108,18 +108,18 @@ class DecodeModel:
         return self._counts
 
     def add_past_load(self, seconds: float) -> None:
-        """Count what the steady load has made in so many seconds before."""
+        """Count what the steady load produced in a number of seconds before the start."""
         self.update_counts()
         self._advance(seconds)
         self._reported = self._counts
 
     def take_report(self) -> DecodeCounts:
-        """Return what was made since the last report."""
+        """Return what was produced since the last report."""
         before, self._reported = self._reported, self.update_counts()
         return self._reported.subtract(before)
 
     def compute_past_counts(self, ago: float, seconds: float) -> DecodeCounts:
-        """Return what the steady load made in ``seconds``, that many seconds ``ago``, as if it had always been there."""
+        """Return what the steady load produced in ``seconds``, that many seconds ``ago``, as if it had always run."""
         return self._compute_counts(self._age - ago, seconds)
 
     def _advance(self, seconds: float) -> None:
@@ -149,7 +149,7 @@ class DecodeModel:
         return DecodeCounts(generated=steps * length, steps=steps, accepted=accepted, seconds=seconds)
 
     def _steps_per_second(self, requests: int) -> float:
-        """Steps, summed over requests: together they are somewhat slower each."""
+        """Steps, summed over requests: with several requests each is somewhat slower."""
         return self.launch.steps_per_second * requests**0.85 if requests else 0.0
 
     def _accept_length_at(self, age: float) -> float:
@@ -157,7 +157,7 @@ class DecodeModel:
         return self.launch.accept_length + self.launch.accept_swing * wave
 
     def add_request(self, prompt: int, generated: int) -> None:
-        """Count a request that was served."""
+        """Count a finished request."""
         total = self.update_counts()
         steps = generated / self._accept_length_at(self._age)
         shares = compute_position_acceptance(generated / steps if steps else 1.0, self.launch.draft_tokens)
@@ -171,7 +171,7 @@ class DecodeModel:
         )
 
     async def wait_for_prefill(self, prompt: int) -> None:
-        """Wait as long as a prompt of so many tokens takes to read."""
+        """Wait as long as a prompt of so many tokens takes."""
         await self.pace.decode_for(REQUEST_OVERHEAD_SECONDS + prompt / PREFILL_TOKENS_PER_SECOND)
 
     async def wait_for_decode(self, tokens: int) -> None:
@@ -180,7 +180,9 @@ class DecodeModel:
 
 
 def compute_position_acceptance(length: float, drafted: int) -> list[float]:
-    """Return how often each draft token is accepted: p, p², p³ ..., which add up to all that came beyond the bonus token."""
+    """Return how often each draft token is accepted: p, p², p³ ..., which add up to the accept length without the bonus
+    token.
+    """
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -198,7 +200,7 @@ SGLANG_MAX_REQUESTS = 48  # that SGLang lets run at once here
 
 
 async def stream_decode_lines(launch: SimLaunch, decoding: DecodeModel) -> AsyncIterator[tuple[str, str]]:
-    """Yield lines with their stream, as long as somebody reads."""
+    """Yield lines with their stream, as long as they are read."""
     stride = _log_interval(launch)
     was_idle = True
     decoding.take_report()
@@ -217,7 +219,7 @@ async def stream_decode_lines(launch: SimLaunch, decoding: DecodeModel) -> Async
 def build_past_decode_lines(
     launch: SimLaunch, decoding: DecodeModel, seconds: float
 ) -> Iterator[tuple[float, str, str]]:
-    """Yield (age in seconds, line, stream) of what a steady load has left in the log over the last ``seconds``."""
+    """Yield (age in seconds, line, stream) of the log that a steady load left over the last ``seconds``."""
     stride = _log_interval(launch)
     for back in range(int(seconds // stride) if decoding.background else 0, 0, -1):
         done = decoding.compute_past_counts(back * stride, stride)
@@ -235,7 +237,7 @@ def _log_interval(launch: SimLaunch) -> float:
 def _build_log_lines(
     launch: SimLaunch, decoding: DecodeModel, done: DecodeCounts, seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """Yield what one stride leaves in the log; only the first rank counts."""
+    """Yield the log lines of one stride; only the first rank counts."""
     if launch.rank:
         return
     idle = done.generated < 1
@@ -252,7 +254,7 @@ def _build_log_lines(
 
 
 def _build_llama_lines(decoding: DecodeModel, done: DecodeCounts, seconds: float) -> Iterator[str]:
-    """Yield a line for each slot at work; nothing tells of all of them."""
+    """Yield a line for each busy slot; there is no line for all of them."""
     for slot in range(decoding.running_requests):
         pace = done.generated / seconds / decoding.running_requests
         yield (
@@ -262,7 +264,7 @@ def _build_llama_lines(decoding: DecodeModel, done: DecodeCounts, seconds: float
 
 
 def format_cache_usage(launch: SimLaunch, tokens: int, running: int, capacity: int) -> str:
-    """Return how SGLang tells what its cache holds: of a hybrid model, as Qwen3.5 and 3.6 are, both of its pools."""
+    """Return SGLang's figures of its cache: both pools for a hybrid model such as Qwen3.5 and 3.6."""
     used = tokens / capacity
     if not launch.is_hybrid:
         return f"#token: {tokens}, token usage: {used:.2f}"
@@ -271,7 +273,7 @@ def format_cache_usage(launch: SimLaunch, tokens: int, running: int, capacity: i
 
 
 def _format_sglang_prefill_line(launch: SimLaunch) -> str:
-    """Return the line of a request that begins: what of its prompt was not there yet."""
+    """Return the line of a request that begins: the part of its prompt that was not cached."""
     new = PROMPT_TOKENS - CACHED_PROMPT_TOKENS
     usage = "full token usage: 0.00, mamba usage: 0.02" if launch.is_hybrid else "token usage: 0.00"
     return (
@@ -422,7 +424,7 @@ def _build_sglang_metrics(launch: SimLaunch, decoding: DecodeModel, counts: Deco
 
 
 def _build_realtime_metrics(decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
-    """Return what is counted at every step: a request's first token, which comes of its prompt, is not."""
+    """Return what is counted at every step, without a request's first token, which the prefill produces."""
     modes = {
         "prefill_compute": counts.prompt - counts.cached + decoding.health_checks,
         "prefill_cache": counts.cached,

@@ -1,4 +1,4 @@
-"""What a container's image and command say about the engine in it: which one, how big, how it decodes."""
+"""Read a simulated container's image and command: which engine it is, its size, and how it decodes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from enum import StrEnum
 
 SocketAddress = tuple[str, int]  # address and port
 
-RAY_PORT, TORCH_STORE_PORT, SGLANG_INIT_PORT = 6379, 29501, 20000  # where nothing else is said
+RAY_PORT, TORCH_STORE_PORT, SGLANG_INIT_PORT = 6379, 29501, 20000  # if nothing else is given
 RAY_WAIT_SECONDS, TORCH_STORE_WAIT_SECONDS = 1800.0, 600.0  # seconds for which a head waits for its workers
 MPI_PORT, MPI_WAIT_SECONDS = 2233, 600.0  # and for which mpirun's head waits for the sshds
 RAY_HEAD_WAIT_SECONDS = 30.0  # seconds for which `ray start --address` looks for a head
 
 
 class RendezvousKind(StrEnum):
-    """By what they are held together."""
+    """How the ranks are connected."""
 
     RAY = "ray"
     STORE = "store"  # torch's own, at the head's address
-    RPC = "rpc"  # llama.cpp: the workers listen, the head dials
-    MPI = "mpi"  # mpirun: the same, by SSH
+    RPC = "rpc"  # llama.cpp: the workers listen, the head connects
+    MPI = "mpi"  # mpirun: the same, over SSH
 
     @property
     def is_dialed_by_head(self) -> bool:
-        """Tell whether it is the head that looks for its workers."""
+        """Tell whether the head looks for its workers."""
         return self in (RendezvousKind.RPC, RendezvousKind.MPI)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRendezvous:
-    """``places``: where the head listens; of llama.cpp where its workers do, of such a worker its own. ``own``: its address,
-    None where nothing tells it. ``patience``: seconds until it gives up; None: never."""
+    """``places``: where the head listens; for llama.cpp where its workers do, for such a worker its own. ``own``: its
+    address, None if not given.
+
+    ``patience``: seconds until it gives up; None: never.
+    """
 
     bond: RendezvousKind
     places: tuple[SocketAddress, ...]
@@ -46,14 +49,14 @@ class RankRendezvous:
 
     @property
     def main_address(self) -> SocketAddress:
-        """The head's place; of llama.cpp the first worker's."""
+        """The head's address and port; for llama.cpp the first worker's."""
         return self.places[0]
 
 
 def split_ray_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[str] | None]:
     """Return the engine's own words, and those of the `ray start` that a shell runs before them; None without Ray.
 
-    A worker of Ray has no words of an engine's: the first are empty.
+    A Ray worker has no engine words: the first are empty.
     """
     if argv[:2] != ("sh", "-c") or len(argv) < 3 or "ray start" not in argv[2]:
         return argv, None
@@ -63,9 +66,9 @@ def split_ray_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[
 
 
 def parse_mpirun_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], RankRendezvous] | None:
-    """Return the engine's own words and how the ranks find each other, None where no mpirun starts them.
+    """Return the engine's own words and how the ranks connect, None if mpirun does not start them.
 
-    A worker has no words of an engine's: it is an sshd.
+    A worker has no engine words: it is an sshd.
     """
     if argv[:2] != ("sh", "-c") or "sparkctl-ranks" not in argv[2]:
         return None
@@ -88,7 +91,7 @@ def parse_mpirun_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], RankRe
 def parse_rendezvous(
     flags: Mapping[str, str], argv: Sequence[str], ray: Sequence[str] | None, env: Mapping[str, str]
 ) -> RankRendezvous | None:
-    """Return how a launch with these flags finds its other ranks, None for one that has none."""
+    """Return how a launch with these flags finds its other ranks, None if it has none."""
     if ray is not None:
         return _parse_ray_rendezvous(ray, flags)
     if argv[:1] and argv[0].rpartition("/")[2].endswith("rpc-server"):
@@ -175,7 +178,7 @@ DRAFT_LENGTH_SWING = 0.25  # for each draft of a head, of three at most: with th
 
 
 class EngineFault(StrEnum):
-    """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
+    """Faults of an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
 
     CUDA_OOM = "cuda-oom"
     OOM_KILLED = "oom-killed"
@@ -189,7 +192,7 @@ class EngineFault(StrEnum):
 
 
 class SimEngineKind(StrEnum):
-    """The engines there is a script for."""
+    """The engines with a simulated script."""
 
     SGLANG = "sglang"
     VLLM = "vllm"
@@ -225,8 +228,10 @@ _LAYER_SYNC_SECONDS = 0.85e-3  # seconds that a layer waits for the other Spark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimLaunch:
-    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory. ``share``: of its
-    speed, that a GPU which is not well leaves."""
+    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory.
+
+    ``share``: the part of its speed that a faulty GPU leaves.
+    """
 
     kind: SimEngineKind
     argv: tuple[str, ...]
@@ -252,30 +257,32 @@ class SimLaunch:
 
     @property
     def is_hybrid(self) -> bool:
-        """Tell whether some of its layers keep a state in place of a cache."""
+        """Tell whether some of its layers keep a state instead of a cache."""
         return any(name in self.model for name in ("Qwen3.5", "Qwen3.6", "Qwen3-Next"))
 
     @property
     def accept_length(self) -> float:
-        """Tokens per decode step, the bonus token included, over a long time."""
+        """Tokens per decode step, including the bonus token, as a long-term mean."""
         if self.is_ngram:
             return NGRAM_LENGTH_AND_SWING[0]
         return 1 + sum(DRAFT_ACCEPTANCE_RATE**at for at in range(1, self.draft_tokens + 1))
 
     @property
     def accept_swing(self) -> float:
-        """How far that goes up and down with what is being written."""
+        """How far that varies with the text."""
         return NGRAM_LENGTH_AND_SWING[1] if self.is_ngram else DRAFT_LENGTH_SWING * min(2, self.draft_tokens) * 0.96
 
     @property
     def steps_per_second(self) -> float:
-        """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
+        """Decode steps of one request per second: how often the active weights, and the draft head for each draft, can
+        be read.
+        """
         read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * DECODE_BYTES_PER_SECOND)
         return 1 / (read + (_MODEL_LAYERS * _LAYER_SYNC_SECONDS if self.nodes > 1 else 0.0))
 
 
 def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
-    """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
+    """Read a launch from a container's image, argv and environment; ``SIM_FAULT`` overrides ``fault``."""
     argv, ray = split_ray_command(tuple(command))
     spread = parse_mpirun_command(argv)
     argv = argv if spread is None else spread[0]

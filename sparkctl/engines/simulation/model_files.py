@@ -1,4 +1,4 @@
-"""The models that lie on a simulated Spark: what `ls` and `cat config.json` say of a directory with such a name."""
+"""The models on a simulated Spark: the file list and the config.json of a directory with a model's name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_SHARD_BYTES = 4 * 10**9
 
 
 def list_model_files(place: str) -> list[str]:
-    """Return what the look says of a model's place on the node."""
+    """Return what the node inspection reports of a model's path."""
     name = place.rstrip("/").rpartition("/")[2]
     if name.startswith("models--"):
         name = name.removeprefix("models--").replace("--", "/", 1)
@@ -40,7 +40,7 @@ def list_model_files(place: str) -> list[str]:
 
 
 def get_model_architecture(model_path: str) -> str:
-    """Return the class that engines name when they have read a model's config."""
+    """Return the class that engines log after they read a model's config."""
     name = model_path.lower()
     if "minimax" in name:
         return "MiniMaxM2ForCausalLM"
@@ -48,7 +48,7 @@ def get_model_architecture(model_path: str) -> str:
 
 
 def compute_kv_bytes_per_token(model_path: str) -> int:
-    """Return the bytes that a token of context takes in a cache of two bytes each, on all Sparks together."""
+    """Return the bytes per token in a cache of two bytes per number, on all Sparks together."""
     said = build_model_config(model_path)
     text = said.get("text_config", said)
     assert isinstance(text, dict)
@@ -65,7 +65,7 @@ def _split_into_shards(weights: int, shards: int) -> list[tuple[str, int]]:
 
 
 def build_model_config(name: str) -> dict[str, object]:
-    """Return as much of its config.json as says what a token of context takes."""
+    """Return the part of its config.json that determines the cache size per token."""
     shape = next(
         (rest for mark, *rest in _KNOWN_SHAPES if re.search(re.escape(mark), name, re.IGNORECASE)), list(_DEFAULT_SHAPE)
     )

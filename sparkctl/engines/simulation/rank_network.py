@@ -1,6 +1,6 @@
-"""The way between the simulated Sparks: which address reaches whom, and the ranks of a model that meet at one.
+"""The network between simulated Sparks: which address reaches which node, and the ranks of a model that connect.
 
-A cable that is cut takes the fabric's addresses with it, the house's network stays.
+A cut cable removes the fabric's addresses; the LAN stays.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ SleepFunction = Callable[[float], Awaitable[None]]
 
 
 class LossReason(StrEnum):
-    """How a rank was lost to the others."""
+    """How the other ranks lost a rank."""
 
     DIED = "died"
-    CUT = "cut"  # it lives, and cannot be reached
-    RAISED = "raised"  # it lives, and its process of the engine ended with an error that the head is told
+    CUT = "cut"  # it lives, but cannot be reached
+    RAISED = "raised"  # it lives, but its engine process ended with an error that the head receives
 
 
 @dataclass(frozen=True, slots=True)
 class RankLoss:
-    """The rank at ``address`` is lost; ``said`` is the error that it ended with, where the others are told one."""
+    """The rank at ``address`` is lost; ``said`` is its error, if the others receive one."""
 
     how: LossReason
     address: str
@@ -36,7 +36,7 @@ class RankLoss:
 
 
 class RendezvousTimeout(Exception):
-    """The others did not come in time: so many were there, of so many."""
+    """The others did not come in time: how many came, and how many were expected."""
 
     def __init__(self, have: int, of: int) -> None:
         super().__init__(f"{have} of {of}")
@@ -45,7 +45,9 @@ class RendezvousTimeout(Exception):
 
 @dataclass(eq=False, kw_only=True)
 class RankMember:
-    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on now."""
+    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on
+    now.
+    """
 
     launch: SimLaunch
     node: str
@@ -58,7 +60,7 @@ class RankMember:
 
 @dataclass(eq=False, kw_only=True)
 class RankGroup:
-    """The ranks of one start that have found each other, by rank; ``loss`` is the first."""
+    """The connected ranks of one start; ``loss`` is the first lost rank."""
 
     head: RankMember
     count: int
@@ -71,7 +73,7 @@ class RankGroup:
     loss: RankLoss | None = None
 
     def add_member(self, member: RankMember) -> None:
-        """Let a rank in; one of Ray gets the next number."""
+        """Add a rank; a Ray rank gets the next number."""
         if member.rank is None:
             member.rank = next(rank for rank in range(len(self.members) + 1) if rank not in self.members)
         self.members[member.rank] = member
@@ -80,27 +82,28 @@ class RankGroup:
             self.complete.set()
 
     def mark_loaded(self, member: RankMember) -> None:
-        """A rank has its weights, and waits for the others to have theirs."""
+        """Mark a rank as loaded; it waits until all others have loaded."""
         self.here.add(member.rank or 0)
         if len(self.here) == self.count:
             self.loaded.set()
 
     def mark_lost(self, how: LossReason, member: RankMember, said: str = "") -> None:
-        """Tell the others of a rank's end; only the first counts."""
+        """Record the end of a rank; only the first one counts."""
         if self.loss is None:
             self.loss = RankLoss(how, member.address, said)
             self.lost.set()
 
     def loss_seen_by(self, member: RankMember) -> RankLoss:
-        """Return what a rank notices of the loss: of a cable that is gone, that it hears nothing of another."""
+        """Return what a rank notices of the loss: with a cut cable, that another one is silent."""
         assert self.loss is not None
         other = next((one.address for one in self.members.values() if one is not member), self.loss.address)
         return replace(self.loss, address=other) if self.loss.how is LossReason.CUT else self.loss
 
 
 class RankNetwork:
-    """One for all nodes. ``reaches`` tells whether a node has a network in common with an address, cable or not;
-    ``is_cable`` whether an address is on the cable."""
+    """One for all nodes. ``reaches``: whether a node shares a network with an address, regardless of the cable;
+    ``is_cable``: whether an address is on the cable.
+    """
 
     def __init__(self, reaches: ReachabilityCheck, is_cable: Callable[[str], bool]) -> None:
         self.is_cut = False
@@ -116,7 +119,7 @@ class RankNetwork:
         return self._reaches(node, address) and not (self.is_cut and self._is_cable(address))
 
     def cut_cable(self) -> None:
-        """Pull the cable: whoever is held together by it, is no more."""
+        """Cut the cable: groups that are connected through it lose a rank."""
         self.is_cut = True
         for group in {id(one): one for one in self._open.values()}.values():
             if self._is_cable(group.head.joining.main_address[0]):
@@ -124,7 +127,7 @@ class RankNetwork:
         self._notify_waiters()
 
     async def join_group(self, member: RankMember, sleep: SleepFunction) -> RankGroup:
-        """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
+        """Find the other ranks, or raise `RendezvousTimeout` when the patience ends; ``sleep`` uses the node's time."""
         joining = member.joining
         if joining.bond.is_dialed_by_head:
             if not joining.is_head:
@@ -148,7 +151,7 @@ class RankNetwork:
         return group
 
     def open_group(self, head: RankMember) -> RankGroup:
-        """Let a head be found, before it waits for anybody."""
+        """Make a head visible before it waits for anybody."""
         group = self._open[head.joining.main_address] = RankGroup(head=head, count=head.joining.count)
         group.add_member(head)
         self._notify_waiters()
@@ -190,7 +193,7 @@ class RankNetwork:
         return group
 
     def leave_group(self, member: RankMember) -> None:
-        """A rank has ended, or lets go of the others."""
+        """Remove a rank that has ended or leaves."""
         if (group := member.group) is not None:
             group.mark_lost(LossReason.DIED, member)
             if group.head is member:
@@ -208,7 +211,7 @@ class RankNetwork:
         self._news = asyncio.Event()
 
     async def _wait_with_limit(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
-        """Return what comes before the limit is over, else None."""
+        """Return the result, or None if the limit is over first."""
         task = asyncio.ensure_future(coming)
         waiting = asyncio.gather(limit, asyncio.sleep(self.courtesy))
         try:

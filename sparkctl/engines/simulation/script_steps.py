@@ -1,4 +1,4 @@
-"""What a scripted engine does, one step after the other. ``after`` is the simulated seconds before the step."""
+"""The steps of a simulated engine script. ``after`` is the number of simulated seconds before the step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOG_DATETIME = "\x02"  # with the year, as Ray writes it, whatever the engine's 
 
 @dataclass(frozen=True, slots=True)
 class LogStep:
-    """Write to the log. A progress bar has ``end=""``: Docker keeps it back until a newline comes."""
+    """Write to the log. A progress bar has ``end=""``: Docker holds it back until a newline comes."""
 
     after: float
     text: str
@@ -22,7 +22,7 @@ class LogStep:
 
 @dataclass(frozen=True, slots=True)
 class LoadWeightsStep:
-    """Weights ``done`` of ``total`` are on the GPU now; ``size`` bytes came with this step."""
+    """``done`` of ``total`` weights are on the GPU now; ``size`` bytes came with this step."""
 
     after: float
     done: int
@@ -32,7 +32,7 @@ class LoadWeightsStep:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMemoryStep:
-    """Memory is taken: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes; ``kv_tokens`` fit into a cache."""
+    """Allocate memory: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes; ``kv_tokens`` fit into a cache."""
 
     after: float
     gpu: int = 0
@@ -42,7 +42,7 @@ class AllocateMemoryStep:
 
 @dataclass(frozen=True, slots=True)
 class LeakMemoryStep:
-    """The processes take memory that nobody asked them to take, ``size`` bytes, until there is none."""
+    """The processes allocate ``size`` bytes more than they should, until none is left."""
 
     after: float
     size: int
@@ -50,58 +50,58 @@ class LeakMemoryStep:
 
 @dataclass(frozen=True, slots=True)
 class ListenStep:
-    """The port is bound; ``ready``: requests are served, else /health says 503."""
+    """Bind the port; ``ready``: requests are served, otherwise /health answers 503."""
 
     ready: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OpenGroupStep:
-    """The others find this head from here on."""
+    """Let the other ranks find this head."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRanksStep:
-    """The other ranks are waited for; ``meanwhile`` is said until they are there."""
+    """Wait for the other ranks; ``meanwhile`` is logged until they are there."""
 
     meanwhile: tuple[LogStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPeersStep:
-    """From here on the end of another rank is felt at once; before, it is not noticed."""
+    """From here on the end of another rank is noticed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankBarrierStep:
-    """Its weights are there: it waits until those of all ranks are, and feels from here on when one is gone."""
+    """Wait until all ranks have their weights; from here on the end of another rank is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankErrorStep:
-    """Its process of the engine ended with an error, of which the head is told; its container goes on."""
+    """The engine process of this rank ends with an error, which the head receives; its container continues."""
 
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class CutCableStep:
-    """Somebody pulls the cable between the Sparks."""
+    """Cut the cable between the Sparks."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowHeadStep:
-    """A rank that knows nothing of the model does as the head does."""
+    """A rank that knows nothing of the model does the same as the head."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeMemoryStep:
-    """All memory that it holds is given back."""
+    """Free all its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class HangStep:
-    """Nothing more happens, and SIGTERM is not heard."""
+    """Hang: nothing more happens, and SIGTERM is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ Script = Iterator[ScriptStep]
 
 
 def write_lines(after: float, lines: list[str], stream: str = "stderr") -> Script:
-    """Yield several lines, the pause spread over them."""
+    """Yield several lines, with the pause spread over them."""
     for line in lines:
         yield LogStep(after / len(lines), line, stream)
 
 
 def format_bar_times(done: int, total: int, seconds: float) -> str:
-    """Return the bracket of a progress bar: elapsed, left and pace, as tqdm writes them."""
+    """Return the bracket of a progress bar: elapsed, left and pace, as tqdm prints them."""
     if not done:
         return "[00:00<?, ?it/s]"
     spent, left = done * seconds, (total - done) * seconds

@@ -1,4 +1,4 @@
-"""The simulated machines' time: one clock for all of them, and how much faster than that a start is played."""
+"""The time of the simulated machines: one clock for all, and how much faster a start is played."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SLEEP_TOLERANCE_SECONDS = 1e-6
 
 
 class SimClock:
-    """One time for all simulated machines and for whoever watches them by it: ours, ``rate`` times as fast.
+    """One clock for all simulated machines and their observers: real time, ``rate`` times as fast.
 
-    ``begin``: unix seconds at the beginning, now unless given. An ``elastic`` one may be told another rate later; every
+    ``begin``: unix seconds at the beginning, default now. The rate of an ``elastic`` clock can be changed later; every
     thread may read it.
     """
 
@@ -26,11 +26,11 @@ class SimClock:
 
     @property
     def rate(self) -> float:
-        """Its seconds in one of ours."""
+        """Simulated seconds per real second."""
         return self._mark[2]
 
     def set_rate(self, rate: float) -> None:
-        """Go on at another rate."""
+        """Continue at another rate."""
         real = time.monotonic()
         self._mark = (real, self._simulated_seconds_at(real), rate)
 
@@ -47,7 +47,7 @@ class SimClock:
         return self._began + self._simulated_seconds_at(time.monotonic())
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many of its seconds."""
+        """Wait for a number of simulated seconds."""
         due = self.monotonic() + seconds
         await asyncio.sleep(self._limit_real_sleep(seconds))
         while self.is_elastic and (left := due - self.monotonic()) > _SLEEP_TOLERANCE_SECONDS:  # noqa: ASYNC110  nobody tells of a rate
@@ -64,9 +64,9 @@ class SimClock:
 
 @dataclass(frozen=True, slots=True)
 class SimPace:
-    """``speed``: simulated seconds in one of the clock's, for everything a machine does by itself (loading, stopping).
+    """``speed``: simulated seconds per clock second for all that a machine does by itself (loading, stopping).
 
-    ``decode``: the same for tokens, kept apart so that a tok/s measured by a stopwatch is a plausible one.
+    ``decode``: the same for tokens, separate so that tok/s measured with a stopwatch stay plausible.
     """
 
     speed: float = 42.0
@@ -83,7 +83,7 @@ class SimPace:
 
 
 class DriftFreeTimer:
-    """Waits that do not drift: each is counted from the end of the one before it, however late that was noticed."""
+    """Waits without drift: each wait is counted from the planned end of the one before."""
 
     def __init__(self, pace: SimPace) -> None:
         self._pace = pace

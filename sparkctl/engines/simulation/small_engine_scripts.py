@@ -1,4 +1,6 @@
-"""Starts of the smaller engines: llama-server, and a uvicorn application as TTS and STT servers are."""
+"""Simulated starts of the smaller engines: llama-server, trtllm-serve, and a uvicorn application as in TTS and STT
+servers.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def script_llama_peers_missing(launch: SimLaunch, _have: int, _of: int) -> Scrip
 
 
 def script_llama_peer_lost(_launch: SimLaunch, loss: RankLoss) -> Script:
-    """Yield the end of a llama-server that lost a worker; nothing tells it that a cable is gone but a socket that times out."""
+    """Yield the end of a llama-server that lost a worker; it notices a cut cable only by a socket timeout."""
     yield LogStep(
         0.4 if loss.how is LossReason.DIED else 924, f"{LOG_TIME} E recv failed (bytes_recv=0, size_to_recv=8)"
     )
@@ -82,7 +84,7 @@ def script_llama_peer_lost(_launch: SimLaunch, loss: RankLoss) -> Script:
 
 
 def script_rpc_start(launch: SimLaunch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
-    """Yield the start of rpc-server: it waits for a llama-server, and holds what that sends it."""
+    """Yield the start of rpc-server: it waits for a llama-server, and holds the weights that it receives."""
     joining = launch.joining
     assert joining is not None
     yield LogStep(2, "Starting RPC server v3.6.0")
@@ -104,7 +106,7 @@ def script_rpc_load(launch: SimLaunch) -> Script:
 
 
 def script_rpc_peer_lost(_launch: SimLaunch, _loss: RankLoss) -> Script:
-    """Yield what a worker does when its server is gone: it gives everything back and waits for the next."""
+    """Yield what a worker does when its server is gone: it frees everything and waits for the next one."""
     yield LogStep(0.2, "Client connection closed")
     yield FreeMemoryStep()
 
@@ -150,7 +152,7 @@ def script_trtllm_start(launch: SimLaunch, available: Callable[[], int], port_ta
 
 
 def _script_mpirun_wait(launch: SimLaunch) -> Script:
-    """Yield what comes before the engine itself where several Sparks carry it: a sshd of each worker."""
+    """Yield what comes before the engine itself on several Sparks: an sshd of each worker."""
     if launch.joining is not None:
         for place in launch.joining.places:
             yield LogStep(2, f"Waiting for sshd on {place[0]} port {place[1]}")
@@ -168,7 +170,7 @@ def script_trtllm_peers_missing(launch: SimLaunch, _have: int, _of: int) -> Scri
 
 
 def script_trtllm_peer_lost(_launch: SimLaunch, loss: RankLoss) -> Script:
-    """Yield mpirun's end where another Spark's daemon is gone; of a cable that is, only its keepalive tells it."""
+    """Yield mpirun's end if another Spark's daemon is gone; it notices a cut cable only by its keepalive."""
     yield LogStep(0.4 if loss.how is LossReason.DIED else 480, "-" * 74)
     yield LogStep(0, "ORTE has lost communication with a remote daemon.")
     yield ExitStep(1)
@@ -187,7 +189,7 @@ def script_mpi_start(launch: SimLaunch, _available: Callable[[], int], _port_tak
 
 
 def script_mpi_bad_flag(launch: SimLaunch) -> Script:
-    """Yield what a worker does whose head gets a flag that does not exist: it has none itself, and ends when mpirun does."""
+    """Yield what a worker does if its head gets an unknown flag: it ends when mpirun ends."""
     return script_mpi_start(launch, lambda: 0, lambda: False)
 
 
@@ -206,7 +208,7 @@ def script_mpi_peer_lost(_launch: SimLaunch, loss: RankLoss) -> Script:
 
 
 def script_trtllm_out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
-    """Yield its explanation of a start that did not get ``wanted`` bytes."""
+    """Yield its explanation of a start that could not allocate ``wanted`` bytes."""
     yield LogStep(0, f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
     yield LogStep(0, "RuntimeError: Executor creation failed due to insufficient GPU memory.")
     yield LogStep(0, "")
@@ -240,7 +242,7 @@ def script_uvicorn_start(launch: SimLaunch, _available: Callable[[], int], port_
 
 
 def script_llama_out_of_memory(launch: SimLaunch, wanted: int, _free: int, _held: int) -> Script:
-    """Yield llama.cpp's way of saying that there is no memory."""
+    """Yield llama.cpp's messages when there is no memory."""
     yield LogStep(
         0,
         f"{LOG_TIME} E ggml_backend_cuda_buffer_type_alloc_buffer: allocating {wanted / 2**20:.2f} MiB on device 0: cudaMalloc failed: out of memory",
@@ -268,13 +270,13 @@ def script_uvicorn_bad_flag(launch: SimLaunch) -> Script:
 
 
 def script_llama_shut_down(_launch: SimLaunch) -> Script:
-    """Yield what a SIGTERM brings to llama-server."""
+    """Yield llama-server's answer to a SIGTERM."""
     yield LogStep(0.2, f"{LOG_TIME} I srv    operator(): operator(): cleaning up before exit...")
     yield ExitStep(0)
 
 
 def script_uvicorn_shut_down(_launch: SimLaunch) -> Script:
-    """Yield what a SIGTERM brings."""
+    """Yield the answer to a SIGTERM."""
     for line in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
         yield LogStep(0.3, f"INFO:     {line}")
     yield ExitStep(0)

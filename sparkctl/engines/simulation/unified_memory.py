@@ -7,9 +7,9 @@ from collections.abc import Callable
 KIB, GIB = 1 << 10, 1 << 30
 TOTAL_BYTES = 127_600_592 * KIB
 SWAP_TOTAL_BYTES = 16_777_212 * KIB
-KERNEL_RESERVE_BYTES = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
+KERNEL_RESERVE_BYTES = 1_350_000 * KIB  # the kernel frees page cache rather than let MemFree fall below this
 LOW_WATERMARK_BYTES = 112_640 * KIB
-MAPPED_FILE_BYTES = 412_000 * KIB  # in use, so no drop gets them
+MAPPED_FILE_BYTES = 412_000 * KIB  # in use, so no drop frees them
 
 
 class UnifiedMemory:
@@ -18,7 +18,7 @@ class UnifiedMemory:
     def __init__(self, page_cache: int, offset: int = 0) -> None:
         self.gpu: dict[int, int] = {}  # by pid
         self.anonymous: dict[int, int] = {}  # by pid, the engines' share
-        self.files: dict[str, int] = {"": page_cache}  # cached file contents; "" is everything nobody named
+        self.files: dict[str, int] = {"": page_cache}  # cached file contents; "" is everything without a name
         self.buffers = 164_000 * KIB
         self.slab_reclaimable = 402_000 * KIB
         self.shmem = 108_204 * KIB
@@ -37,7 +37,7 @@ class UnifiedMemory:
 
     @property
     def engine_bytes(self) -> int:
-        """What the engines hold, on either side of the one memory."""
+        """Memory of the engines, on both sides of the unified memory."""
         return sum(self.gpu.values()) + sum(self.anonymous.values())
 
     @property
@@ -57,11 +57,13 @@ class UnifiedMemory:
 
     @property
     def cuda_available_bytes(self) -> int:
-        """What CUDA can still get, and says is free: the kernel keeps some."""
+        """What CUDA can still allocate, and reports as free: the kernel keeps some."""
         return max(0, min(self.free_bytes, self.available_bytes - KERNEL_RESERVE_BYTES))
 
     def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
-        """Give memory to a process; page cache makes room. Raises MemoryError, with nothing given, where it cannot."""
+        """Give memory to a process; page cache makes room. Raises MemoryError, and gives nothing, if there is not
+        enough.
+        """
         need = gpu + anonymous
         if need > self.available_bytes - KERNEL_RESERVE_BYTES:
             raise MemoryError(need)
@@ -71,7 +73,7 @@ class UnifiedMemory:
         self._notify_change()
 
     def allocate_until_full(self, pid: int, size: int) -> int:
-        """Let a process take anonymous memory as the kernel lets one: to the last byte. Returns what it got."""
+        """Let a process allocate anonymous memory to the last byte, as the kernel does. Returns what it got."""
         got = min(size, self.available_bytes)
         self._evict_page_cache(got - self.free_bytes)
         self.anonymous[pid] = self.anonymous.get(pid, 0) + got
@@ -79,7 +81,7 @@ class UnifiedMemory:
         return got
 
     def read_file(self, path: str, size: int) -> None:
-        """Leave ``size`` more bytes of a file in the page cache, as far as there is room for them."""
+        """Add ``size`` bytes of a file to the page cache, as far as there is room."""
         room = self.free_bytes - KERNEL_RESERVE_BYTES
         if size > room:
             self._evict_page_cache(size - room, spare=path)
@@ -87,7 +89,7 @@ class UnifiedMemory:
         self._notify_change()
 
     def release(self, pid: int, share: float = 1.0) -> None:
-        """Take back a share (0..1) of what a process still holds."""
+        """Free a share (0..1) of what a process still holds."""
         for holding in (self.gpu, self.anonymous):
             left = int(holding.get(pid, 0) * (1 - share))
             if left:

@@ -1,9 +1,9 @@
-"""TensorRT-LLM's trtllm-serve (1.1 to 1.3, PyTorch backend). Read from its source and from public logs of a GB10; not run here.
+"""TensorRT-LLM's trtllm-serve (1.1 to 1.3, PyTorch backend). From its source and from public logs of a GB10; not run
+here.
 
-Over several Sparks mpirun starts it (`_mpirun`).
-
-It sizes its KV cache twice: a small one to measure with, then the one that stays. ``/metrics`` is a list of JSON here; Prometheus'
-page is elsewhere, and only there with ``return_perf_metrics: true`` in the file of ``args.config``.
+mpirun starts it on several Sparks (see `mpirun`). It sizes its KV cache twice: a small one to measure with, then the
+final one. ``/metrics`` is a JSON list here; Prometheus' page has another path, and exists only with
+``return_perf_metrics: true`` in the file of ``args.config``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def build_component_failure(
 
 
 _PHASE_SIGNALS = (
-    # Its explanation of a failure: these lines hold no word by which a failure is otherwise known.
+    # Its explanation of a failure: these lines contain none of the words that mark a failure elsewhere.
     build_component_failure(
         "Initial KV cache",
         FailureCause.KV_CACHE_TOO_SMALL,
@@ -118,7 +118,7 @@ _PROGRESS_BAR_STEPS = (
     ("Fetching", "download"),
     ("Downloading", "download"),
 )
-# torch says what did not fit, and then the engine what for: that is nearer to what has to change.
+# torch reports what did not fit, and then the engine what it was for: that is closer to what must change.
 _MEMORY_FAILURES = (
     *cuda_memory_rules(
         _LOWER_MEMORY_REMEDY,
@@ -228,7 +228,7 @@ _METRIC_NAMES = (
 
 
 def parse_fact_line(line: str) -> LineSignal | None:
-    """Return what a line tells of how the engine runs; None for nothing."""
+    """Return the fact that a line reports; None if it reports none."""
     if line.startswith("[MemUsageChange]"):
         kv = _KV_CACHE_LINE.match(line)
         return kv and LineSignal(
@@ -275,19 +275,21 @@ class TensorRtLlmEngine:
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, the model, host, port, then ``args`` in their order.
+        """Return launch words, the model, host, port, then ``args`` in order.
 
-        There is no flag for the name that clients ask for: it is the model's, or its directory's last part.
+        No flag sets the name for clients: it is the model's name, or the last part of its directory.
         """
         return command_builder.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Return the command with ``trtllm-llmapi-launch``, by mpirun on the head; a worker is an sshd that mpirun logs in at."""
+        """Return the command with ``trtllm-llmapi-launch``, started by mpirun on the head; a worker runs an sshd that
+        mpirun logs in to.
+        """
         command_builder.reject_shell_script(words)
         return mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return the head's ``~/.ssh``, and a worker's list of who may log in."""
+        """Return the head's ``~/.ssh``, and a worker's authorized_keys."""
         return mpirun.list_ssh_key_mounts(rank)
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
@@ -303,7 +305,7 @@ class TensorRtLlmEngine:
         return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return tensor x pipeline parallel size. Its drafts are set in the file of ``--config``, which is not read."""
+        """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""
         return DecodingSettings(
             ranks=command_builder.multiply_parallel_sizes(
                 words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size"
@@ -323,7 +325,7 @@ class TensorRtLlmEngine:
         )
         return EngineMetrics(
             generation_tokens=read.sum_of(f"{METRIC_PREFIX}generation_tokens_total"),
-            # Prompt tokens are counted whole here, those of the cache among them.
+            # This counts all prompt tokens, including those from the cache.
             prompt_tokens=None if prompts is None else max(0.0, prompts - (cached or 0.0)),
             prefix_queries=None if cached is None else prompts,
             prefix_hits=cached,
@@ -339,7 +341,7 @@ class TensorRtLlmEngine:
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return nothing: what it logs for each step (``print_iter_log``) holds no rate."""
+        """Return nothing: its log of each step (``print_iter_log``) has no rate."""
         return None
 
 

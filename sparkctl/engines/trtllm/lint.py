@@ -1,4 +1,4 @@
-"""What is known of trtllm-serve's flags beside its command. Most settings are in the YAML file that ``--config`` names."""
+"""Checks of trtllm-serve's flags. Most settings are in the YAML file that ``--config`` names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEFAULT_FRACTION = 0.9
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
-    """Yield what flags of trtllm-serve say together."""
+    """Yield diagnostics of combined flags of trtllm-serve."""
     has_file = settings.get_setting("--config") is not None
     if not has_file:
         message = "without return_perf_metrics: true, in a YAML file that --config names, TensorRT-LLM has no figures for the panel"

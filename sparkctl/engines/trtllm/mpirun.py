@@ -19,7 +19,7 @@ SSHD_PORT = 2233  # as in NVIDIA's playbook
 _KEYS_MOUNT = "/tmp/.ssh"  # noqa: S108  where the mounts are
 _RANK_DIRECTORY = "/run/sparkctl-ranks"
 
-# What `_failures_mpirun` reads.
+# The failure rules below match these lines.
 SSHD_WAIT_TEXT = "Waiting for sshd on "
 LOGIN_FAILED_TEXT = "Error: cannot log in at the worker "
 PROGRAM_MISSING_TEXT = "Error: the image lacks "
@@ -37,7 +37,7 @@ has() {{
   exit 1
 }}
 """
-# Ends with the session that mpirun holds: without its head a worker is of no use, and would look alive.
+# Ends with mpirun's session: without its head a worker is useless, and would look alive.
 _WORKER_SCRIPT = f"""\
 has sshd openssh-server
 mkdir -p /run/sshd
@@ -60,13 +60,13 @@ sh -c "$SSH_ORIGINAL_COMMAND"
 echo "{RANK_ENDED_TEXT}mpirun's daemon ended with $?" >/proc/1/fd/2
 kill "$(cat {_RANK_DIRECTORY}/sshd)\""""
 
-# The first value that ssh reads of an option is the one that counts: ours stand before those of the node's user.
+# ssh uses the first value of an option: these come before those of the node's user.
 _SSH_CONFIG_LINES = (
     "Host *",
     f"Port {SSHD_PORT}",
     "User root",
     "BatchMode yes",
-    "StrictHostKeyChecking no",  # they are made in the container, anew with each
+    "StrictHostKeyChecking no",  # created in the container, new for each one
     "UserKnownHostsFile /dev/null",
     "LogLevel ERROR",
     "ConnectTimeout 5",
@@ -95,15 +95,17 @@ while [ "$1" != -- ]; do
 done
 shift
 exec "$@\""""
-# Each rank writes to its own container's log: mpirun would bring the words of all into the head's.
+# Each rank writes to its own container's log: mpirun would send all output to the head's.
 _RANK_SCRIPT = 'exec "$@" >/proc/1/fd/1 2>/proc/1/fd/2'
 
 
 def build_rank_command(words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-    """Return a worker's sshd; of the head the mpirun that starts ``words`` on every Spark once all the others can be reached."""
+    """Return a worker's sshd; for the head the mpirun that starts ``words`` on every Spark once all workers can be
+    reached.
+    """
     if not rank.is_head:
         return ("sh", "-c", _INSTALL_SCRIPT + _WORKER_SCRIPT, "sh", rank.own_address, _SESSION_SCRIPT)
-    # orted would leave its SSH session at once, and a worker that ends with it; and with two ranks each is bound to one core.
+    # orted would leave its SSH session at once, and the worker ends with it; and with two ranks each is bound to one core.
     mpirun = ("mpirun", "--allow-run-as-root", "--leave-session-attached", "--bind-to", "none", "-np", str(rank.count))
     hosts = ("--host", ",".join(f"{address}:1" for address in rank.addresses))
     start = (*mpirun, *hosts, "sh", "-c", _RANK_SCRIPT, "sh", *words)
@@ -111,7 +113,7 @@ def build_rank_command(words: tuple[str, ...], rank: EngineRank) -> tuple[str, .
 
 
 def list_ssh_key_mounts(rank: EngineRank) -> tuple[str, ...]:
-    """Return what the container needs of its node's user, as a profile writes mounts."""
+    """Return the files of the node's user that the container needs, as a profile writes mounts."""
     own = "" if rank.is_head else "/authorized_keys"
     return (f"~/.ssh{own}:{_KEYS_MOUNT}{own}:ro",)
 
@@ -210,7 +212,7 @@ _RANK_ENDED = _build_worker_lost_signal(
     "A rank ended, and mpirun ended the others.", _CHECK_OTHER_NODE, FailureWeight.AFTERMATH
 )
 
-# By their beginnings: these lines hold no word by which a failure is otherwise known.
+# By their beginnings: these lines contain none of the words that mark a failure elsewhere.
 MPIRUN_SIGNALS = (
     (SSHD_WAIT_TEXT, loading_signal("join")),
     (

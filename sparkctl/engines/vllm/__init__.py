@@ -1,5 +1,7 @@
-"""vLLM (0.19 to 0.33). The root of a failure stands in the middle of its log, a generic line at the end; an engine core
-that was killed lets the API server end with code 0."""
+"""vLLM (0.19 to 0.33). The root of a failure is in the middle of its log, a generic line at the end.
+
+If an engine core is killed, the API server ends with code 0.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ DRAFT_PASSES = {
     "suffix": 0,
     "dflash": 1,
     "medusa": 1,
-}  # no draft model; all drafts in one go
+}  # no draft model; all drafts at once
 
 
 def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
@@ -123,7 +125,7 @@ def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
 
 
 def count_kv_cache_tokens(page: metrics_parser.MetricsPage) -> float | None:
-    """Return the tokens the KV cache holds: its share in use of blocks times block size. One engine only."""
+    """Return the tokens the KV cache holds: share in use x number of blocks x block size. One engine only."""
     usage = page.list_values("vllm:kv_cache_usage_perc")
     sizes = [
         parse_leading_number(text)
@@ -158,7 +160,7 @@ def parse_throughput_line(text: str, source: str) -> StatsLine:
 
 def parse_speculation_line(text: str) -> StatsLine:
     said = parse_stats_fields(text)
-    # The throughputs of this line are left alone: they are averaged since the previous such line, idle time included.
+    # The throughputs of this line are ignored: they are averages since the previous such line, including idle time.
     return StatsLine(
         kind=StatsLineKind.SPECULATION,
         accept_length=parse_leading_number(said.get("Mean acceptance length")),
@@ -170,12 +172,14 @@ def parse_speculation_line(text: str) -> StatsLine:
     )
 
 
-RAY_PORT = 46379  # not Redis' own port, which is often taken
+RAY_PORT = 46379  # not Redis' own port, which is often in use
 
 
 def build_model_flags(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words for the model: `vllm serve` takes it as a word, the older api_server module only as a flag. An image
-    that starts the server itself may do it either way: both take the flag."""
+    """Return the words for the model: `vllm serve` takes it as a word, the older api_server module only as a flag.
+
+    An image that starts the server itself may use either: both accept the flag.
+    """
     by_flag = not command or any("api_server" in word for word in command)
     return ("--model", path) if by_flag else (path,)
 
@@ -206,13 +210,14 @@ class VllmEngine:
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, the model, host, port, served name, then ``args`` in their order."""
+        """Return launch words, the model, host, port, served name, then ``args`` in order."""
         return command_builder.build_server_command(profile, self.defaults, build_model_flags, {"model"})
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``; through Ray where the profile says so.
+        """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``, or for Ray if the profile says
+        so.
 
-        With ``--distributed-executor-backend ray`` the head begins a Ray cluster and serves in it, the others join it.
+        With ``--distributed-executor-backend ray`` the head starts a Ray cluster and serves in it; the others join it.
         """
         command_builder.reject_shell_script(words)
         command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "master-addr", "headless")
@@ -223,16 +228,16 @@ class VllmEngine:
         if rank.is_head:
             begin = f'ray start --head --port={RAY_PORT} {here} && exec "$@"'
             return ("sh", "-c", begin, "sh", *words)
-        # As a container's first process Ray would not hear SIGTERM, for which it has no handler: every stop took the whole grace.
+        # As a container's first process Ray would ignore SIGTERM, for which it has no handler: every stop took the whole grace.
         join = f"ray start --address={rank.head_address}:{RAY_PORT} {here} --block"
         return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in at another."""
+        """Return nothing: no rank logs in to another."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""
+        """Tell whether the ranks use Ray: a worker soon gives up without a head. Without Ray they wait for each other."""
         return command_builder.find_flag_value(words, "distributed-executor-backend") == "ray"
 
     def classify_line(self, line: str) -> LineSignal | None:
@@ -276,7 +281,7 @@ class VllmEngine:
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return what an ``Engine 000`` or ``SpecDecoding metrics`` line says, None for any other."""
+        """Return the figures in an ``Engine 000`` or ``SpecDecoding metrics`` line, None for any other."""
         if line.startswith(_SPECULATION_LINE):
             return parse_speculation_line(line.removeprefix(_SPECULATION_LINE))
         if "throughput" not in line or (head := _ENGINE_LINE.match(line)) is None:

@@ -1,4 +1,4 @@
-"""What vLLM's log tells of how it runs. 0.19 names NVFP4 backends by an enum, 0.32 and later by the kernel's class."""
+"""Facts in vLLM's log. 0.19 names NVFP4 backends by an enum, 0.32 and later by the kernel's class."""
 
 from __future__ import annotations
 

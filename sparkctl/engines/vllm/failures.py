@@ -1,4 +1,4 @@
-"""Why vLLM (0.19 to 0.33) fails, in its own words. The root stands in the middle of the log, a generic line at the end."""
+"""Failure rules of vLLM (0.19 to 0.33). The root is in the middle of the log, a generic line at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
 _CONTEXT_LENGTH_FIELD = "args.max-model-len"
 _SPECULATION_FIELD = "args.speculative-config"
 _LOWER_SHARE_REMEDY = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all of the node's memory)."
-_MIN_SHARE = 0.3  # under it there is no use in less: the memory is somebody else's
+_MIN_SHARE = 0.3  # below this a smaller share does not help: something else holds the memory
 
 
 def _suggest_utilization(said: MatchGroups) -> MatchGroups:
-    """Return the share that would have passed: what was free over the total, 0.1 GiB below it for what moves."""
+    """Return the share that would have passed: the free memory over the total, less 0.1 GiB for fluctuation."""
     try:
         share = int((float(said["free"]) - 0.1) / float(said["total"]) * 100) / 100
     except (ValueError, ZeroDivisionError):
@@ -114,7 +114,7 @@ MEMORY_FAILURES = (
     *cuda_memory_rules(_LOWER_SHARE_REMEDY, MEMORY_UTILIZATION_FIELD, fatal=True),
 )
 _ARGUMENT_FAILURES = (
-    failure_rule(  # the same words as of the model itself
+    failure_rule(  # the same words as for the model itself
         r"validation errors? for SpeculativeConfig: .{0,200}?(?:Invalid repository ID or local directory specified|Repo id must"
         r" (?:be in the form|use alphanumeric)[^']{0,200}(?:'[^']{0,200}' or '[^']{0,200}')?)[^']{0,200}'(?P<path>[^']{0,4096}+)'",
         FailureCause.MODEL_FILES,
@@ -204,7 +204,7 @@ _ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
 )
-# The one-line form of pydantic's error (see engines.lines). Found after the common rules: those know more.
+# The one-line form of pydantic's error (see engines.line_preparer). Matched after the common rules, which are more exact.
 _VALIDATION_FAILURES = (
     failure_rule(
         r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
@@ -286,7 +286,7 @@ _EXIT_FAILURES = (
         fatal=True,
         weight=FailureWeight.LOST,
     ),
-    failure_rule(  # the core's word on its workers; one that failed on an error has said so before, one that was killed has not
+    failure_rule(  # the core reports its workers; one that failed on an error has logged it before, one that was killed has not
         rf"{EXCEPTION_PREFIX}.*WorkerProc initialization failed",
         FailureCause.WORKER_LOST,
         "A worker of the engine ended while it started, and no line says why, as a process does that is killed.",
@@ -301,7 +301,7 @@ _EXIT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|Engine loop is not running)|^(?:[\w.]+\.)?EngineDeadError\b"
         r"|^AsyncLLM output_handler failed",
-        FailureCause.WORKER_LOST,  # outweighed by any line that names a reason
+        FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
         f"A process that is killed leaves no word. {_KERNEL_LOG_REMEDY}",
         needle=None,
@@ -309,7 +309,7 @@ _EXIT_FAILURES = (
         weight=FailureWeight.AFTERMATH,
     ),
 )
-# In 0.19.1 a worker's own error comes to the core as text: the same cause, told once more. CUDA's errors have several
+# In 0.19.1 a worker's own error reaches the core as text: the same cause, reported again. CUDA's errors have several
 # lines, and only the first is here.
 _WORKER_ERROR_PATTERN = (
     rf"{EXCEPTION_PREFIX}Worker failed with error '(?P<what>.*?)(?:', please check the stack trace above.*|'?$)"

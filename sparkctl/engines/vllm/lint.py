@@ -1,4 +1,4 @@
-"""What is known of vLLM's flags beside its parser."""
+"""Checks of vLLM's flags, beyond its parser."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ FLAG_ADVICE = FlagAdvice(
     not_alike=frozenset({"--mem-fraction-static", "--chunked-prefill-size"}),
 )
 _SHARE_FLAG, _SPECULATION_FLAG = "--gpu-memory-utilization", "--speculative-config"
-_HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's own layers
+_HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's layers
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
-    """Yield what flags of vLLM say together."""
+    """Yield diagnostics of combined flags of vLLM."""
     drafts = _read_speculation_settings(settings)
     yield from _check_memory_share(settings, held, drafts)
     yield from _check_speculation(profile, settings, drafts)
@@ -80,9 +80,9 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
 
 
 def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
-    """gpu-memory-utilization is a share of all of a Spark's memory, which the system and the page cache live in, too."""
+    """gpu-memory-utilization is a share of all of a Spark's memory, which also holds the system and the page cache."""
     if settings.get_setting("--kv-cache-memory-bytes") is not None:
-        return  # it goes before the share
+        return  # it overrides the share
     setting, flag = settings.get_setting(_SHARE_FLAG), held.catalogue.by_name.get(_SHARE_FLAG)
     given = setting.value if setting is not None else flag.default if flag is not None else None
     share = parse_size_number(given)
@@ -156,7 +156,7 @@ def _check_dflash(
 
 
 def _read_speculation_settings(settings: FlagSettings) -> dict[str, Any]:
-    """Return the keys of ``--speculative-config``, whichever way they were set; none where it is no JSON."""
+    """Return the keys of ``--speculative-config``, however they were set; none if it is not JSON."""
     try:
         data = parse_json_value(settings.get_value(_SPECULATION_FLAG) or "{}")
     except ValueError:
@@ -174,5 +174,5 @@ def _read_speculation_settings(settings: FlagSettings) -> dict[str, Any]:
 
 
 def _find_json_key_path(setting: FlagSetting, key: str) -> FieldPath:
-    """Return where a key of the map stands; who looks for it takes the map where it was written as text."""
+    """Return the path of a key of the map; the path of the map itself if that was written as text."""
     return (*setting.where, key) if setting.in_args else setting.where

@@ -1,5 +1,8 @@
-"""vLLM on unified memory. ``--gpu-memory-utilization`` is a share of *all* memory: the start is refused where less than that
-is available, and everything lies in it but, before 0.21, CUDA graphs. Read in 0.19.1, 0.32.0 and 0.33.0."""
+"""The memory rule of vLLM on unified memory.
+
+``--gpu-memory-utilization`` is a share of *all* memory: the start is refused if less is available. Everything is inside
+the share, except CUDA graphs before 0.21. From the source of 0.19.1, 0.32.0 and 0.33.0.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _GRAPHS_IN_SHARE_VERSION = (0, 21)
 
 
 def build_memory_rule(subject: EstimateInput) -> MemoryRule:
-    """Return what it takes."""
+    """Return the memory estimate."""
     words = subject.words
     fixed = words.get_value("kv-cache-memory-bytes", "kv-cache-memory")
     if fixed is not None:
@@ -84,11 +87,11 @@ def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
 
 
 def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:
-    """Return the KV cache for the longest request: vLLM does not start where one does not fit."""
+    """Return the KV cache for the longest request: vLLM does not start if one does not fit."""
     said = subject.words.get_value("max-model-len")
     tokens = subject.words.get_count("max-model-len")
     if said is not None and tokens is None:
-        return None  # auto, or -1: as long as there is room
+        return None  # auto, or -1: as long as fits
     tokens = tokens or (subject.layout.longest if subject.layout else None)
     if tokens is None:
         return EstimatePart(

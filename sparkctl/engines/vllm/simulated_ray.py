@@ -1,4 +1,4 @@
-"""Ray 2.54 beside vLLM: `ray start` on the head and on its workers, and what a driver says when it loses one."""
+"""Simulated Ray 2.54 for vLLM: `ray start` on the head and its workers, and a driver's messages when it loses a worker."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from sparkctl.engines.simulation.unified_memory import GIB, TOTAL_BYTES
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0
 NODE_ID = "5f0a3c1be2d94e77a1c06b9d8f4e2b3713a9c5d0e8f76b24"
-HEARTBEATS = 30.0  # seconds until a node that is not heard of counts as dead
-RECONNECT = 60.0  # seconds for which a raylet looks for a head that is gone
+HEARTBEATS = 30.0  # seconds without a sign of life until a node counts as dead
+RECONNECT = 60.0  # seconds for which a raylet looks for a lost head
 HELD = int(0.5 * GIB)  # by Ray's own processes
-BACKWARD = (10, 30, 70, 150, 310, 630, 1270)  # seconds at which vLLM says that it still waits for GPUs
+BACKWARD = (10, 30, 70, 150, 310, 630, 1270)  # seconds at which vLLM logs that it still waits for GPUs
 
 
 def start_ray(launch: SimLaunch) -> Script:
@@ -52,7 +52,7 @@ def start_ray(launch: SimLaunch) -> Script:
 
 
 def start_worker(launch: SimLaunch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
-    """Yield a worker's start: its own log says no word of the model, whose lines come out of the head's."""
+    """Yield a worker's start: its own log does not mention the model, whose lines appear in the head's."""
     joining = launch.joining
     assert joining is not None
     waits = f"Failed to connect to GCS at address {format_address(joining.main_address)} within 5 seconds."
@@ -69,7 +69,7 @@ def start_worker(launch: SimLaunch, _available: Callable[[], int], _port_taken: 
 
 
 def follow(launch: SimLaunch) -> Script:
-    """Yield what a worker's process does for the head: as the head does, and without a word."""
+    """Yield what a worker's process does for the head: the same as the head, without log lines."""
     yield AllocateMemoryStep(40, anonymous=int(2.1 * GIB))
     for done in range(1, launch.shards + 1):
         yield LoadWeightsStep(SHARD_SECONDS, done, launch.shards, launch.weights // launch.shards)
@@ -78,7 +78,7 @@ def follow(launch: SimLaunch) -> Script:
 
 
 def connect_workers(launch: SimLaunch) -> Script:
-    """Yield the head's way to its workers; the last step waits for them."""
+    """Yield the head's connection to its workers; the last step waits for them."""
     joining = launch.joining
     assert joining is not None
     yield _ray(
@@ -128,7 +128,7 @@ def report_missing_head(launch: SimLaunch, _have: int, _of: int) -> Script:
 
 
 def report_lost_worker(address: str) -> Script:
-    """Yield what the head's raylet and its driver say of a worker that is gone; the engine's own end follows."""
+    """Yield what the head's raylet and its driver log about a lost worker; the engine's own end follows."""
     yield LogStep(
         HEARTBEATS, f"(raylet) The node with node id: {NODE_ID} and address: {address} and node name: {address} has been marked "
         "dead because the detector has missed too many heartbeats from it. This can happen when a \t(1) raylet crashes "
@@ -137,7 +137,7 @@ def report_lost_worker(address: str) -> Script:
 
 
 def actor_died(address: str) -> tuple[str, ...]:
-    """Return the lines of the exception that a call to a lost worker ends in."""
+    """Return the lines of the exception that a call to a lost worker raises."""
     return (
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
         "\tclass_name: RayWorkerWrapper",
@@ -149,13 +149,13 @@ def actor_died(address: str) -> tuple[str, ...]:
 
 
 def format_worker_error(loss: RankLoss) -> tuple[str, ...]:
-    """Return the lines of the exception that a call ends in whose worker raised one."""
+    """Return the lines of the exception that a call raises if its worker raised one."""
     where = f"(pid=612, ip={loss.address}, actor_id=3b1f0c5a9e7d24c8f01b2a6701000000)"
     return f"ray.exceptions.RayTaskError(OutOfMemoryError): ray::RayWorkerWrapper.execute_method() {where}", loss.said
 
 
 def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
-    """Yield what a worker does whose process got no memory: its own log does not know of it."""
+    """Yield what a worker does whose process got no memory: its own log does not mention it."""
     yield RankErrorStep(f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
     yield FreeMemoryStep()
 
@@ -169,7 +169,7 @@ def report_lost_head(_launch: SimLaunch, _loss: RankLoss) -> Script:
 
 
 def shut_down(_launch: SimLaunch) -> Script:
-    """Yield what a SIGTERM brings to `ray start --block`: it ends what it began, with an error's code."""
+    """Yield how `ray start --block` answers a SIGTERM: it ends what it started, with an error's code."""
     yield LogStep(1.5, "", "stdout")
     yield ExitStep(1)
 

@@ -1,4 +1,4 @@
-"""A start of vLLM 0.19.1 on a GB10, line by line, in its own words and order."""
+"""The simulated start of vLLM 0.19.1 on a GB10, line by line as it prints them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[
 
 
 def _script_rendezvous(launch: SimLaunch, *, waits: bool) -> Script:
-    """Yield how the ranks meet: where torch's store holds them together, a rank waits here for the others, and says nothing."""
+    """Yield how the ranks connect: with torch's store a rank waits here for the others, without a log line."""
     joining = launch.joining
     place = "127.0.0.1:29501" if joining is None else format_address((joining.main_address[0], STORE_PORT))
     for rank in range(launch.nodes) if not waits else (launch.rank,):
@@ -92,7 +92,7 @@ def _script_rendezvous(launch: SimLaunch, *, waits: bool) -> Script:
 
 
 def _script_worker(launch: SimLaunch, available: Callable[[], int]) -> Script:
-    """Yield a worker's start without Ray: it loads, and says no more. It has no port."""
+    """Yield a worker's start without Ray: it loads, and logs no more. It has no port."""
     joining = launch.joining
     place = "" if joining is None else format_address(joining.main_address)
     yield LogStep(
@@ -235,7 +235,7 @@ def _core_failure(*last: str) -> Script:
 
 
 def alone(launch: SimLaunch, have: int, of: int) -> Script:
-    """Yield the end of a rank whose others did not come."""
+    """Yield the end of a rank whose peers did not come."""
     joining = launch.joining
     if joining is not None and joining.bond is RendezvousKind.RAY:
         yield from _core_failure(simulated_ray.report_missing_workers(launch))
@@ -255,7 +255,7 @@ def alone(launch: SimLaunch, have: int, of: int) -> Script:
 
 
 def apart(launch: SimLaunch, loss: RankLoss) -> Script:
-    """Yield the end of a rank that lost another."""
+    """Yield the end of a rank that lost another one."""
     joining = launch.joining
     if joining is not None and joining.bond is RendezvousKind.RAY:
         if loss.how is LossReason.RAISED:
@@ -280,7 +280,7 @@ def _end_of(launch: SimLaunch, *lines: str) -> Script:
 
 
 def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
-    """Yield the end of a start that did not get ``wanted`` bytes."""
+    """Yield the end of a start that could not allocate ``wanted`` bytes."""
     yield from _core_failure(f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
 
 
@@ -293,7 +293,7 @@ def bad_flag(launch: SimLaunch) -> Script:
 
 
 def farewell(_launch: SimLaunch) -> Script:
-    """Yield what a SIGTERM brings."""
+    """Yield the answer to a SIGTERM."""
     yield _log_core(0, "core.py:1210", "Shutdown initiated (timeout=0)")
     yield _log_core(2, "core.py:1233", "Shutdown complete")
     for line in (

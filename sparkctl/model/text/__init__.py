@@ -1,1 +1,1 @@
-"""text."""
+"""Text: sanitising, secrets, units, safe patterns, suggestions."""

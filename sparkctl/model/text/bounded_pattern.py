@@ -1,9 +1,8 @@
-"""Regular expressions from outside of sparkctl (a profile's ready line, a typed filter), limited in the time that they take.
+"""Regular expressions from users (a profile's ready line, a typed filter), with a limit on their running time.
 
-Python's ``re`` tries every way in which an expression may match and cannot be stopped while it does. So the ways are counted
-before: for a text of a thousand characters ``.*a.*b`` has some millions, ``(\\w+ )+b`` more than there is time. A line is
-looked at as far as all of them can be tried, so an expression with many repetitions sees less of it; one that has too many
-for any useful length is refused.
+Python's ``re`` may try every way to match an expression and cannot be interrupted. So the ways are counted first: for a
+text of a thousand characters ``.*a.*b`` has some millions, ``(\\w+ )+b`` far too many. A line is searched only as far as
+all ways can be tried in time; an expression with too many ways for any useful length is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from math import factorial
 from typing import Any
 
-_LINE_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # characters of a line
-_MAX_STEPS = 1e9  # some seconds on the worst possible line
+_LINE_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # maximum characters of a line
+_MAX_STEPS = 1e9  # takes some seconds on the worst possible line
 _REPEAT_OPERATIONS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _CHARACTER_CLASSES = {
     "DIGIT": r"\d",
@@ -32,7 +31,7 @@ TOO_SLOW_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class BoundedPattern:
-    """An expression, and how many characters of a line it is looked for in."""
+    """An expression, and how many characters of a line it may search."""
 
     expression: re.Pattern[str]
     longest: int
@@ -43,7 +42,7 @@ class BoundedPattern:
         return self.expression.pattern
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Return the first match in as much of the line as is looked at."""
+        """Return the first match in the searched part of the line."""
         if len(text) <= self.longest:
             return self.expression.search(text)
         found = self.expression.search(text, 0, self.longest)
@@ -52,12 +51,12 @@ class BoundedPattern:
         return None if is_false_end else found
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """Return every match in as much of the line as is looked at."""
+        """Return every match in the searched part of the line."""
         return self.expression.finditer(text, 0, self.longest)
 
 
 def compile_bounded(pattern: str, flags: int = 0) -> BoundedPattern:
-    """Return an expression that ends on every line. Raises ValueError with what is wrong, `re.error` among them."""
+    """Return an expression that always ends in time. Raises ValueError with what is wrong, including `re.error`."""
     try:
         expression = re.compile(pattern, flags)
         from re import _parser  # type: ignore[attr-defined]  # the only way to see what an expression repeats
@@ -74,18 +73,18 @@ def compile_bounded(pattern: str, flags: int = 0) -> BoundedPattern:
 
 
 def _count_ways(tree: Iterable[tuple[Any, Any]], length: float) -> tuple[float, int]:
-    """Return in how many ways a text of that length can be tried, at most, and how many repetitions share it."""
+    """Return the maximum number of ways to match a text of that length, and how many repetitions share it."""
     ways, repeats, items = 1.0, 0, list(tree)
     for (operation, value), (after, char) in zip(items, [*items[1:], (None, None)], strict=False):
         if str(operation) in _REPEAT_OPERATIONS and str(after) == "LITERAL" and _never_matches_char(value[2], char):
-            continue  # it must end at the next character: there is one way
+            continue  # it must end at the next character, so there is one way
         found, within = _count_operation_ways(str(operation), value, length)
         ways, repeats = min(ways * found, 1e300), repeats + within
     return ways, repeats
 
 
 def _never_matches_char(body: Any, char: int) -> bool:
-    """Tell whether a repetition is of single characters of which ``char`` is none."""
+    """Tell whether a repetition is of single characters other than ``char``."""
     if len(body) != 1 or (operation := str(body[0][0])) not in ("IN", "LITERAL", "NOT_LITERAL"):
         return False
     value = body[0][1]

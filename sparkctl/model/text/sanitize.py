@@ -1,7 +1,7 @@
-"""The one gate between text from a node and anything that shows it.
+"""Sanitise text from a node before it is shown: the one gate for it.
 
-A log line, a container name, an error of somebody's program: all of it is data. It is never markup, and not one
-control character of it reaches a terminal: no colour, no title, no clipboard write, no bidi override.
+A log line, a container name, an error of a foreign program: all of it is data. It is never markup, and none of its
+control characters reaches a terminal: no colour, title, clipboard write or bidi override.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ESCAPE_SEQUENCE = re.compile(
 
 
 def sanitize_line(text: str) -> str:
-    """Return ``text`` as one printable line: escape sequences removed, tabs as spaces, any other control visible.
+    """Return ``text`` as one printable line: escape sequences removed, tabs as spaces, other controls visible.
 
-    Controls, bidi overrides, zero-width and unassigned characters become U+FFFD so that what was there is not hidden.
-    Joiners inside emoji are lost with them: a log is not typography. Idempotent.
+    Controls, bidi overrides, zero-width and unassigned characters become U+FFFD, so that they are not hidden. Joiners
+    inside emoji are lost. Idempotent.
     """
     if text.isprintable():
         return text
@@ -42,7 +42,7 @@ def sanitize_lines(text: str) -> list[str]:
 
 
 def truncate_text(text: str, width: int) -> str:
-    """Return ``text`` cut to ``width`` characters, the cut marked by an ellipsis."""
+    """Return ``text`` cut to ``width`` characters, with an ellipsis at the cut."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
@@ -50,9 +50,10 @@ _SURROGATE_PATTERN = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load_json(text: str | bytes) -> Any:
-    """Return JSON that a node wrote. A lone surrogate, which no terminal, file or URL can hold, becomes a question mark.
+    """Return JSON that a node wrote. A lone surrogate, which no terminal, file or URL can hold, becomes a question
+    mark.
 
-    Raises ValueError for what is no JSON, RecursionError for what is nested too deeply.
+    Raises ValueError if it is not JSON, RecursionError if it is nested too deeply.
     """
     if isinstance(text, bytes):
         text = text.decode()

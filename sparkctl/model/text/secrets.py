@@ -1,7 +1,7 @@
-"""What counts as a secret, and how it is kept out of everything that is shown or written.
+"""Find secrets in text, and mask them in everything that is shown or written.
 
-Everything here reads text of others, so every pattern takes time in proportion to its text: what repeats is possessive or
-bounded, and nothing is looked for from within a word. ``tests/unit/test_patterns_are_linear.py`` times each of them.
+The text is not trusted, so every pattern runs in linear time: repetitions are possessive or bounded, and no search
+begins inside a word. ``tests/unit/test_patterns_are_linear.py`` times each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECRET_NAME_PATTERN = re.compile(
     r"|_PWD_?\d*$|(?:DB|USER|ROOT|ADMIN|MY|SQL|PG|HTTP|HTTPS|FTP|SMTP|IMAP|MAIL)PW_?\d*$"
     r"|AUTHZ?_?\d*$|AUTHORIZATION$|(?:^|_)AUTH_(?:CONFIG|HEADERS?|DATA|STRING|VALUE|LINE|INFO|JSON|B64|BASE64|COOKIE)(?:_|$)"
     r"|CONN(?:ECTION)?_?STR(?:ING)?S?(?:_|$)|WEB_?HOOKS?(?:_UR[LI]S?)?_?\d*$|DOCKER_?CONFIG_?JSON|_CREDS?_"
-    # what argparse takes for the whole name: --api-k, --hf-tok, --passw
+    # abbreviations that argparse accepts: --api-k, --hf-tok, --passw
     r"|(?:^|_)(?:API|ACCESS|AUTH|PRIVATE|SECRET|MASTER|ADMIN|ENCRYPTION)_KE?$|_TOKE?$|(?:^|_)SECRE$"
 )
 # DBPASS and MASTERKEY hold secrets, these do not.
@@ -50,11 +50,11 @@ _HARMLESS_WORDS = frozenset(
         "WHISKEY",
     ]
 )
-# A token is a secret, the tokens of a text are not: what is said beside the word decides.
+# A token is a secret, the tokens of a text are not: the words around it decide.
 _TOKEN_NAME_PATTERN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
 _TOKEN_WORD_PATTERN = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
 _COUNT_NAME_PATTERN = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
-# Tokens of a text by their own name: eos_token, image_tokens, new-token.
+# Names for tokens of a text: eos_token, image_tokens, new-token.
 _VOCABULARY_WORDS = (
     r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|FROM|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
     r"|OUTPUT|PAD|PADDING|PENDING|PREFIX|PROMPT|REASONING|SEP|SPECIAL|STOP|THINK|TEXT|TIMESTAMP|UNK|VIDEO|VISION|VISUAL"
@@ -65,7 +65,7 @@ _TEXT_WORD_PATTERN = re.compile(
     r"|LEN|LENGTH|LIMIT|PAGE|PARTIAL|PREFILL|RATE|RETURN|RUNNING|SIZE|SKIP|SPECULATIVE|THINKING|THRESHOLD"
     r"|BUCKETS?|BUDGETS|GRAPH|INTER|LATENCY|SPEC|TIME|TOTAL|TYPES?|USAGE|WAITING)(?:_|$)"
 )
-# In a log a word with small letters in it is a setting's name or a word of prose: it has to say more than "key" or "pass".
+# In a log a name with small letters is a setting or prose: it needs more than "key" or "pass".
 _STRONG_NAME_PATTERN = re.compile(
     r"SECRET|PASSW|PASS_?PHRASE|CREDENTIAL|AUTHORIZATION|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION|AUTH|PASS|SIGNING|ADMIN)"
     r"_?KE?Y?S?_?\d*$|[A-Z\d]_?TOKENS?_?\d*$|CONN(?:ECTION)?_?STR|WEB_?HOOK|(?:^|_)(?:SET_)?COOKIES?$|_(?:PWD|PW|DSN|JWT|CREDS?)_?\d*$"
@@ -98,9 +98,9 @@ _SECRET_HEADER_PATTERN = re.compile(
 )
 
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}+m){0,3}+"
-# Where a token may begin: at a word's own beginning, behind a colour, an escaped newline or a byte of a URL.
+# Where a token may begin: at the beginning of a word, after a colour, an escaped newline or a URL-encoded byte.
 _TOKEN_START = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"  # noqa: S105
-# Secrets recognisable by their own shape, wherever they turn up: what begins each, and what follows.
+# Secrets with a shape of their own: the beginning, and what follows.
 _TOKEN_SHAPES = {
     "hf_": r"[A-Za-z0-9]{16}", "api_org_": r"[A-Za-z0-9]{16}", "nvapi-": r"[\w-]{16}", "sk-": r"[\w-]{20}",
     "sk_live_": r"\w{16}", "sk_test_": r"\w{16}", "rk_live_": r"\w{16}", "rk_test_": r"\w{16}", "whsec_": r"\w{16}",
@@ -124,23 +124,23 @@ _PRIVATE_KEY_PATTERN = re.compile(
     r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
 _KEY_LINE_PATTERN = re.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
-# An address whose path is the secret.
+# A URL whose path is the secret.
 _WEBHOOK_PATTERN = re.compile(
     r"(?P<head>hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|webhook\.office\.com/webhookb2/|api\.telegram\.org/bot)[^\s\"'<>\\]++"
 )
 _WEBHOOK_HOSTS = ("hooks.slack", "/webhooks/", "webhook.office.com", "api.telegram.org/bot")
-# What a bearer bears, in a header or a log line; a word of prose after it is none.
+# The token after "bearer", in a header or a log line; not a word of prose.
 _BEARER_PATTERN = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
 _RANDOM_CHAR_PATTERN = re.compile(r"[\d.~+/=_]")
-# scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is none yet.
+# scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is not one yet.
 _URL_PASSWORD_PATTERN = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
-# https://TOKEN@host, and https://TOKEN:@host; in other schemes the user of a URL is one, ssh://milo@spark1.
+# https://TOKEN@host, and https://TOKEN:@host; in other schemes the user is not a secret, ssh://milo@spark1.
 _URL_TOKEN_PATTERN = re.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
-# A name with what assigns it: name=, "name": and \"name\": within a text that is quoted itself, os.environ["name"] = .
+# A name and its assignment: name=, "name": and \"name\": in a quoted text, os.environ["name"] = .
 _ASSIGNED_NAME_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
     rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
@@ -156,7 +156,7 @@ _BARE_VALUE_PATTERN = re.compile(
 _AUTH_SCHEME_PATTERN = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
 _ANY_AUTH_SCHEME_PATTERN = re.compile(
     r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
-)  # in the one header that always has one
+)  # for the one header that always has a scheme
 _NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
 _BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
@@ -201,8 +201,8 @@ _PROSE_WORDS = frozenset(
 _JSON_STRING_PATTERN = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
 _VARIABLE_NAME_PATTERN = re.compile(r"[\w.-]++")
 _FLAG_START_PATTERN = re.compile(r"-[A-Za-z]")
-# A name whose value may be a secret, and what assigns it: over a text in small letters, quick, and never less than what
-# `_named` finds in a text of others. Most lines of an engine tell of tokens, by their number.
+# A name whose value may be a secret, and its assignment: a fast check on lower-case text that never misses what
+# `_find_named_value_spans` finds. Most lines of an engine mention tokens with their number.
 _SUSPECT_NAME_PATTERN = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
@@ -212,9 +212,9 @@ _SUSPECT_NAME_PATTERN = re.compile(
 _CAMEL_CASE_PATTERN = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _MAX_NAME_CHARS = 200
 _MAX_UNMASKED_CHARS = (
-    1024  # of what stands behind a flag of a secret and does not look like one: more would be read again and again
+    1024  # of text after a secret's flag that does not look like a secret: more would be read again and again
 )
-_MIN_SECRET_CHARS = 6  # a shorter value cannot be masked by value: it would take innocent text with it
+_MIN_SECRET_CHARS = 6  # a shorter value cannot be masked by value: innocent text would be masked, too
 
 
 def is_secret_name(name: str) -> bool:
@@ -223,7 +223,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def _normalize_name(name: str) -> str:
-    """Return a name as an environment variable is written: apiKey and --api-key are API_KEY. Of a long one both ends."""
+    """Return a name in the form of an environment variable: apiKey and --api-key become API_KEY. Of a long name only
+    both ends.
+    """
     if len(name) > _MAX_NAME_CHARS:
         name = name[: _MAX_NAME_CHARS // 2] + name[-_MAX_NAME_CHARS // 2 :]
     plain = _CAMEL_CASE_PATTERN.sub("_", name.replace("-", "_").replace(".", "_")).strip("_").upper()
@@ -245,7 +247,7 @@ def _is_secret(plain: str) -> bool:
 
 
 def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
-    """Tell whether a name in a text of others holds a secret; ``sign`` assigns it, ``before`` is the character before it."""
+    """Tell whether a name in foreign text holds a secret; ``sign`` assigns it, ``before`` is the character before it."""
     plain = _normalize_name(name)
     if plain in _SECRET_QUERY_NAMES and before in ("?", "&"):
         return True
@@ -257,12 +259,12 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
 
 
 def contains_token(text: str) -> bool:
-    """Tell whether something in ``text`` has the shape of a known token."""
+    """Tell whether ``text`` contains the shape of a known token."""
     return _TOKEN_PATTERN.search(text) is not None
 
 
 def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return what must not be seen of these entries: the values of those named like secrets, and secrets in others."""
+    """Return the secrets in these entries: values of names like secrets, and secrets in other values."""
     found: set[str] = set()
     for name, value in env.items() if isinstance(env, Mapping) else env:
         found.update([value] if is_secret_name(name) else ())
@@ -271,7 +273,9 @@ def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> fr
 
 
 def find_secret_arguments(argv: Iterable[str]) -> frozenset[str]:
-    """Return the values of flags named like secrets, ``--api-key V`` and ``--api-key=V``, and secrets inside words."""
+    """Return the values of flags named like secrets, ``--api-key V`` and ``--api-key=V``, and secrets inside other
+    words.
+    """
     words = tuple(argv)
     found = {word for word, secret in zip(words, _mark_secret_flag_values(words), strict=True) if secret}
     for word in words:
@@ -280,9 +284,10 @@ def find_secret_arguments(argv: Iterable[str]) -> frozenset[str]:
 
 
 def list_secret_spellings(values: Iterable[str]) -> frozenset[str]:
-    """Return the values as they may turn up in a text: whole, line by line, and as JSON and URLs write them.
+    """Return the values in every form in which they may appear in a text: whole, line by line, and as JSON and URLs
+    encode them.
 
-    What is too short to be looked for is left out.
+    Values that are too short to search for are left out.
     """
     found: set[str] = set()
     for value in values:
@@ -300,12 +305,12 @@ def list_secret_spellings(values: Iterable[str]) -> frozenset[str]:
 
 
 def is_key_line(text: str) -> bool:
-    """Tell whether a line looks like one out of the middle of a private key."""
+    """Tell whether a line looks like one from the middle of a private key."""
     return _KEY_LINE_PATTERN.fullmatch(text) is not None
 
 
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
-    """Tell whether `redact` could change ``text``: a quick look, for a whole batch of lines at once."""
+    """Tell whether `redact` could change ``text``: a fast check for a whole batch of lines at once."""
     return (
         _SUSPECT_NAME_PATTERN.search(text.lower()) is not None
         or _FLAG_NAME_PATTERN.search(text) is not None
@@ -324,9 +329,10 @@ def _has_url(text: str) -> bool:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` with every given secret value, every URL's password and every known shape of token masked, and what
-    stands under names, flags and headers of secrets."""
-    # The longest first: one secret may be a part of another.
+    """Return ``text`` with every given secret value, URL password, known token shape, and value of a secret's name,
+    flag or header masked.
+    """
+    # The longest first: one secret may be part of another.
     for secret in sorted((secret for secret in secrets if secret in text), key=len, reverse=True):
         text = text.replace(secret, MASK)
     if "@" in text and _has_url(text):
@@ -353,7 +359,7 @@ def _mask_bearer(found: re.Match[str]) -> str:
 
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a value of the operator's own, a word of a command or an option, with what is assigned in it masked too."""
+    """Return a word of the operator's command or options, with values assigned inside it masked too."""
     name, equals, _ = text.partition("=")
     if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
         return f"{name}={MASK}"
@@ -369,7 +375,7 @@ def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return a command with its secrets masked, those that follow a flag like ``--api-key`` however short they are."""
+    """Return a command with its secrets masked; values after a flag like ``--api-key`` even if they are short."""
     known = tuple(secrets)
     return tuple(
         MASK if secret else redact_word(word, known)
@@ -378,7 +384,7 @@ def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str,
 
 
 def _mark_secret_flag_values(argv: Sequence[str]) -> Iterator[bool]:
-    """Yield for each word whether it is a value of a flag named like a secret, which may take several."""
+    """Yield for each word whether it is a value of a flag named like a secret; such a flag may take several values."""
     secret = False
     for word in argv:
         is_flag = word.startswith("--") or _FLAG_START_PATTERN.match(word) is not None
@@ -388,7 +394,7 @@ def _mark_secret_flag_values(argv: Sequence[str]) -> Iterator[bool]:
 
 
 def _find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets in a value that is not one as a whole."""
+    """Yield the secrets inside a value that is not a secret as a whole."""
     name, equals, rest = text.partition("=")
     if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
         yield rest
@@ -412,7 +418,7 @@ Span = tuple[int, int]
 
 
 def _mask_spans(text: str, spans: Iterable[Span]) -> str:
-    """Return a text with these spans masked, which come in its order."""
+    """Return a text with these spans masked; the spans are in order."""
     parts, at = [], 0
     for start, end in spans:
         parts += [text[at:start], MASK]
@@ -427,7 +433,7 @@ def _mask_flag_values(text: str, *, own: bool) -> str:
 
 
 def _find_flag_value_spans(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
-    """Yield where the values of flags and variables named like secrets are."""
+    """Yield the spans of values of flags and variables named like secrets."""
     values, at = _ValueScanner(text), 0
     while (found := form.search(text, at)) is not None:
         name, at = found["name"], found.end("name")
@@ -450,7 +456,7 @@ def _find_flag_value_spans(text: str, form: re.Pattern[str], *, own: bool) -> It
 
 
 def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
-    """Yield where the values under names of secrets are: name=value, "name": "value", Name: value."""
+    """Yield the spans of values under secrets' names: name=value, "name": "value", Name: value."""
     values, at = _ValueScanner(text), 0
     is_json = own and _parse_json_container(text) is not None
     while (found := _ASSIGNED_NAME_PATTERN.search(text, at)) is not None:
@@ -458,11 +464,11 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
         name, sign = found["name"], found["sign"][0]
         before = text[found.start() - 1 : found.start()]
         is_header = sign == ":" and _SECRET_HEADER_PATTERN.fullmatch(_normalize_name(name)) is not None
-        is_own_word = own or (name.startswith("--") and sign == "=")  # a flag says the same as --name value
+        is_own_word = own or (name.startswith("--") and sign == "=")  # a flag, as in --name value
         if not (is_header or (is_secret_name(name) if is_own_word else _is_secret_in_log(name, sign, before))):
             continue
         if sign == "," and not (name.startswith("-") or text[found.start() - 2 : found.start() - 1] in ("(", "[")):
-            continue  # names in a row, not a pair
+            continue  # a list of names, not a pair
         if sign == ">" and (before != "<" or found["gap"]):
             continue
         if sign != ":" or found["sign"] == ":=":
@@ -472,7 +478,7 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
         elif _OPEN_QUOTE_PATTERN.match(text, at) or text[at] in "[(":
             spans, end = values.scan_word(at, own=False)
         elif text[at] == "{" or (found["close"] and not is_header):
-            continue  # a map: its own names tell
+            continue  # a map: the names inside decide
         elif own and not is_json and found["gap"]:
             spans, end = values.scan_line(at)
         elif is_header:
@@ -495,15 +501,16 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
 
 
 class _ValueScanner:
-    """Finds where a value ends. What it looks through is either within a value or looked through once: it takes time in
-    proportion to the text, however often it is asked."""
+    """Finds where a value ends. Every character is looked at once or lies within a value, so the time is linear however
+    often it is called.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line_end = -1
 
     def scan_word(self, at: int, *, own: bool) -> tuple[list[Span], int]:
-        """Return where the value that begins at ``at`` is without its quotes, each of them of a list; and where it ends."""
+        """Return the spans of the value at ``at`` without its quotes, one for each item of a list; and where it ends."""
         if self._text[at] in "[(":
             return self._scan_list(at)
         begin, spans = at, []
@@ -531,13 +538,13 @@ class _ValueScanner:
         return ([one] if one[0] < one[1] else []), at
 
     def scan_line(self, at: int) -> tuple[list[Span], int]:
-        """Return the rest of the line."""
+        """Return the span of the rest of the line."""
         end = self._find_line_end(at)
         text = self._text[at:end]
         return [(at, at + len(text.rstrip()))], end
 
     def scan_header(self, at: int, name: str) -> tuple[list[Span], int]:
-        """Return the value of an HTTP header: a word, with the scheme before it; of cookies all."""
+        """Return the spans of an HTTP header's value: a word with the scheme before it; for cookies all of them."""
         scheme = (_ANY_AUTH_SCHEME_PATTERN if name.endswith("AUTHORIZATION") else _AUTH_SCHEME_PATTERN).match(
             self._text, at
         )
@@ -553,7 +560,7 @@ class _ValueScanner:
         return [(at, end)], end
 
     def is_standalone(self, start: int, end: int) -> bool:
-        """Tell whether what follows a name and a colon is a value and not a sentence."""
+        """Tell whether the text after a name and a colon is a value and not a sentence."""
         value = self._text[start:end]
         if len(value) >= 24 or (len(value) >= _MIN_SECRET_CHARS and _RANDOM_CHAR_PATTERN.search(value)):
             return True
@@ -579,7 +586,9 @@ class _ValueScanner:
         return [span for span in spans if span[0] < span[1]], at
 
     def _scan_quoted(self, opened: re.Match[str]) -> tuple[int, int, int]:
-        """Return start and end of what is between quotes, and where what follows them begins; an open end is the line's."""
+        """Return the start and end of quoted text, and where the text after it begins; an unclosed quote ends with the
+        line.
+        """
         start, escape, quote = opened.end(), len(opened["escape"]), opened["quote"]
         line, at = self._find_line_end(start), start
         while (found := self._text.find(quote, at, line)) >= 0:
@@ -600,12 +609,12 @@ class _ValueScanner:
 
 
 def _find_json_secrets(text: str) -> Iterator[str]:
-    """Yield the texts under keys named like secrets where ``text`` is a JSON map or list."""
+    """Yield the texts under keys named like secrets if ``text`` is a JSON map or list."""
     yield from _find_secret_key_values(_parse_json_container(text), secret=False)
 
 
 def _parse_json_container(text: str) -> object:
-    """Return the JSON map or list that ``text`` is, None where it is none."""
+    """Return the JSON map or list in ``text``, None if it is neither."""
     if not text.startswith(("{", "[")):
         return None
     try:
@@ -626,11 +635,11 @@ def _find_secret_key_values(value: object, *, secret: bool) -> Iterator[str]:
         yield value
 
 
-# name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
+# name = value, as in INI files, and name: value after another name; the rest of the line is masked.
 _NAME_IN_TEXT_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
 )
-# name: with its value on the lines below, which are further in: a block of YAML, or a map.
+# name: with its value on the following, more indented lines: a block of YAML, or a map.
 _BLOCK_START_PATTERN = re.compile(
     r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
 )
@@ -642,12 +651,14 @@ _PEM_BEGIN, _PEM_END = (
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Masks secrets by name, by shape, and the values that are ``known`` wherever they turn up."""
+    """Masks secrets by name, by shape, and ``known`` values anywhere."""
 
     known: frozenset[str] = frozenset()
 
     def redact_text(self, text: str) -> str:
-        """Return a text, each line masked; whole lines where they are the value of a name above, or a private key's."""
+        """Return a text with each line masked; whole lines if they are the value of a name above, or part of a private
+        key.
+        """
         found: list[str] = []
         within: int | None = None  # the column of the name whose value these lines are
         in_key = False
@@ -656,7 +667,7 @@ class Redactor:
             if within is not None and line.strip() and inset <= within:
                 within = None
             ends = _PEM_END.search(line) is not None
-            if ends and not in_key and _PEM_BEGIN.search(line) is None:  # its beginning is not in this text
+            if ends and not in_key and _PEM_BEGIN.search(line) is None:  # the key's beginning is not in this text
                 for at in range(len(found) - 1, -1, -1):
                     if not is_key_line(found[at]):
                         break
@@ -673,7 +684,7 @@ class Redactor:
         return "\n".join(found)
 
     def redact_json(self, value: object) -> object:
-        """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
+        """Return decoded JSON with masked values: under names like secrets, after flags like secrets, and the rest."""
         if isinstance(value, dict):
             return {self.redact_text(str(key)): self._redact_item(str(key), item) for key, item in value.items()}
         if isinstance(value, list):
@@ -691,7 +702,7 @@ class Redactor:
     def _redact_line(self, line: str) -> str:
         line = redact_word(line, self.known)
         if _is_json_container(line):
-            return line  # a map or a list was masked from within
+            return line  # the inside of a map or a list is already masked
         named = next((one for one in _NAME_IN_TEXT_PATTERN.finditer(line) if is_secret_name(one["name"])), None)
         return line if named is None else line[: named.end()] + MASK
 
@@ -707,7 +718,7 @@ def _is_json_container(text: str) -> bool:
 
 
 def _mask_all_values(value: object) -> object:
-    """Return the same shape with every text and number masked."""
+    """Return the same structure with every text and number masked."""
     if isinstance(value, dict):
         return {key: _mask_all_values(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -716,30 +727,30 @@ def _mask_all_values(value: object) -> object:
 
 
 def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
-    """Return all the values together."""
+    """Return all known secret values."""
     return frozenset(one for some in several for one in some)
 
 
-_MASK_BATCH_CHARS = 64 << 10  # characters that are masked at once
-_MAX_KEY_LINES = 200  # lines of a private key whose end does not come
+_MASK_BATCH_CHARS = 64 << 10  # characters masked at once
+_MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 
 def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
-    """Return the lines with secrets masked. A batch is looked through as a whole: nearly all have none."""
+    """Return the lines with secrets masked. A batch is checked as a whole first, since nearly all have no secret."""
     if not may_hold_secret("\n".join([line.text for line in lines]), secrets):
         return tuple(lines)
     return tuple(_redact_log_line(line, secrets) for line in lines)
 
 
 class LineMasker:
-    """Masks the lines of one log in their order: a private key goes over many of them, and over batches."""
+    """Masks the lines of one log in order: a private key spans many lines, and batches."""
 
     def __init__(self, secrets: Collection[str]) -> None:
         self._secrets = secrets
-        self._key_lines = 0  # how many lines of a private key are still to be masked, at most
+        self._key_lines = 0  # how many lines of a private key may still follow
 
     async def mask_lines(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
-        """Return the lines with secrets masked. Others have their turn between pieces of a long batch."""
+        """Return the lines with secrets masked. Yields to other tasks between pieces of a long batch."""
         found: list[LogLine] = []
         piece: list[LogLine] = []
         size = 0
@@ -763,7 +774,7 @@ class LineMasker:
         return tuple(found)
 
     def _mask_headless_key(self, found: list[LogLine]) -> None:
-        """Mask the last lines as far as they are of a private key, of which the log was asked for the end only."""
+        """Mask the last lines if they belong to a private key whose beginning is not in the requested part of the log."""
         for at in range(len(found) - 1, -1, -1):
             if not is_key_line(found[at].text):
                 return

@@ -1,6 +1,6 @@
-"""What the guard asks: Docker about the containers it watches, and an engine whether it is ready.
+"""Poll Docker for the containers that the guard watches, and a loading engine for readiness.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from sparkctl.node.guard.nonblocking_http import HttpConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry
+    from sparkctl.node.guard.container_watch import ContainerWatch
+    from sparkctl.node.guard.watch_registry import WatchRegistry
 
-# as `core.own_questions` marks what it asks: the log is shown without such lines
+# marks sparkctl's own requests: such lines are not shown in the log
 QUERY_MARK = "by=sparkctl"
 _QUERY_REFUSED_STATUSES = (400, 404, 405)
 
 
 class DockerPoller:
-    """Its socket, by two connections that stay open: one asks, one waits to end. ``answers``: None = not known."""
+    """Docker's socket over two open connections: one for polling, one for kills. ``answers``: None = not known."""
 
     def __init__(self, path: str, every: float) -> None:
         self.every = every
@@ -30,19 +31,19 @@ class DockerPoller:
         self.pinged_at = 0.0
 
     def open_connections(self) -> None:
-        """Open what is not."""
+        """Open the connections that are closed."""
         for connection in (self.asker, self.killer):
             if connection.socket is None and not connection.open():
                 self.is_responding = False
 
     def drop_late_answer(self, now: float) -> None:
-        """Give up on an answer that does not come."""
+        """Drop an answer that does not come in time."""
         if self.asker.asked_at is not None and now - self.asker.asked_at > self.every:
             self.is_responding = False
             self.asker.close()
 
     def poll_next_watch(self, now: float, watches: WatchRegistry) -> None:
-        """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
+        """Poll the watch that was polled longest ago; without a watch, ask whether Docker answers."""
         watch = min(watches, key=lambda one: (one.asked_at, one.container), default=None)
         before = self.pinged_at if watch is None else watch.asked_at
         if not self.asker.is_idle or now - before < self.every:
@@ -55,12 +56,12 @@ class DockerPoller:
             self.is_responding = False
 
     def handle_response(self, status: int | None, body: bytes) -> str | None:
-        """Take an answer; return how the container of the last question ended where that is known now."""
+        """Read an answer; return how the container of the last request ended, if that is known now."""
         self.is_responding = status is not None
         return describe_exit(status, body) if status is not None else None
 
     def send_kill(self, watch: ContainerWatch, now: float) -> bool:
-        """Send it on the open connection, on a new one where that is gone or still owes an answer."""
+        """Send a kill on the open connection; on a new one if it is closed or still waits for an answer."""
         path = f"/containers/{watch.container}/kill"
         if self.killer.is_idle and self.killer.send_request("POST", path, now):
             return True
@@ -68,7 +69,7 @@ class DockerPoller:
 
 
 def describe_exit(status: int, body: bytes) -> str | None:
-    """Return how a container ended by Docker's answer; None for whatever else it says."""
+    """Return how a container ended by Docker's answer; None if the answer does not say so."""
     if status == 404:
         return "the container is gone"
     if status != 200:
@@ -96,7 +97,7 @@ def list_health_connections(watches: WatchRegistry) -> list[HttpConnection]:
 
 
 def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
-    """Ask engines that load, and that nobody attends, whether they are ready."""
+    """Ask engines that load, and have no client attached, whether they are ready."""
     for watch in watches:
         if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
             continue
@@ -113,7 +114,7 @@ def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
 
 
 def record_health_answer(watch: ContainerWatch, status: int | None) -> bool:
-    """Take an engine's answer; two in a row that say ready are believed."""
+    """Read an engine's answer; two positive ones in a row count as ready."""
     assert watch.asking is not None
     watch.asking.close()
     watch.asking = None

@@ -1,14 +1,14 @@
-"""The guard: a process of its own on a Spark that ends an instance before the machine runs out of memory and freezes.
+"""The guard: a process on a Spark that kills an instance before the machine runs out of memory and freezes.
 
-Travels with `agent.py` and the other ``guard_*.py``: standard library only, Python 3.8 or newer. Started like the probe;
-it prints one line, goes into the background and outlives the connection, until nobody has had a watch for a minute. One
-per node and user. It is spoken to in lines of JSON on a unix socket in a directory that only its user enters.
+Sent to the node with `agent.py` and the other modules of this package: standard library only, Python 3.8 or newer. It
+starts like the agent, prints one line, goes into the background and outlives the connection, until there has been no
+watch for a minute. One per node and user. Commands are lines of JSON on a unix socket in a directory that only its user
+can enter.
 
-Whatever may be needed in the worst moment is there before it: memory is locked where that is allowed, the connections to
-Docker are open, `tee` waits to drop caches, the receipt has its room on the disk. The loop forks nothing and, until the
-request to end an instance is sent, waits for nothing; the receipt after it, and the room for one when a watch begins, may
-wait for the disk under /tmp. The GPU's driver and the processes are asked in parts of their own, and a part that hangs
-delays nothing.
+Everything needed in the worst moment is prepared: memory is locked if permitted, the connections to Docker are open,
+`tee` waits to drop caches, the receipt has its disk space. The loop never forks, and it waits for nothing until the
+kill request is sent; the receipt after that, and the reservation of its space when a watch begins, may wait for the
+disk under /tmp. Helper processes and threads query the GPU's driver and the processes, so a hanging one delays nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sparkctl.node.guard.container_polling import (
     poll_health,
     record_health_answer,
 )
+from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -45,7 +46,7 @@ from sparkctl.node.guard.nonblocking_http import is_socket_open
 from sparkctl.node.guard.page_cache import PageCacheDropper
 from sparkctl.node.guard.receipt_store import ReceiptStore
 from sparkctl.node.guard.socket_server import GuardSocketServer, GuardStartError, acquire_lock, create_private_directory
-from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry, parse_command, read_field
+from sparkctl.node.guard.watch_registry import WatchRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,18 +60,18 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 DOCKER_SOCKET_PATH = "/var/run/docker.sock"
-IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which it ends
+IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which the guard ends
 IDLE_READ_SECONDS = 1.0  # seconds between readings while there is no watch
-TICK_SECONDS = 1.0  # everything that is not memory
-TOUCH_SECONDS = 3600.0  # seconds after which our files look used again
-WEIGHTS_LEASE_SECONDS = 4.0  # seconds that "weights are loading" holds
-DOCKER_POLL_SECONDS = 5.0  # seconds between questions about a container
-CALM_AFTER_SECONDS = 60.0  # seconds far from the floor until a watch is calm again
-MAX_COMMANDS_PER_TURN = 4  # commands of one client before the others, and memory, get their turn
+TICK_SECONDS = 1.0  # everything except memory
+TOUCH_SECONDS = 3600.0  # seconds after which the guard's files get a new time
+WEIGHTS_LEASE_SECONDS = 4.0  # seconds for which "weights are loading" is valid
+DOCKER_POLL_SECONDS = 5.0  # seconds between requests about a container
+CALM_AFTER_SECONDS = 60.0  # seconds far above the floor until a watch is calm again
+MAX_COMMANDS_PER_TURN = 4  # commands of one client before other clients, and memory, get their turn
 
 
 class GuardDaemon:
-    """The process. Everything is opened in here; `run` forks nothing and waits for nothing but the next moment."""
+    """The guard process. It opens everything at the start; `run` does not fork and waits only for the next moment."""
 
     def __init__(self, options: dict[str, str], place: str, nvml: bytes) -> None:
         root = options["--root"].rstrip("/")
@@ -81,7 +82,7 @@ class GuardDaemon:
         self.clients = GuardSocketServer(place + "/guard.sock")
         self.events = GuardEventLog(self.memory, self.clients.broadcast)
         self.caches = PageCacheDropper(root, options["--sudo"].split(), self.events)
-        threading.stack_size(1 << 18)  # locked memory is really there
+        threading.stack_size(1 << 18)  # locked memory is really allocated
         self.holdings = ContainerMemory(root, gpu)
         self.receipts = ReceiptStore(place, self.memory, self.events)
         self.watches = WatchRegistry(self.events, self.receipts)
@@ -105,18 +106,18 @@ class GuardDaemon:
             self.wait_for_events()
 
     def is_needed(self, now: float) -> bool:
-        """Tell whether there is a watch or a client, or was one lately."""
+        """Tell whether there is a watch or a client, or was one recently."""
         if self.watches or self.kills or self.clients:
             self.watches.quiet_since = now
         return now - self.watches.quiet_since < self.linger
 
     def read_memory(self) -> None:
-        """Read memory when it is time to, and act on it."""
+        """Read memory when it is time, and act on it."""
         now = time.monotonic()
         if now < self.look_at:
             return
         reading = self.memory.read()
-        if reading is None:  # not known: nothing is decided on it
+        if reading is None:  # not known: decide nothing
             self.look_at = now + (FAST_READ_SECONDS if self.is_close else CALM_READ_SECONDS)
             return
         self.kills.record_reading(reading.at)
@@ -134,11 +135,11 @@ class GuardDaemon:
         )
 
     def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading) -> GuardDecision:
-        """Return what is to be done for a watch; warn and drop already done."""
+        """Return the decision for a watch; warnings and page cache drops are already done."""
         if watch.active_floor < watch.floor:
             if reading.available >= (watch.floor + compute_warning_level(watch.floor)) // 2:
                 watch.active_floor = watch.floor
-            elif reading.at < self.kills.hold_until:  # what is being ended may still take some
+            elif reading.at < self.kills.hold_until:  # a container that is being killed may still allocate
                 watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
         step = decide_action(watch.active_floor, self.memory.readings, may_drop=reading.at < watch.weights_until)
         self.is_close = self.is_close or step.close
@@ -153,7 +154,7 @@ class GuardDaemon:
         return step
 
     def run_periodic(self) -> None:
-        """Do once a second what is not memory: limits, questions to Docker, receipts that are to be completed."""
+        """Do once a second everything except memory: limits, requests to Docker, receipts to complete."""
         now = time.monotonic()
         if now < self.tick_at:
             return
@@ -174,7 +175,7 @@ class GuardDaemon:
         poll_health(now, self.watches, self.ask_every)
 
     def wait_for_events(self) -> None:
-        """Sleep until the next moment or until somebody says something, and hear them."""
+        """Sleep until the next moment or until a message comes, and read it."""
         docker = (self.docker.killer, self.docker.asker)
         links = [one for one in (*docker, *list_health_connections(self.watches)) if one.socket is not None]
         parts = [part for part in self.holdings.parts if not part.ended]
@@ -182,7 +183,7 @@ class GuardDaemon:
         unsent += [link for link in links if link.out]
         left = [client for client in self.clients.there if b"\n" in client.taken]
         pause = 0.0 if left else max(0.0, min(self.look_at, self.tick_at) - time.monotonic())
-        hearing = [client for client in self.clients.there if client not in left]  # a flood waits in the kernel
+        hearing = [client for client in self.clients.there if client not in left]  # more stays in the kernel's buffer
         wanted: list[Any] = [self.clients.listener, *hearing, *links, *(part.answers for part in parts)]
         ready, free, _ = select.select(wanted, unsent, [], pause)
         for one in free:
@@ -204,7 +205,7 @@ class GuardDaemon:
             self.watches.release_client(client)
 
     def handle_response(self, link: HttpConnection) -> None:
-        """Take what a connection says."""
+        """Handle an answer on a connection."""
         found = link.receive_response()
         if found is None:
             return
@@ -220,10 +221,10 @@ class GuardDaemon:
             if record_health_answer(watch, status) and watch.client is None:
                 self.watches.end_watch(watch, "it is ready, and nobody is attached")
 
-    # -- what it is told
+    # -- commands
 
     def handle_client(self, client: GuardConnection) -> None:
-        """Do what a client says, a few commands at a time; each is answered by a line."""
+        """Run a few commands of a client; each is answered by one line."""
         for _ in range(MAX_COMMANDS_PER_TURN):
             line = client.next_line()
             if line is None:
@@ -234,7 +235,7 @@ class GuardDaemon:
                 client.send_message({"kind": "refused", "what": str(error)[:200]})
 
     def run_command(self, said: Json, client: GuardConnection) -> Json:
-        """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
+        """Run one command and return the answer. Raises ValueError with a sentence if the command is not valid."""
         command, now = said.get("do"), time.monotonic()
         watch: ContainerWatch | None
         if command == "watch":
@@ -249,7 +250,7 @@ class GuardDaemon:
             watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
         elif command == "unwatch":
             watch = self.watches.find_watch(said.get("container"))
-            if watch is not None:  # it may have ended in between
+            if watch is not None:  # it may have ended meanwhile
                 self.watches.end_watch(watch, read_field(said, "why", str)[:100])
         elif command in ("receipt", "forget"):
             short = str(said.get("container"))[:12]
@@ -263,17 +264,17 @@ class GuardDaemon:
         return self.build_state(now)
 
     def add_watch(self, watch: ContainerWatch, now: float) -> None:
-        """Begin a watch, or put it in the place of the one there is for this container."""
+        """Begin a watch, or replace the one for this container."""
         before = self.watches.find_watch(watch.container)
         if not self.watches:
-            self.memory.readings.clear()  # a second apart: no curve
+            self.memory.readings.clear()  # a second apart: too far for a curve
         self.watches.begin_watch(watch)
         if before is not None:
             self.kills.replace_watch(before, watch)
         self.look_at = self.tick_at = now
 
     def build_state(self, now: float) -> Json:
-        """Return everything that one may want to know."""
+        """Return the full state of the guard."""
         last = self.memory.last_reading._asdict() if self.memory.last_reading else {}
         return {
             "kind": "state",
@@ -290,10 +291,12 @@ class GuardDaemon:
 
 
 def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
-    """Become the guard and say so; None where another one runs, which is said as well. Raises `Refused`."""
+    """Become the guard and print the start line; None if another guard runs, which is printed as well. Raises
+    `GuardStartError`.
+    """
     place = create_private_directory(options["--dir"])
     deadline = time.monotonic() + 3.0
-    while not acquire_lock(place):  # the other one may be on its way up, or down
+    while not acquire_lock(place):  # the other one may be starting, or ending
         if is_socket_open(place + "/guard.sock"):
             pid = (read_file(place + "/guard.lock") or b"").strip()
             print_start_line(place, int(pid) if pid.isdigit() else None, already=True)
@@ -341,10 +344,10 @@ def main(words: list[str]) -> None:
             return
         redirect_streams(options["--dir"] + "/guard.log")
         is_up()
-        sys.setswitchinterval(0.001)  # a thread that lists processes gives way sooner
+        sys.setswitchinterval(0.001)  # a thread that lists processes must yield sooner
         one.run()
         with contextlib.suppress(OSError):
             os.unlink(options["--dir"] + "/guard.sock")  # noqa: PTH108
 
     daemonize(run_guard)
-    os._exit(0)  # at once, whatever a part is waiting for
+    os._exit(0)  # end at once, whatever a part waits for

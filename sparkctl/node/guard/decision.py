@@ -1,6 +1,6 @@
-"""What the guard decides, as pure functions: when memory falls so that an instance has to end, and which one.
+"""The guard's decision, as pure functions: when to kill an instance because memory falls, and which one.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer. Bytes, seconds of a clock that only goes forward.
+Sent to the node with the guard: standard library only, Python 3.8 or newer. Bytes; seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
         swap_free: int
 
     class GuardDecision(NamedTuple):
-        """What to do now. ``close``: look every `FAST`. ``rate`` in bytes/s and ``to_zero`` are None without a fall."""
+        """What to do now. ``close``: read memory every `FAST_READ_SECONDS` seconds. ``rate`` in bytes/s and ``to_zero`` are None if
+        memory does not fall.
+        """
 
         act: str
         close: bool
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
         why: str
 
     class KillCandidate(NamedTuple):
-        """A container that may be ended. ``grown``: bytes over the last seconds, None = not known."""
+        """A container that the guard may kill. ``grown``: bytes over the last seconds, None = not known."""
 
         container: str
         loading: bool
@@ -48,22 +50,23 @@ CALM_READ_SECONDS, FAST_READ_SECONDS = 0.1, 0.01  # seconds between two readings
 # A request is on its way within two fast readings; the rest is for a wake-up that comes late. It is no longer than this
 # because a KV cache is taken at 14 GiB/s, and one that ends with 1 GiB left must not be ended 0.07 s before that.
 KILL_LEAD_SECONDS = 0.05
-WARNING_BAND_BYTES = GIB  # at most so far above the floor one looks closely
-WARNING_SECONDS = 1.0  # seconds to the floor under which a fall is told
-RATE_WINDOW_SECONDS = 1.0  # of the readings that the rate is taken from
-_MIN_RATE_SPAN_SECONDS = 0.018  # the shortest time that a rate is taken over: less is the kernel's own rounding
-_CURRENT_FALL_SECONDS = 0.028  # the time over which memory has to fall for it to be falling now
+WARNING_BAND_BYTES = GIB  # memory is read fast at most this far above the floor
+WARNING_SECONDS = 1.0  # a fall is reported if it reaches the floor within this many seconds
+RATE_WINDOW_SECONDS = 1.0  # for the readings from which the rate is computed
+_MIN_RATE_SPAN_SECONDS = 0.018  # the shortest time for a rate: below it the kernel's rounding dominates
+_CURRENT_FALL_SECONDS = 0.028  # the time over which memory must fall to count as falling now
 MIN_DROP_BYTES = GIB  # less page cache than this is not worth a drop
 DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
     8 * GIB,
     0.06,
-)  # of MemFree: the default of the cache guard is the smaller of the two
+)  # of MemFree: the default is the smaller of the two
 
 
 def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
-    """Tell whether one has to look every `FAST`: half of the way to `near`, or soon at the floor at the present rate.
+    """Tell whether to read memory every `FAST_READ_SECONDS` seconds: below half of the way to `near`, or soon at the floor at the
+    present rate.
 
-    Soon is two seconds, and four looks where they come late.
+    Soon is two seconds, or four reads if reads come late.
     """
     available, rate = readings[-1].available, compute_fastest_decline(readings)
     soon = max(2.0, 4 * (readings[-1].at - readings[-2].at)) if len(readings) > 1 else 2.0
@@ -73,26 +76,28 @@ def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
 
 
 def measure_read_delay(floor: int, readings: Sequence[MeminfoReading]) -> float:
-    """Return how long the last look let us wait, seconds, 0 where it came about as soon as it was asked for."""
+    """Return how late the last read came, in seconds; 0 if it came on time."""
     gap = readings[-1].at - readings[-2].at if len(readings) > 1 else 0.0
     return gap if gap > KILL_LEAD_SECONDS and needs_fast_reads(floor, readings[:-1]) else 0.0
 
 
 def compute_lowered_floor(floor: int, available: int) -> int:
-    """Return the floor that holds while memory is under ``floor`` already: an eighth below what is available, or 16 MiB.
+    """Return the floor used while memory is already below ``floor``: an eighth below what is available, or 16 MiB.
 
-    So what is steady there ends nothing, and what falls on does.
+    So memory that stays there kills nothing, and memory that falls further does.
     """
     return min(floor, available - max(16 * MIB, available // 8))
 
 
 def compute_warning_level(floor: int) -> int:
-    """Return the available bytes under which the floor is close: twice the floor, for a high one a GiB above it."""
+    """Return the available bytes below which the floor is close: twice the floor; for a high one, a GiB above it."""
     return floor + min(floor, WARNING_BAND_BYTES)
 
 
 def compute_fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
-    """Return the fastest fall of MemAvailable (bytes/s) to now from any reading of the last second, None without one."""
+    """Return the fastest fall of MemAvailable (bytes/s) from any reading of the last second to now, None if there is
+    none.
+    """
     now, best = readings[-1], 0.0
     for reading in reversed(readings[:-1]):
         span = now.at - reading.at
@@ -104,10 +109,10 @@ def compute_fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
 
 
 def compute_current_decline(readings: Sequence[MeminfoReading]) -> float:
-    """Return how fast it falls at this moment (bytes/s), 0 where the last reading is no lower than the one before.
+    """Return how fast it falls now (bytes/s), 0 if the last reading is not lower than the one before.
 
-    At most twice as fast as between the last two readings, so that a fall that has just ended is none; nor than in the
-    second fastest step of the last moments, so that one jump is none.
+    At most twice as fast as between the last two readings, so that a fall that has just ended does not count; and at
+    most as fast as the second fastest step, so that one jump does not count.
     """
     now, at = readings[-1], len(readings) - 1
     slopes: list[float] = []
@@ -126,10 +131,13 @@ def compute_current_decline(readings: Sequence[MeminfoReading]) -> float:
 def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool = False) -> GuardDecision:
     """Return what to do for a watch with this floor: ``calm``, ``warn``, ``drop`` or ``kill``.
 
-    ``readings``: the last second's, the newest last, every `CALM` or, where the last step said ``close``, every `FAST`.
-    Kill: under the floor on two readings in a row, however far apart, or falling so that nothing is left after `LEAD`.
-    Nothing is done on one reading alone, nor above the floor while memory does not fall. Where the node lets us look so
-    seldom that nothing may be left at the next look, that counts in place of `LEAD`, and under the floor of a second look.
+    ``readings``: those of the last second, the newest last, every `CALM_READ_SECONDS` or, if the last decision was
+    ``close``, every `FAST_READ_SECONDS`.
+
+    Kill: two readings in a row below the floor, however far apart, or a fall that leaves nothing after
+    `KILL_LEAD_SECONDS`. Never on one reading alone, nor above the floor while memory does not fall. If the node delays
+    reads so much that nothing may be left at the next one, that delay replaces `KILL_LEAD_SECONDS`, and below the floor
+    it replaces the second reading.
     """
     now = readings[-1]
     rate = compute_fastest_decline(readings)
@@ -166,14 +174,14 @@ def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool
 
 
 def is_starved_by_page_cache(now: MeminfoReading, below: int) -> bool:
-    """Tell whether page cache keeps free memory under ``below``, so that a drop would give an engine room."""
+    """Tell whether page cache keeps free memory below ``below``, so that a drop would help an engine."""
     return now.free < below and now.page_cache > MIN_DROP_BYTES
 
 
 def compute_drop_pause(pause: float, before: MeminfoReading, after: MeminfoReading) -> float:
-    """Return how long to wait after a drop that was waited ``pause`` for: twice as long where it freed next to nothing.
+    """Return the pause after a drop that came after ``pause``: twice as long if it freed almost nothing.
 
-    Page cache that is mapped or dirty counts as page cache and stays through every drop; each stalls whoever reads.
+    Page cache that is mapped or dirty survives every drop, and each drop slows down readers.
     """
     freed = max(after.free - before.free, before.page_cache - after.page_cache)
     return 0.0 if freed >= MIN_DROP_BYTES // 4 else min(60.0, 2 * pause)
@@ -189,9 +197,9 @@ def get_default_cache_below(total: int | None) -> int:
 
 
 def choose_kill_candidate(candidates: Iterable[KillCandidate]) -> KillCandidate | None:
-    """Return which instance is to end: one that loads before one that serves, then the one that grew most, then the newest.
+    """Return which instance to kill: a loading one before a serving one, then the one that grew most, then the newest.
 
-    One that was to end twice already and is still there comes last.
+    One that survived two attempts comes last.
     """
     ranked = sorted(candidates, key=lambda one: (one.tried >= 2, not one.loading, -(one.grown or 0), -one.since))
     return ranked[0] if ranked else None

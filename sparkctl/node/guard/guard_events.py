@@ -1,6 +1,6 @@
-"""What the guard tells of: each event as it is told to everybody attached, and the last ones for whoever comes later.
+"""The guard's events: each is sent to all clients, and the last ones are kept for clients that come later.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ MAX_EVENTS = 50
 
 
 class GuardEventLog:
-    """The last ones. ``say`` tells everybody."""
+    """The last events. ``say`` sends a message to all clients."""
 
     def __init__(self, memory: MemoryReader, say: Callable[[Json], None]) -> None:
         self.memory = memory
@@ -33,7 +33,7 @@ class GuardEventLog:
     def make_event(
         self, what: str, why: str, watch: ContainerWatch | None = None, step: GuardDecision | None = None
     ) -> Json:
-        """Return an event of now."""
+        """Return an event with the present time."""
         now = self.memory.last_reading
         return {
             "at": round(time.time(), 3),
@@ -48,17 +48,17 @@ class GuardEventLog:
         }
 
     def publish_event(self, event: Json) -> None:
-        """Keep an event and tell everybody."""
+        """Keep an event and send it to all clients."""
         append_event(self.last, event)
         self.say({"kind": "event", "event": event})
 
     def list_watch_events(self, watch: ContainerWatch) -> list[Json]:
-        """Return those of a watch, and those of none in particular."""
+        """Return the events of a watch, and those of no particular watch."""
         return [one for one in self.last if one["container"] in (None, watch.container)]
 
 
 def append_event(events: deque[Json], event: Json) -> None:
-    """Add an event; where there are too many, the oldest about page cache goes before any of an end or a warning."""
+    """Add an event; if there are too many, remove the oldest about page cache before any about a kill or a warning."""
     if len(events) == events.maxlen:
         minor = (one for one in events if one["what"] in ("dropped", "compacted", "drop-failed"))
         events.remove(next(minor, events[0]))

@@ -1,6 +1,6 @@
-"""How the guard becomes a process of its own: into the background, its memory held, one line said on the way.
+"""Start the guard as a process of its own: in the background, with locked memory, after one line on stdout.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def daemonize(task: Callable[[Callable[[], None]], None]) -> None:
-    """Run ``task`` in a process of its own and session; we stay until it calls what it is given, or ends."""
+    """Run ``task`` in a new process and session; the caller waits until the task calls its argument, or ends."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -38,7 +38,7 @@ def daemonize(task: Callable[[Callable[[], None]], None]) -> None:
 
 
 def redirect_streams(log: str) -> None:
-    """Let go of the terminal's streams; what goes wrong from here on stands in ``log``."""
+    """Detach from the terminal's streams; later errors go to ``log``."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     for fd, target in ((0, nowhere), (1, nowhere), (2, errors)):
@@ -46,7 +46,7 @@ def redirect_streams(log: str) -> None:
 
 
 def lock_memory() -> bool:
-    """Keep our memory from being taken away, and from waiting for any, as far as we are allowed to."""
+    """Lock the process's memory, and keep it from waiting for memory, as far as permitted."""
     import ctypes
     import resource
 
@@ -68,7 +68,7 @@ def lock_memory() -> bool:
 
 
 def set_oom_score() -> None:
-    """Tell the kernel not to choose us when it runs out of memory itself."""
+    """Tell the kernel not to choose this process when memory runs out."""
     fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, b"-1000")
@@ -77,7 +77,7 @@ def set_oom_score() -> None:
 
 
 def print_start_line(place: str, pid: int | None, already: bool) -> None:
-    """Say the one line of stdout."""
+    """Print the one line of stdout."""
     write_line({"kind": "guard", "socket": place + "/guard.sock", "pid": pid, "already": already})
 
 
@@ -86,5 +86,5 @@ def write_line(message: Json) -> None:
     line = (
         json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
     )
-    with contextlib.suppress(OSError):  # nobody reads any more: the guard is needed all the same
+    with contextlib.suppress(OSError):  # nobody reads any more, but the guard is needed all the same
         os.write(1, line)

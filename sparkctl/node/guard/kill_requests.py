@@ -1,6 +1,6 @@
-"""Ending an instance: the request, its answer, and the receipt that is completed with what came after.
+"""Kill an instance: send the request, handle its answer, and complete the receipt with later readings.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from sparkctl.node.guard.container_polling import parse_docker_message
+from sparkctl.node.guard.container_watch import DOCKER_ANSWER_SECONDS
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate, compute_lowered_floor
-from sparkctl.node.guard.watch_registry import DOCKER_ANSWER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sparkctl.node.guard.container_polling import DockerPoller
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
     from sparkctl.node.guard.receipt_store import ReceiptStore
-    from sparkctl.node.guard.watch_registry import ContainerWatch, WatchRegistry
+    from sparkctl.node.guard.watch_registry import WatchRegistry
 
     Json = dict[str, Any]
 
-EXIT_SETTLE_SECONDS = 0.5  # seconds after Docker's word that it has ended, until a fall is somebody else's
-KILL_TIMEOUT_SECONDS = 60.0  # seconds that an end may take: Docker answers when the container has exited
-SEND_RETRY_SECONDS = 0.25  # seconds until a request is tried again that could not be sent
+EXIT_SETTLE_SECONDS = 0.5  # seconds after Docker reports the end, until a further fall has another cause
+KILL_TIMEOUT_SECONDS = 60.0  # seconds that a kill may take: Docker answers when the container has exited
+SEND_RETRY_SECONDS = 0.25  # seconds until a request is repeated that could not be sent
 
 
 class KillRequest:
-    """A request to end an instance, from its sending to the readings after it."""
+    """A request to kill an instance, from its sending to the readings after it."""
 
     def __init__(self, watch: ContainerWatch, event: Json, receipt: Json, now: float) -> None:
         self.watch = watch
@@ -41,12 +42,12 @@ class KillRequest:
         self.is_open = True  # it is not known whether the container has ended
         self.resent = False
         self.is_late = False
-        self.is_void = False  # it is known that nothing came of it: no receipt
+        self.is_void = False  # it is known to have had no effect: no receipt
         self.after: list[list[float]] = []
 
 
 class KillCoordinator:
-    """Those that are under way. ``grown``: by how many bytes a container grew lately."""
+    """The kills in progress. ``grown``: by how many bytes a container grew recently."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class KillCoordinator:
         self.receipts = receipts
         self.events: GuardEventLog = receipts.events
         self.under_way: list[KillRequest] = []
-        self.owed: KillRequest | None = None  # whose answer the connection owes
+        self.owed: KillRequest | None = None  # the kill whose answer the connection waits for
         self.hold_until = 0.0
 
     def __len__(self) -> int:
@@ -79,20 +80,20 @@ class KillCoordinator:
                 kill.after.append(row)
 
     def find_open_kill(self, watch: ContainerWatch) -> KillRequest | None:
-        """Return the kill of a watch of which it is not known whether it has ended the container."""
+        """Return the kill of a watch if it is not known whether the container has ended."""
         return next((kill for kill in self.under_way if kill.is_open and kill.watch is watch), None)
 
     def replace_watch(self, before: ContainerWatch, watch: ContainerWatch) -> None:
-        """Take over: ``watch`` is in the place of ``before``."""
+        """Replace the watch ``before`` by ``watch``."""
         for kill in self.under_way:
             kill.watch = watch if kill.watch is before else kill.watch
 
     def send_kill_request(self, now: float, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
-        """Send the request to end one instance; only then think of anything else."""
+        """Send the request to kill one instance, before anything else."""
         if now < self.hold_until:
             return
         able = [watch for watch in self.watches if self.find_open_kill(watch) is None]
-        if all(watch.tried for watch, _ in dying):  # nobody else's floor is crossed: at most once more
+        if all(watch.tried for watch, _ in dying):  # another watch's floor is not crossed: repeat at most once
             able = [watch for watch in able if watch.tried]
         chosen = choose_kill_candidate(
             KillCandidate(w.container, w.role == "loading", self.grown(w.container), w.began, w.tried) for w in able
@@ -110,7 +111,7 @@ class KillCoordinator:
             self.report_failure(watch, event, "Docker's socket takes no request")
             return
         watch.tried += 1
-        for other in self.watches:  # one is being ended: another one only if memory falls on
+        for other in self.watches:  # one is being killed: kill another one only if memory falls further
             if other is not watch and not other.tried:
                 other.active_floor = compute_lowered_floor(other.floor, self.memory.readings[-1].available)
         kill = KillRequest(
@@ -121,7 +122,7 @@ class KillCoordinator:
         self.receipts.write(watch, kill.receipt)
 
     def report_failure(self, watch: ContainerWatch, event: Json, why: str) -> None:
-        """Tell that an instance could not be ended, not more often than one can read."""
+        """Report that an instance could not be killed, with a limited rate."""
         now = time.monotonic()
         if now - watch.refused_at >= DOCKER_ANSWER_SECONDS:
             watch.refused_at = now
@@ -129,14 +130,14 @@ class KillCoordinator:
             self.events.publish_event(dict(event, at=round(time.time(), 3), what="kill-failed", why=why))
 
     def handle_response(self, status: int | None, body: bytes, now: float) -> None:
-        """Take Docker's answer: 204 is an end, 404 says that there is no container (any more).
+        """Handle Docker's answer: 204 means ended, 404 means that the container does not exist (any more).
 
-        409 says that it does not run now: whether it has ended, or is being started again, tells the next question.
+        409 means that it does not run now: the next poll shows whether it ended or is being started again.
         """
         kill, self.owed = self.owed, None
         if kill is None or kill.is_void:
             return
-        if not kill.is_open:  # the other connection told first
+        if not kill.is_open:  # the other connection reported it first
             kill.receipt["answer"] = status
             self.update_receipt(kill)
             return
@@ -148,7 +149,7 @@ class KillCoordinator:
             return
         kill.watch.asked_at = 0.0
         if kill.resent and status in (None, 409) and self.watches.find_watch(kill.watch.container) is not None:
-            if status is None:  # the one before may have reached it
+            if status is None:  # the request before may have reached it
                 self.report_failure(kill.watch, kill.event, "the connection to Docker broke twice")
             return
         kill.is_open = False
@@ -160,7 +161,7 @@ class KillCoordinator:
             self.report_failure(kill.watch, kill.event, f"Docker answered {status}: {parse_docker_message(body)}")
 
     def resend_kill_request(self, kill: KillRequest, now: float) -> bool:
-        """Send a request once more to the same container, which harms nobody."""
+        """Repeat a request for the same container, which is harmless."""
         kill.resent, kill.sent_at = True, now
         if not self.docker.send_kill(kill.watch, time.monotonic()):
             return False
@@ -168,7 +169,7 @@ class KillCoordinator:
         return True
 
     def handle_container_end(self, watch: ContainerWatch, why: str) -> None:
-        """A container has ended: by us, if that was asked for."""
+        """A container has ended: because of the guard, if the guard asked for it."""
         kill = self.find_open_kill(watch)
         if kill is not None:
             self.confirm_kill(kill)
@@ -176,7 +177,7 @@ class KillCoordinator:
             self.watches.end_watch(watch, why)
 
     def confirm_kill(self, kill: KillRequest) -> None:
-        """It has ended: say so."""
+        """Report that it has ended."""
         kill.is_open = False
         self.hold_until = min(self.hold_until, time.monotonic() + EXIT_SETTLE_SECONDS)
         self.events.publish_event(kill.event)
@@ -184,7 +185,7 @@ class KillCoordinator:
         self.update_receipt(kill)
 
     def check_pending(self, now: float) -> None:
-        """Complete the receipts with what came after, and ask again where there is no answer."""
+        """Complete the receipts with later readings, and ask again if there is no answer."""
         for kill in list(self.under_way):
             if kill.is_open and now - kill.at > KILL_TIMEOUT_SECONDS:
                 kill.is_open = False
@@ -203,7 +204,7 @@ class KillCoordinator:
                     self.receipts.reserve_draft(kill.watch)
 
     def retry_kill(self, kill: KillRequest, now: float) -> None:
-        """Have Docker asked whether it has ended; where no answer came in time, send the request once more."""
+        """Ask Docker whether it has ended; if no answer came in time, repeat the request once."""
         kill.watch.asked_at = 0.0
         if now - kill.sent_at <= DOCKER_ANSWER_SECONDS:
             return
@@ -214,7 +215,7 @@ class KillCoordinator:
             self.resend_kill_request(kill, now)
 
     def update_receipt(self, kill: KillRequest) -> None:
-        """Write the receipt again with what is known by now."""
+        """Write the receipt again with what is known now."""
         if not kill.is_void:
             samples = kill.receipt["samples"] + kill.after
             self.receipts.write(

@@ -1,6 +1,6 @@
-"""The node's memory as the guard reads it, and what each container holds of it.
+"""Read the node's memory for the guard, and what each container holds of it.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-GROWTH_WINDOW_SECONDS = 8.0  # seconds over which a container's growth is taken
-MAX_READ_SECONDS = 0.003  # seconds that a reading may take; one that takes longer was interrupted
+GROWTH_WINDOW_SECONDS = 8.0  # seconds over which a container's growth is measured
+MAX_READ_SECONDS = 0.003  # seconds that a reading may take; a longer one was interrupted
 
 
 class MemoryReader:
-    """What is decided on, and what receipts tell of it."""
+    """The readings for decisions, and those for receipts."""
 
     def __init__(self, root: str) -> None:
         self.meminfo = KernelFile(root + "/proc/meminfo")
         self.total = (parse_meminfo(self.meminfo.read())[0] or {}).get("total")
-        self.readings: list[MeminfoReading] = []  # of the last second: what is decided on
-        self.recent: deque[list[float]] = deque(maxlen=200)  # as receipts tell them
+        self.readings: list[MeminfoReading] = []  # of the last second, for decisions
+        self.recent: deque[list[float]] = deque(maxlen=200)  # for receipts
         self.minute: deque[list[float]] = deque(maxlen=60)
 
     @property
@@ -40,8 +40,8 @@ class MemoryReader:
         return self.readings[-1] if self.readings else None
 
     def read(self) -> MeminfoReading | None:
-        """Read it and keep it; None where it is not known."""
-        for _ in range(3):  # until it is known when it was read: a rate is taken from it
+        """Read memory and keep the reading; None if not known."""
+        for _ in range(3):  # repeat until the time of the reading is exact, because a rate is computed from it
             begun = time.monotonic()
             text = self.meminfo.read()
             now = time.monotonic()
@@ -52,29 +52,29 @@ class MemoryReader:
             self.meminfo.retry_at = 0.0
             return None
         reading = MeminfoReading(now, memory["available"], memory["free"], memory["page_cache"], memory["swap_free"])
-        old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a node may let us read seldom
+        old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a busy node may delay reads
         self.readings = [one for at, one in enumerate(self.readings) if at >= old or now - one.at <= 1.1]
         self.readings.append(reading)
         self.recent.append([round(time.time(), 3), *reading[1:]])
         return reading
 
     def read_available(self) -> int | None:
-        """Return what is available at this moment; it is not decided on."""
+        """Return the bytes available now; not used for decisions."""
         return (parse_meminfo(self.meminfo.read())[0] or {}).get("available")
 
     def record_second(self) -> None:
-        """Keep the last reading for a minute: once a second."""
+        """Keep the last reading for a minute, once a second."""
         if self.recent:
             self.minute.append(self.recent[-1])
 
     def list_samples(self) -> list[list[float]]:
-        """Return the last minute, its end with every reading."""
+        """Return the samples of the last minute, and every reading at its end."""
         oldest = self.recent[0][0] if self.recent else 0.0
         return [row for row in self.minute if row[0] < oldest] + list(self.recent)
 
 
 class ContainerMemory:
-    """What each container holds, CPU and GPU side together, asked every second in parts of their own."""
+    """What each container holds, CPU and GPU side together, read every second by helper processes and threads."""
 
     def __init__(self, root: str, gpu: HelperChannel | None) -> None:
         processes = ProcessReader(root)
@@ -83,14 +83,14 @@ class ContainerMemory:
         self.parts = [part for part in (gpu, self.processes) if part is not None]
         self.root = root
         self.held: deque[tuple[float, dict[str, int]]] = deque(maxlen=6)
-        self.taken: list[Json] = []  # the answers that the last reading is made of
+        self.taken: list[Json] = []  # the answers that the last reading is based on
         self.unlisted: dict[int, str | None] = {}
         self.has_gpus = False
 
     def request_readings(self, now: float) -> None:
-        """Keep what the last questions brought, once all have been answered anew, and ask again."""
+        """Keep the last answers once all helpers have answered again, and send new requests."""
         gpus = self.gpu.answer.get("gpus") if self.gpu else None
-        if (gpus is not None) != self.has_gpus:  # what it held all along would look like growth
+        if (gpus is not None) != self.has_gpus:  # otherwise memory that it held all along would look like growth
             self.has_gpus = gpus is not None
             self.held.clear()
         on_gpu = sum_gpu_memory_by_pid(gpus or [])
@@ -104,7 +104,7 @@ class ContainerMemory:
             part.send_request(now, sorted(on_gpu))
 
     def sum_by_container(self, on_gpu: dict[int, int]) -> dict[str, int]:
-        """Return what each container holds, by what is known of its processes."""
+        """Return what each container holds, as far as its processes are known."""
         left = dict(on_gpu)
         found: dict[str, int] = {}
         for process in self.processes.answer["processes"]:
@@ -121,7 +121,7 @@ class ContainerMemory:
         return found
 
     def compute_growth(self, container: str) -> int | None:
-        """Return by how many bytes it grew over the last seconds, None where that is not known."""
+        """Return by how many bytes a container grew over the last seconds, None if not known."""
         now = time.monotonic()
         seen = [total[container] for at, total in self.held if now - at <= GROWTH_WINDOW_SECONDS and container in total]
         return seen[-1] - seen[0] if len(seen) > 1 else None

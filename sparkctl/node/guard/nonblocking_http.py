@@ -1,6 +1,6 @@
-"""HTTP that never waits: one question at a time on a connection that stays open, answers taken in piece by piece.
+"""HTTP that never blocks: one request at a time on a connection that stays open; answers are read piece by piece.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PENDING_ERRNOS = (errno.EINPROGRESS, errno.EAGAIN)
 
 
 class HttpConnection:
-    """To a unix socket's path or a (host, port). ``asked_at`` is set while an answer is owed."""
+    """A connection to a unix socket's path or a (host, port). ``asked_at`` is set while an answer is pending."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -33,16 +33,16 @@ class HttpConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether it is open and owes nothing."""
+        """Tell whether it is open and no answer is pending."""
         return self.socket is not None and self.asked_at is None
 
     def open(self) -> bool:
-        """Connect anew; return whether that is done or (TCP) under way."""
+        """Connect again; return whether that succeeded or (TCP) is in progress."""
         self.close()
         is_unix = isinstance(self.address, str)
         try:
             connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET, socket.SOCK_STREAM)
-        except OSError:  # no descriptor left, or no memory for one
+        except OSError:  # no file descriptor left, or no memory for one
             return False
         connection.setblocking(False)
         code = self._connect_socket(connection)
@@ -55,11 +55,11 @@ class HttpConnection:
     def _connect_socket(self, connection: socket.socket) -> int:
         try:
             return connection.connect_ex(self.address)
-        except OSError as error:  # a path too long, an address that is none
+        except OSError as error:  # a path that is too long, or an invalid address
             return error.errno or errno.EINVAL
 
     def close(self) -> None:
-        """Let go of it and of what was owed."""
+        """Close it and drop the pending answer."""
         if self.socket is not None:
             self.socket.close()
         self.socket, self.out, self.taken, self.asked_at = None, b"", b"", None
@@ -70,7 +70,7 @@ class HttpConnection:
         return self.socket.fileno()
 
     def send_request(self, method: str, path: str, now: float) -> bool:
-        """Send a question; False where the connection is broken, and then it is closed."""
+        """Send a request; False if the connection is broken, and then it is closed."""
         if self.socket is None:
             return False
         length = "Content-Length: 0\r\n" if method == "POST" else ""
@@ -79,7 +79,7 @@ class HttpConnection:
         return self.flush()
 
     def flush(self) -> bool:
-        """Send what can be sent now; False where it is broken."""
+        """Send what can be sent now; False if it is broken."""
         try:
             while self.out and self.socket is not None:
                 self.out = self.out[self.socket.send(self.out) :]
@@ -92,7 +92,7 @@ class HttpConnection:
         return self.socket is not None
 
     def receive_response(self) -> tuple[int | None, bytes] | None:
-        """Take in what there is. Return status and body where an answer is whole, (None, b"") where the connection broke."""
+        """Read what has arrived. Return status and body if an answer is complete, (None, b"") if the connection broke."""
         if self.socket is None:
             return None
         try:
@@ -112,12 +112,14 @@ class HttpConnection:
             return found[:2]
         if said and owed and found is None:
             return None
-        self.close()  # it ended, or said what nobody asked for, or what is no HTTP
+        self.close()  # it ended, or sent something unexpected, or something that is not HTTP
         return None, b""
 
 
 def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool] | None:
-    """Return status, body and whether the connection stays, None while it is not whole; status None for what is no HTTP."""
+    """Return status, body and whether the connection stays open; None while it is incomplete; status None if it is not
+    HTTP.
+    """
     wrong, rest, status = (None, b"", False), text, 100
     while 100 <= status < 200:  # "continue" and the like precede the answer
         head, end, rest = rest.partition(b"\r\n\r\n")
@@ -147,7 +149,7 @@ def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes,
 
 
 def _decode_chunked(rest: bytes) -> bytes | None:
-    """Return the whole of a chunked body, None while there is more to come."""
+    """Return the whole of a chunked body, None while it is incomplete."""
     body = b""
     while True:
         size_line, end, rest = rest.partition(b"\r\n")
@@ -156,10 +158,10 @@ def _decode_chunked(rest: bytes) -> bytes | None:
         try:
             size = int(size_line.split(b";")[0], 16)
         except ValueError:
-            return body  # no chunk: what came before it is all there is
+            return body  # not a chunk: what came before it is everything
         if size < 0:
             return body
-        if size == 0:  # the last one; fields may follow it, and an empty line does
+        if size == 0:  # the last chunk; header fields and an empty line may follow
             return body if rest.startswith(b"\r\n") or b"\r\n\r\n" in rest else None
         if len(rest) < size + 2:
             return None
@@ -167,7 +169,7 @@ def _decode_chunked(rest: bytes) -> bytes | None:
 
 
 def is_socket_open(path: str) -> bool:
-    """Tell whether somebody takes connections on a unix socket."""
+    """Tell whether a process accepts connections on a unix socket."""
     one = HttpConnection(path)
     there = os.path.exists(path) and one.open()  # noqa: PTH110  # pathlib costs the node a megabyte
     one.close()

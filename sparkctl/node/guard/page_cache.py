@@ -1,6 +1,6 @@
-"""The page cache: `tee` that waits to drop it, and the kernel's own count as the proof that it did.
+"""Drop the page cache: through a waiting `tee`, with the kernel's own counter as proof.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from sparkctl.node.guard.decision import compute_drop_pause, get_default_cache_b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision, MeminfoReading
     from sparkctl.node.guard.guard_events import GuardEventLog
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
 DROP_CACHES_PATH, COMPACT_MEMORY_PATH = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
 DROP_PAUSE_SECONDS, CACHE_DROP_PAUSE_SECONDS, DROP_PROOF_SECONDS = (
     2.0,
     5.0,
     10.0,
-)  # between drops near the floor and elsewhere; until one has failed
+)  # pauses between drops, near the floor and elsewhere, until one has failed
 COMPACT_PAUSE_SECONDS = 60.0
 DROP_COUNT_PATTERN = re.compile(rb"^drop_pagecache (\d+)$", re.MULTILINE)
 
@@ -45,13 +45,13 @@ class PrivilegedWriter:
         os.close(reader)
 
     def is_writable(self) -> bool:
-        """Tell whether it may be written to: sudo ends at once where there is no right."""
+        """Tell whether it accepts writes: sudo ends at once without the right."""
         if self.pid and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             self.pid = 0
         return self.pid != 0 and (not self.needs_no_sudo or os.access(self.path, os.W_OK))
 
     def write(self, what: bytes) -> bool:
-        """Ask for a write; False where it cannot be asked for."""
+        """Request a write; False if that is impossible."""
         try:
             return self.pid != 0 and os.write(self.pipe, what) == len(what)
         except OSError:
@@ -59,7 +59,7 @@ class PrivilegedWriter:
 
 
 class PageCacheDropper:
-    """Drops the page cache for a watch; a drop goes before the next one is thought of."""
+    """Drops the page cache for a watch; one drop ends before the next one begins."""
 
     def __init__(self, root: str, sudo: list[str], events: GuardEventLog) -> None:
         self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP_CACHES_PATH, COMPACT_MEMORY_PATH)}
@@ -70,7 +70,7 @@ class PageCacheDropper:
         self.dropped_at = self.compacted_at = -COMPACT_PAUSE_SECONDS
 
     def get_permissions(self) -> dict[str, bool]:
-        """Tell what may be done."""
+        """Return what this user may do."""
         return {
             "drop": self.tees[DROP_CACHES_PATH].is_writable(),
             "compact": self.tees[COMPACT_MEMORY_PATH].is_writable(),
@@ -79,7 +79,7 @@ class PageCacheDropper:
     def drop_if_needed(
         self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, total: int | None
     ) -> None:
-        """Drop where a watch's step says so, or where its weights load and page cache keeps memory from the engine."""
+        """Drop if a watch's decision says so, or if its weights load and page cache keeps memory from the engine."""
         below = watch.cache_below if watch.cache_below is not None else get_default_cache_below(total)
         if step.act == "drop":
             self.drop_caches(watch, reading, DROP_PAUSE_SECONDS)
@@ -87,7 +87,7 @@ class PageCacheDropper:
             self.drop_caches(watch, reading, CACHE_DROP_PAUSE_SECONDS)
 
     def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
-        """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
+        """Request a drop of the page cache, unless there was one recently or one is in progress."""
         every = max(every, self.pause)
         if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP_CACHES_PATH].pid:
             return
@@ -101,7 +101,7 @@ class PageCacheDropper:
             )
 
     def confirm_drop(self, now: float, reading: MeminfoReading | None) -> None:
-        """Tell of a drop once the kernel has counted it, and that it failed where it does not."""
+        """Report a drop once the kernel has counted it, or that it failed if the kernel does not count it."""
         if self.drop is None or reading is None:
             return
         first, before, watch, every = self.drop
@@ -127,6 +127,6 @@ class PageCacheDropper:
             )
 
     def read_drop_count(self) -> int | None:
-        """Return how often the kernel dropped the page cache so far."""
+        """Return how often the kernel has dropped the page cache."""
         found = DROP_COUNT_PATTERN.search(self.vmstat.read() or b"")
         return int(found.group(1)) if found else None

@@ -1,6 +1,6 @@
-"""Receipts: what the guard did and why, with memory before and after, for whoever asks later. One per container.
+"""Receipts: what the guard did and why, with the memory before and after, one file per container.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import re
 import time
 
-from sparkctl.node.guard.watch_registry import IDENTITY_FIELDS
+from sparkctl.node.guard.container_watch import IDENTITY_FIELDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import MeminfoReading
     from sparkctl.node.guard.guard_events import GuardEventLog
     from sparkctl.node.guard.memory_reader import MemoryReader
-    from sparkctl.node.guard.watch_registry import ContainerWatch
 
     Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ RECEIPT_NAME_PATTERN = re.compile(r"receipt-([0-9a-f]{12})\.json")
 
 
 class ReceiptStore:
-    """Those in ``place``, and the drafts that wait there with their room on the disk."""
+    """The receipts in ``place``, and prepared draft files with reserved disk space."""
 
     def __init__(self, place: str, memory: MemoryReader, events: GuardEventLog) -> None:
         self.place = place
@@ -39,15 +39,15 @@ class ReceiptStore:
         self.events = events
 
     def get_receipt_path(self, short: str) -> str:
-        """Return where a receipt is."""
+        """Return the path of a receipt."""
         return f"{self.place}/receipt-{short}.json"
 
     def get_draft_path(self, watch: ContainerWatch) -> str:
-        """Return the path of the file that a receipt is written into before it gets its name."""
+        """Return the path of the draft file, which becomes the receipt by a rename."""
         return f"{self.place}/draft-{watch.container[:12]}"
 
     def reserve_draft(self, watch: ContainerWatch) -> None:
-        """Open the file and take its room on the disk."""
+        """Create the draft file and reserve its disk space."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             watch.receipt = os.open(self.get_draft_path(watch), flags, 0o600)
@@ -56,7 +56,7 @@ class ReceiptStore:
             pass  # a full disk costs the receipt, not the guard
 
     def discard_draft(self, watch: ContainerWatch) -> None:
-        """Close the file and remove it: there was nothing to tell."""
+        """Close and remove the draft file: there is nothing to record."""
         if watch.receipt >= 0:
             os.close(watch.receipt)
             watch.receipt = -1
@@ -80,7 +80,7 @@ class ReceiptStore:
         }
 
     def write(self, watch: ContainerWatch, receipt: Json) -> None:
-        """Write it into the prepared file and give that its name; nobody sees half of one."""
+        """Write the receipt into the draft file and rename it, so that nobody reads an incomplete one."""
         if watch.receipt < 0:
             self.reserve_draft(watch)
         if watch.receipt < 0:
@@ -96,11 +96,11 @@ class ReceiptStore:
         watch.receipt = -1
 
     def list_ids(self) -> list[str]:
-        """Return the short id of every receipt there is, the newest first."""
+        """Return the short ids of all receipts, the newest first."""
         return [short for _, short in self._list_receipts_by_age()]
 
     def _list_names(self) -> list[str]:
-        """Return what lies in the directory: nothing where it has been removed."""
+        """Return the files in the directory; none if it was removed."""
         try:
             return os.listdir(self.place)  # noqa: PTH208
         except OSError:
@@ -116,7 +116,7 @@ class ReceiptStore:
         return sorted(found, reverse=True)
 
     def remove_old(self, drafts: bool = False) -> None:
-        """Remove receipts that are old or too many; ``drafts``: also what a guard that was killed had prepared."""
+        """Remove receipts that are old or too many; ``drafts``: also the drafts of a guard that was killed."""
         for name in self._list_names() if drafts else ():
             if name.startswith("draft-"):
                 with contextlib.suppress(OSError):
@@ -126,7 +126,9 @@ class ReceiptStore:
                 self.remove(short)
 
     def refresh_mtime(self) -> None:
-        """Look used, so that what cleans /tmp by age leaves the directory alone; receipts keep their time."""
+        """Update the times of the directory and its files, so that a cleaner of /tmp leaves them alone; receipts keep
+        theirs.
+        """
         try:
             names = os.listdir(self.place)  # noqa: PTH208
         except OSError:
@@ -139,12 +141,12 @@ class ReceiptStore:
                 os.utime(path)
 
     def remove(self, short: str) -> None:
-        """Remove a receipt, if it is there."""
+        """Remove a receipt if it exists."""
         with contextlib.suppress(OSError):
             os.unlink(self.get_receipt_path(short))  # noqa: PTH108
 
     def read(self, short: str) -> Json | None:
-        """Return a receipt, None where there is none."""
+        """Return a receipt, None if there is none."""
         try:
             fd = os.open(self.get_receipt_path(short), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -159,9 +161,9 @@ class ReceiptStore:
 
 
 def compute_floor_crossing_time(floor: int, readings: Sequence[MeminfoReading]) -> float | None:
-    """Return when memory crossed the floor, between two readings in proportion; None where no reading is above it.
+    """Return when memory crossed the floor, interpolated between two readings; None if no reading is above it.
 
-    The last reading's time where it has not crossed it.
+    The last reading's time if it has not crossed the floor.
     """
     after = readings[-1]
     if after.available >= floor:

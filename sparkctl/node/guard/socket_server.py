@@ -1,6 +1,6 @@
-"""Whom the guard listens to: the directory that only its user enters, the lock and the socket in it, the clients.
+"""The guard's socket: a private directory with the lock and the socket, and the clients.
 
-Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_LINE_BYTES, MAX_UNSENT_BYTES = 1 << 16, 1 << 18
 
 
 class GuardStartError(Exception):
-    """The guard cannot be started here; the sentence says why."""
+    """The guard cannot be started here; the message says why."""
 
 
 class GuardConnection:
-    """Somebody on the socket."""
+    """A client on the socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -43,7 +43,7 @@ class GuardConnection:
         return self.socket.fileno()
 
     def send_message(self, message: Json) -> None:
-        """Send a line; one who does not read is left."""
+        """Send a line; a client that does not read is dropped."""
         line = json.dumps(dict({"guard": GUARD_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace")
         self.unsent += line + b"\n"
         self.flush()
@@ -61,7 +61,7 @@ class GuardConnection:
             self.is_gone = True
 
     def receive(self) -> None:
-        """Take in what there is; a line too long, and the end, are the end."""
+        """Read what has arrived; a line that is too long ends the connection."""
         try:
             said = self.socket.recv(MAX_LINE_BYTES)
         except BlockingIOError:
@@ -75,7 +75,7 @@ class GuardConnection:
             self.is_gone = True
 
     def next_line(self) -> bytes | None:
-        """Return the next whole line, None without one."""
+        """Return the next complete line, None if there is none."""
         if b"\n" not in self.taken:
             return None
         line, _, self.taken = self.taken.partition(b"\n")
@@ -83,7 +83,7 @@ class GuardConnection:
 
 
 class GuardSocketServer:
-    """All of them, and the socket that they come to."""
+    """All clients, and the socket that they connect to."""
 
     def __init__(self, path: str) -> None:
         self.listener = open_listener(path)
@@ -93,7 +93,7 @@ class GuardSocketServer:
         return len(self.there)
 
     def accept_client(self) -> None:
-        """Take a connection, if there are not too many."""
+        """Accept a connection, unless there are too many."""
         try:
             connection, _ = self.listener.accept()
         except OSError:
@@ -106,7 +106,7 @@ class GuardSocketServer:
         self.there.append(client)
 
     def remove_gone(self) -> list[GuardConnection]:
-        """Close the connections of those who have gone, and return these."""
+        """Close the connections of clients that have gone, and return them."""
         gone = [client for client in self.there if client.is_gone]
         for client in gone:
             client.socket.close()
@@ -114,13 +114,15 @@ class GuardSocketServer:
         return gone
 
     def broadcast(self, message: Json) -> None:
-        """Tell everybody."""
+        """Send a message to all clients."""
         for client in self.there:
             client.send_message(message)
 
 
 def create_private_directory(path: str) -> str:
-    """Make the directory that only we enter, or take the one there is. Raises `Refused` for one that is not ours alone."""
+    """Create the directory that only this user may enter, or use the existing one. Raises `GuardStartError` if others
+    may enter it.
+    """
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)  # noqa: PTH102
     found = os.lstat(path)
@@ -130,9 +132,9 @@ def create_private_directory(path: str) -> str:
 
 
 def acquire_lock(place: str) -> bool:
-    """Take the lock that only one guard holds; False where another one does.
+    """Take the lock that only one guard holds; False if another one holds it.
 
-    A record lock: a child that hangs in the driver does not inherit it, and so does not keep it for us.
+    A record lock: a child that hangs in the driver does not inherit it, and so does not keep it.
     """
     fd = os.open(place + "/guard.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -1,1 +1,1 @@
-"""exporters."""
+"""Export a profile: as a `docker run` line, a systemd unit, a compose file or a sparkrun recipe."""

@@ -1,4 +1,4 @@
-"""The ``docker run`` line that does by hand what a plan asks of Docker's API."""
+"""The ``docker run`` line that does by hand what a launch plan asks of Docker's API."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 
 
 def format_docker_run(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True) -> str:
-    """Return the command for a shell, wrapped by option.
+    """Return the command for a shell, one option per line.
 
-    With ``mask`` a secret variable is ``-e HF_TOKEN``, which takes its value from the shell that runs the line, and a
-    secret anywhere else is dots.
+    With ``mask`` a secret variable is ``-e HF_TOKEN``, which takes its value from the shell that runs the line; any
+    other secret is masked.
     """
     shown = redact_launch_plan(plan) if mask else plan
     pairs = zip(plan.env, shown.env, strict=True)
-    hidden = frozenset(seen[0] for real, seen in pairs if real != seen or seen[1] == MASK)  # it may be masked already
+    hidden = frozenset(
+        seen[0] for real, seen in pairs if real != seen or seen[1] == MASK
+    )  # the plan may be masked already
     groups = [["docker", "run", "-d"], *_iter_flags(shown, hidden, with_labels=with_labels)]
     groups.append([shown.image])
     groups += map(list, group_flags(shown.command))
@@ -27,7 +29,7 @@ def format_docker_run(plan: LaunchPlan, *, with_labels: bool = True, mask: bool 
 
 
 def _iter_flags(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) -> Iterable[list[str]]:
-    """Yield each flag with its value; ``hidden`` are the variables whose value is left to the shell."""
+    """Yield each flag with its value; ``hidden`` are the variables whose value comes from the shell."""
     yield ["--name", plan.container_name]
     for flag, value in (
         ("--gpus", plan.gpus),
@@ -54,7 +56,7 @@ def _iter_flags(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool)
 
 
 def group_flags(words: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the words in groups of a flag and its values."""
+    """Return the words in groups of one flag and its values."""
     groups: list[list[str]] = []
     for word in words:
         if not groups or word.startswith("--"):

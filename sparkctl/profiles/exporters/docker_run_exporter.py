@@ -1,4 +1,4 @@
-"""A profile as a `docker run` for a shell, and as a systemd unit that runs it."""
+"""Export a profile as a `docker run` for a shell, and as a systemd unit that runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FlagGroup = tuple[str, ...]
 
 
 def export_docker_run(one: PortableLaunch) -> list[str]:
-    """Return the `docker run` line, one flag a line; ``${VAR}`` is taken from the shell that runs it."""
+    """Return the `docker run` line, one flag per line; ``${VAR}`` is taken from the shell that runs it."""
     head = [f"# {one.title}"] if one.title else []
     groups: list[_FlagGroup] = [
         ("docker", "run", "-d"),
@@ -29,7 +29,7 @@ def export_docker_run(one: PortableLaunch) -> list[str]:
 
 
 def export_systemd_unit(one: PortableLaunch) -> list[str]:
-    """Return a unit that runs the container in the foreground and never starts it again by itself."""
+    """Return a unit that runs the container in the foreground and never restarts it."""
     defaults = {
         match["name"]: match["default"]
         for text in [*(value for _, value in one.env), *one.words]
@@ -110,7 +110,7 @@ def _quote_for_shell(word: str) -> str:
 
 
 def _quote_for_systemd(word: str) -> str:
-    """Return a word of ExecStart: systemd knows ${NAME}, no default for it, and doubles what it has a use for."""
+    """Return a word of ExecStart: systemd knows ${NAME}, but no default for it, and needs some characters doubled."""
     found, end = "", 0
     for match in REFERENCE_PATTERN.finditer(word):
         found += _escape_for_systemd(word[end : match.start()]) + (

@@ -1,4 +1,4 @@
-"""A profile's launch without a node: what `docker run` would be told, still with ``~`` and ``${VAR}``. Pure."""
+"""A profile's launch without a node: the arguments of `docker run`, with ``~`` and ``${VAR}`` kept. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from sparkctl.profiles.redaction import find_profile_secrets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortableLaunch:
-    """Texts in a profile's notation: ``${NAME}`` is the operator's own, ``$${`` the text ``${``; ``~`` the node's home.
+    """Texts are in a profile's notation: ``${NAME}`` is the operator's variable, ``$${`` the text ``${``; ``~`` the
+    node's home.
 
-    ``title`` is one line. ``words`` stand behind the image; ``options`` as in `LaunchPlan`; ``remarks`` are what should
-    be known of it; ``beside`` is what the form has no word for.
+    ``title`` is one line. ``words`` follow the image; ``options`` as in `LaunchPlan`; ``remarks`` are notes for the
+    reader; ``beside`` holds what the target form cannot express.
     """
 
     profile: Profile
@@ -38,7 +39,7 @@ class PortableLaunch:
 
 
 def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
-    """Return the launch of a profile, its secrets left to the environment of whoever starts it."""
+    """Return the launch of a profile; its secrets come from the environment of the person who starts it."""
     draft = ProfileDraft(kind=SourceFormat.DOCKER, ledger=ImportReport(), env=dict(profile.env))
     secret_references.replace_env_secrets(draft)
     args = secret_references.replace_flag_secrets(draft, list(profile.args))
@@ -53,7 +54,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     mounts = tuple(redact_word(mount, own) for mount in profile.mounts)
     if (shown_box, mounts) != (box, profile.mounts):
         draft.ledger.add_remark(
-            "What looked like a secret among the container's options and mounts is masked: write it again there."
+            "Values in the container's options and mounts that look like secrets are masked; write them again there."
         )
     told = replace(
         profile,
@@ -71,7 +72,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
             served_name=None if profile.model.served_name is None else escape_references(profile.model.served_name),
         ),
     )
-    # Words are in a profile's notation; what is written beside them is text as it stands.
+    # Words are in a profile's notation; the texts beside them are literal.
     plain = replace(told, args=tuple(args), command=command, model=profile.model)
     return PortableLaunch(
         profile=plain, title=_to_single_line(told.title), name=choose_container_name(profile),
@@ -82,7 +83,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
 
 
 def _to_single_line(text: str | None) -> str | None:
-    """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
+    """Return a text as one line: a second line after a comment sign would not be a comment."""
     return None if text is None else " ".join(sanitize_line(text).split()) or None
 
 

@@ -1,4 +1,4 @@
-"""A profile as a compose file and as a sparkrun recipe."""
+"""Export a profile as a compose file and as a sparkrun recipe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPOSE_KEYS = {
     "tmpfs": "tmpfs", "user": "user", "workdir": "working_dir",
 }  # fmt: skip
 _SPARKRUN_RUNTIMES = {"llamacpp": "llama-cpp"}
-_PLACEHOLDERS_BY_ENGINE = {  # sparkrun's names for what people change at a start, by the flag of each engine
+_PLACEHOLDERS_BY_ENGINE = {  # sparkrun's names for what people change at a start, by each engine's flag
     "vllm": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--max-model-len": "max_model_len",
              "--gpu-memory-utilization": "gpu_memory_utilization", "--max-num-seqs": "max_num_seqs",
              "--tensor-parallel-size": "tensor_parallel", "--pipeline-parallel-size": "pipeline_parallel"},
@@ -37,7 +37,7 @@ _PLACEHOLDERS_BY_ENGINE = {  # sparkrun's names for what people change at a star
 
 
 def export_compose(one: PortableLaunch) -> list[str]:
-    """Return a compose file with one service; it never starts again by itself."""
+    """Return a compose file with one service that never restarts by itself."""
     box = one.profile.container
     service: dict[str, Any] = {"image": one.profile.image, "container_name": one.name}
     if box.entrypoint is not None:
@@ -87,7 +87,7 @@ def _add_docker_options(service: dict[str, Any], options: tuple[tuple[str, str],
 
 
 def _reserve_gpus(service: dict[str, Any], text: str) -> None:
-    """Reserve GPUs in the form that every version of compose reads."""
+    """Reserve GPUs in the form that every version of compose can read."""
     device: dict[str, Any] = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     bare = text.strip('"')
     if bare.isdigit():
@@ -111,7 +111,7 @@ def _double_dollars(text: str) -> str:
 
 
 def _escape_for_compose(word: str) -> str:
-    """Return a text in compose's notation: its references are ours, a dollar sign is doubled."""
+    """Return a text in compose's notation: references are kept, any other dollar sign is doubled."""
     out, end = "", 0
     for match in REFERENCE_PATTERN.finditer(word):
         out += _double_dollars(word[end : match.start()]) + ("$${" if match["name"] is None else match[0])

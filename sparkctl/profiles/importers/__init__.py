@@ -1,1 +1,3 @@
-"""Foreign formats in: `docker run` lines, compose files, sparkrun and eugr recipes, containers. Pure; a reader makes a `Draft`."""
+"""Import other formats: `docker run` lines, compose files, sparkrun and eugr recipes, containers. Pure; each reader
+makes a `ProfileDraft`.
+"""

@@ -1,4 +1,4 @@
-"""A compose file's service: its keys become the docker run flags they stand for."""
+"""Import a service of a compose file: its keys become the docker run flags with the same meaning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_compose_file(data: Mapping[str, Any]) -> bool:
 def import_compose(
     data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
 ) -> ProfileDraft:
-    """Return the draft of one service. Raises `InvalidInput` where it is not said which, or the service has no image."""
+    """Return the draft of one service. Raises `InvalidInput` if it is not clear which, or the service has no image."""
     services = foreign_yaml.as_mapping(data.get("services"))
     name = _select_service(services, service)
     body = foreign_yaml.as_mapping(services[name])
@@ -103,14 +103,14 @@ class _ComposeReader:
             elif key in _DOCKER_FLAGS:
                 self._read_flag(key, value)
             elif key.startswith("x-"):
-                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "an extension of somebody's own")
+                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a private extension of the file")
             else:
                 self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
             if len(self.ledger.accounts) == before:
                 self.ledger.add_malformed(key, f"{key} cannot be {foreign_yaml.describe_kind(value)}")
 
     def to_profile_text(self, value: object) -> str:
-        """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
+        """Return a scalar in a profile's notation: ``${NAME}`` is an environment variable, ``$$`` a dollar sign."""
         return convert_shell_references(foreign_yaml.scalar_text(value) or "", self.defined, dollar="$$")
 
     def apply_flag(self, flag: str, value: str, key: str) -> None:

@@ -1,4 +1,4 @@
-"""`docker run` flags into a draft: the one way in for lines, compose files, recipes and containers."""
+"""Put `docker run` flags into a draft. All sources use this: lines, compose files, recipes and containers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LONG_FLAG_NAMES = {"net": "network", "e": "env", "v": "volume", "p": "publish",
 _IGNORED_FLAGS = {
     "interactive": "a container in the background has no terminal",
     "tty": "a container in the background has no terminal",
-    "pull": "sparkctl never pulls behind your back; `docker pull` on the node does",
-    "quiet": "it changes what docker prints, nothing of the container",
+    "pull": "sparkctl does not pull images here; run `docker pull` on the node",
+    "quiet": "it changes what docker prints, not the container",
     "platform": "the image on the node decides",
     "sig-proxy": "a container in the background gets no keys",
 }
@@ -32,14 +32,14 @@ _HEALTH_URL = re.compile(r"https?://[^/\s\"']{0,300}+(?P<path>/[!#-&(*-:<-{}~]{0
 
 
 def apply_docker_flag(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
-    """Take one flag (no dashes, short or long) with its value in a profile's notation. ``key``: the source's name of it."""
+    """Take one flag (no dashes, short or long) with its value in a profile's notation. ``key``: its name in the source."""
     flag = _LONG_FLAG_NAMES.get(flag, flag)
     if flag in ("env", "env-file"):
         _apply_env(draft, flag, value, key)
         return
     text = resolve_defaults(value)
     if text is None:
-        draft.ledger.add_unsupported(key, f"{value} is known only in the shell it is run in; write the value out")
+        draft.ledger.add_unsupported(key, f"{value} is known only in the shell that runs it; write the value itself")
     elif flag in _FLAG_HANDLERS:
         _FLAG_HANDLERS[flag](draft, text, key)
     elif flag in _IGNORED_FLAGS:
@@ -55,7 +55,7 @@ def apply_docker_flag(draft: ProfileDraft, flag: str, value: str, key: str) -> N
 
 
 def _collect_repeated_value(draft: ProfileDraft, flag: str, text: str) -> object:
-    """Return the value to keep; a flag that stands twice keeps both."""
+    """Return the value to keep; a repeated flag keeps both values."""
     before = draft.ledger.extra.pop(flag, None)
     return text if before is None else [*(before if isinstance(before, list) else [before]), text]
 
@@ -224,7 +224,7 @@ def _apply_health_check(draft: ProfileDraft, text: str, key: str) -> None:
 
 
 def find_health_check_path(text: str) -> str | None:
-    """Return the path that a health check asks for over HTTP, None where it asks otherwise."""
+    """Return the path that a health check requests over HTTP, None if it checks in another way."""
     match = _HEALTH_URL.search(text)
     return match["path"] if match else None
 

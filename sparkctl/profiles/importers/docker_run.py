@@ -1,4 +1,4 @@
-"""A pasted ``docker run ...``, with whatever stands around it."""
+"""Import a pasted ``docker run ...``, with any text around it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
 DOCKER_PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
-METADATA_COMMENT = "# sparkctl: "  # the comment in which an export says what a line of docker has no flag for
+METADATA_COMMENT = "# sparkctl: "  # the comment in which an export writes what has no docker flag
 _BARE_FLAGS = frozenset({
     "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
     "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
@@ -40,7 +40,7 @@ _IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.
 
 
 def has_docker_run(text: str) -> bool:
-    """Tell whether a text has a `docker run` in it."""
+    """Tell whether a text contains a `docker run`."""
     return (
         re.search(
             rf"(?<![\w.-])({'|'.join(DOCKER_PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b",
@@ -51,9 +51,10 @@ def has_docker_run(text: str) -> bool:
 
 
 def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
-    """Return the draft of the first `docker run` in a text. ``defined``: values of variables that it does not set.
+    """Return the draft of the first `docker run` in a text. ``defined``: values of variables that the text does not
+    set.
 
-    Raises `InvalidInput` where there is none, or no image.
+    Raises `InvalidInput` if there is none, or it has no image.
     """
     if len(text) > shell_parser.MAX_CHARS:
         raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
@@ -89,7 +90,7 @@ def _is_assignment(command: shell_parser.ShellCommand) -> bool:
 
 
 def find_metadata(text: str) -> str | None:
-    """Return what an export of ours wrote in a comment of its own."""
+    """Return the metadata that an export of sparkctl wrote in a comment."""
     line = next((line for line in text.splitlines() if line.startswith(METADATA_COMMENT)), None)
     return None if line is None else line.removeprefix(METADATA_COMMENT)
 
@@ -101,7 +102,7 @@ def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellComman
 
 
 def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
-    """Return what stands behind ``docker [container] run``, None for any other command."""
+    """Return the words after ``docker [container] run``, None for any other command."""
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:8]):
         if text.rpartition("/")[2] in DOCKER_PROGRAMS:
@@ -118,9 +119,9 @@ def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
 
 
 def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
-    """Take what stands behind ``docker run``: flags, image, command. Raises `InvalidInput` where there is no image."""
+    """Read the words after ``docker run``: flags, image, command. Raises `InvalidInput` if there is no image."""
     at = 0
-    unknown: list[tuple[str, str]] = []  # flags that docker's help does not know, and the word behind each
+    unknown: list[tuple[str, str]] = []  # flags that docker's help does not list, and the word after each
     while at < len(words):
         text = words[at].text
         if text == "--":
@@ -141,9 +142,7 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
     rest = words[at + 1 :]
     for word in rest:
         for piece in word.unknown:
-            draft.ledger.add_unsupported(
-                piece, "only the shell it is run in knows what that is; it is written as it stands"
-            )
+            draft.ledger.add_unsupported(piece, "only the shell that runs it knows its value; it is kept as written")
     draft.words = [word.text for word in rest] or None
     if draft.words:
         draft.ledger.add_mapped("COMMAND", "command, args")
@@ -169,7 +168,7 @@ def _read_long_flag(draft: ProfileDraft, words: list[ShellWord], at: int, unknow
 
 
 def _takes_value(words: list[ShellWord], at: int) -> bool:
-    """Guess whether a flag nobody knows has a value: not where an image would be lost by it."""
+    """Guess whether an unknown flag has a value: not if the image would be lost by it."""
     value = words[at + 1].text
     if value.startswith("-"):
         return False
@@ -224,7 +223,7 @@ def _shorten_home_in_mount(part: str) -> str:
 
 
 def build_container_draft(run: DockerRunSpec, ledger: ImportReport, beyond: Sequence[tuple[str, str]]) -> ProfileDraft:
-    """Return the draft of a container; the image's own settings are already taken out of ``run``.
+    """Return the draft of a container; the image's own settings are already removed from ``run``.
 
     ``beyond``: further settings (a docker run flag and its value) that a profile has no field for.
     """

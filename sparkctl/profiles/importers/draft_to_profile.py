@@ -1,4 +1,4 @@
-"""From a filled draft to a `Profile`: the command taken apart, secrets out, what is at its default left unsaid."""
+"""Build a `Profile` from a filled draft: parse the command, remove secrets, omit default values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_NAME_LENGTH = 56
 
 
 def profile_name_from_text(text: str | None) -> str | None:
-    """Return a profile's name made of a text, None where nothing of it can be one."""
+    """Return a profile name made from a text, None if no part of it is usable."""
     if not text:
         return None
     found = _NON_NAME_CHARACTERS.sub("-", text.lower()).strip("-._")
@@ -30,7 +30,7 @@ def profile_name_from_text(text: str | None) -> str | None:
 
 
 def profile_name_from_model(model: str | None) -> str | None:
-    """Return a name made of the model's own, without its publisher and its directories."""
+    """Return a name made from the model's name, without its publisher and directories."""
     if not model:
         return None
     tail = model.rstrip("/").rpartition("/")[2]
@@ -38,7 +38,7 @@ def profile_name_from_model(model: str | None) -> str | None:
 
 
 def profile_name_from_image(image: str | None) -> str | None:
-    """Return a name made of the image's, without registry and tag."""
+    """Return a name made from the image's name, without registry and tag."""
     if not image:
         return None
     return profile_name_from_text(image.rpartition("/")[2].partition("@")[0].partition(":")[0])
@@ -69,9 +69,9 @@ _LAUNCH_WORDS = {
 
 
 def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None = None) -> ImportResult:
-    """Return the profile. ``engines``: those there are; ``name``: instead of the one that the source suggests.
+    """Return the profile. ``engines``: the known ones; ``name``: instead of the name that the source suggests.
 
-    Raises `InvalidInput` where there is no image.
+    Raises `InvalidInput` if there is no image.
     """
     if not draft.image or not _IMAGE_REFERENCE.fullmatch(draft.image):
         raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
@@ -129,7 +129,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
 
 
 def count_ranks(flags: Sequence[tuple[str, ArgValue]]) -> int:
-    """Return how many GPUs the parallel sizes among the flags take."""
+    """Return how many GPUs the parallel sizes in the flags need."""
     count = 1
     for names in _PARALLEL_SIZE_FLAGS:
         sizes = [value for key, value in flags if key.lstrip("-") in names and isinstance(value, str)]
@@ -153,7 +153,7 @@ def _dump_compact_json(value: object) -> str:
 
 
 def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand:
-    """Read what is started: the entry point and the words behind it, out of the shell they may stand in."""
+    """Read what is started: the entry point and the words after it, unwrapped from a shell if necessary."""
     words = [*([escape_references(draft.entrypoint)] if draft.entrypoint else []), *(draft.words or [])]
     plain = [resolve_defaults(word) for word in words]
     script = find_sole_shell_script([word for word in plain if word is not None]) if None not in plain else None
@@ -162,7 +162,7 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
         and len(words) == 3
         and find_sole_shell_script([resolve_defaults(words[0]) or "", resolve_defaults(words[1]) or "", "x"])
     ):
-        script = None  # its text depends on the operator's environment: it stays as it is
+        script = None  # its text depends on the operator's environment, so it is kept as written
         draft.ledger.add_remark("The script takes values from your shell; they are not filled in here.", "command")
     if script is not None:
         if draft.engine is None:
@@ -184,7 +184,7 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
     found = engine_command.parse_engine_command(
         words, draft.image or "", draft.engine_hint, engines, draft.engine, draft.model
     )
-    is_said_again = found.engine in ("vllm", "sglang")  # anything else starts its command as it stands
+    is_said_again = found.engine in ("vllm", "sglang")  # any other program starts its command as written
     if (
         is_said_again
         and not found.model
@@ -192,14 +192,14 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
         and draft.model
         and found.command[-1] == escape_references(draft.model)
     ):
-        found.command, found.model = found.command[:-1], draft.model  # behind launch words of somebody's own
+        found.command, found.model = found.command[:-1], draft.model  # after launch words that are not the engine's own
     if found.engine not in engines:
         found.engine = "container"
     return found
 
 
 def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand | None:
-    """Read a shell that has an entry point before it, or flags behind its script; those are the script's own."""
+    """Read a shell with an entry point before it, or with flags after its script; those belong to the script."""
     for start in (0, 1):
         heads = [resolve_defaults(word) or "" for word in words[start:]]
         at = find_shell_script(heads)
@@ -208,7 +208,7 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
         end = start + at + 1
         flags = engine_command.parse_flags(words[end:])
         if flags is None or any(has_references(word) for word in words[:end]):
-            return None  # its text depends on the operator's environment
+            return None  # its text depends on the operator's environment, so it is kept as written
         found = engine_command.parse_script_command(
             heads[at], tuple(resolve_defaults(word) or "" for word in words[:end]), draft.engine_hint
         )
@@ -219,7 +219,7 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
 
 
 def _note_script(draft: ProfileDraft) -> None:
-    if draft.engine is None:  # an export of ours has said it once
+    if draft.engine is None:  # an export of sparkctl notes this already
         draft.ledger.add_remark(
             "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
             "command",
@@ -227,7 +227,7 @@ def _note_script(draft: ProfileDraft) -> None:
 
 
 def _split_entrypoint(draft: ProfileDraft, found: EngineCommand) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return entry point and launch words: a replaced entry point is the first word of what is started."""
+    """Return entry point and launch words: a replaced entry point is the first word of the command."""
     command = found.command
     if command is not None:
         command = tuple(resolve_defaults(word) or word for word in command)
@@ -242,7 +242,7 @@ def _split_entrypoint(draft: ProfileDraft, found: EngineCommand) -> tuple[str | 
 
 
 def _find_published_port(draft: ProfileDraft) -> int | None:
-    """Return the first port that is published, as the container sees it."""
+    """Return the first published port, as the container sees it."""
     for option, value in draft.options:
         inside = value.removesuffix("/tcp").rpartition(":")[2]
         if option == "publish" and inside.isdigit() and 0 < int(inside) < 65536:
@@ -251,14 +251,14 @@ def _find_published_port(draft: ProfileDraft) -> int | None:
 
 
 def _select_gpus(draft: ProfileDraft, engine: str) -> str | None:
-    """Engines get all GPUs without a word; anything else only those it asks for."""
+    """Engines get all GPUs by default; any other program only those it asks for."""
     if draft.gpus == "all" and engine in engine_command.KNOWN_ENGINES:
         return None
     return draft.gpus
 
 
 def _group_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return options with those of one name together, as a file has them."""
+    """Return options grouped by name, as a file has them."""
     names = dict.fromkeys(name for name, _ in options)
     return [(name, value) for wanted in names for name, value in options if name == wanted]
 

@@ -1,4 +1,4 @@
-"""From the words of a launch to engine, model, port and flags: what a profile says field by field."""
+"""Parse a launch command into engine, model, port and flags, the fields of a profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEGATIVE_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?"
 _FLAG_NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
 _PORT_FLAG = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
 _SERVED_NAME_FLAG = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
-# vLLM's short flags, by the names its own help gives them.
+# vLLM's short flags, with the long names from its own help.
 VLLM_SHORT_FLAGS = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
@@ -30,17 +30,17 @@ _SWITCH_PREFIXES = (
     "--no-",
     "--trust-",
     "--enforce-",
-)  # flags that take no value, by their beginning
+)  # flags without a value, by their beginning
 _SGLANG_MODULE = "sglang.launch_server"
 _VLLM_MODULE = "vllm.entrypoints.openai.api_server"
-# Engines that are started by a word of their own, and what recipes call them.
+# Engines with a start command of their own, and their names in recipes.
 KNOWN_ENGINES = ("vllm", "sglang", "llamacpp", "trtllm")
 _ENGINES_BY_PROGRAM = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
 _ENGINE_ALIASES = {"llama-cpp": "llamacpp"}
-# llama-server's names for what a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
+# llama-server's flags that a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
 _LLAMA_MODEL_FLAGS = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
-# Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
+# Servers without an engine here: the word that starts them, and the path that answers when they are ready.
 _OTHER_SERVER_HEALTH = {
     "text-generation-launcher": "/health",
     "ollama": "/",
@@ -69,8 +69,8 @@ def parse_engine_command(
 ) -> EngineCommand:  # fmt: skip
     """Return what ``words`` (in a profile's notation) start in ``image``.
 
-    ``hint``: the engine by the source's own word; ``engines``: those there are; ``certain``: the engine that it is;
-    ``model``: what the source says is served.
+    ``hint``: the engine's name in the source; ``engines``: the known ones; ``certain``: the engine if it is known;
+    ``model``: the model that the source names.
     """
     if certain is not None:
         return _parse_given_engine(words, certain)
@@ -86,13 +86,13 @@ def parse_engine_command(
 
 
 def _add_image_health(found: EngineCommand, image: str) -> EngineCommand:
-    """An image may be known by its name where its command says nothing."""
+    """Recognise a server by its image if the command does not show it."""
     found.health = found.health or next((path for name, path in _IMAGE_HEALTH.items() if name in image), None)
     return found
 
 
 def _move_model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
-    """Return the words with the model right behind ``vllm serve``: it may stand behind flags that take no value."""
+    """Move the model right after ``vllm serve``: it may come after flags without a value."""
     at = _find_word_sequence(words, "vllm", "serve")
     if model is None or at is None or not any(word.startswith("-") for word in words[at + 2 : at + 3]):
         return words
@@ -105,7 +105,7 @@ def _move_model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
 
 
 def _parse_given_engine(words: Sequence[str], engine: str) -> EngineCommand:
-    """Read the words of an engine that is known, whatever its launch words are."""
+    """Read the words of a known engine, whatever its launch words are."""
     if engine not in KNOWN_ENGINES:
         return _parse_any_command(words)
     found = {"vllm": _parse_vllm, "sglang": _parse_sglang}.get(engine, _parse_by_program)(words)
@@ -122,7 +122,7 @@ def _parse_given_engine(words: Sequence[str], engine: str) -> EngineCommand:
 
 
 def parse_script_command(script: str, command: tuple[str, ...], hint: str | None) -> EngineCommand:
-    """Return what can be told of a launch that stays a shell's script."""
+    """Return what can be read from a launch that stays a shell script."""
     match = re.search(r"\bvllm serve\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script)
     path = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
     engine = "container"
@@ -149,9 +149,9 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
 
 
 def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
-    """Return words as flags with their values, None where they are something else.
+    """Return words as flags with their values, None if they are something else.
 
-    A flag that stands twice becomes a list; what cannot be written back the same way is not flags.
+    A repeated flag becomes a list; words that cannot be written back unchanged are not flags.
     """
     found: dict[str, list[list[str]]] = {}
     at = 0
@@ -190,7 +190,7 @@ def _parse_flag_value(given: list[list[str]]) -> ArgValue | None:
 
 
 def parse_json_map(text: str) -> JsonValue | None:
-    """Return a JSON map as one, None for any other text, and for JSON that YAML would not give back the same."""
+    """Return a JSON map, None for any other text, and for JSON that YAML would not return unchanged."""
     if not text.lstrip().startswith("{") or len(text) > 20_000:
         return None
     try:
@@ -221,7 +221,7 @@ def _is_program(word: str) -> bool:
 
 
 def _find_word_sequence(words: Sequence[str], *names: str) -> int | None:
-    """Return where these words stand one after the other, the first also as a path."""
+    """Return where these words follow one another; the first may be a path."""
     for at in range(len(words) - len(names) + 1):
         first = words[at].rpartition("/")[2]
         if (first, *words[at + 1 : at + len(names)]) == names:
@@ -232,7 +232,7 @@ def _find_word_sequence(words: Sequence[str], *names: str) -> int | None:
 
 
 def _find_python_module_end(words: Sequence[str], name: str) -> int | None:
-    """Return where ``-m NAME`` of a Python ends."""
+    """Return where ``-m NAME`` of a Python call ends."""
     for at in range(len(words) - 2):
         if _PYTHON_PROGRAM.fullmatch(words[at].rpartition("/")[2]) and "-m" in words[at + 1 : at + 4]:
             minus = words.index("-m", at)
@@ -260,13 +260,15 @@ def _parse_sglang(words: Sequence[str]) -> EngineCommand | None:
 
 
 def _find_launch_end(words: Sequence[str], program: str, module: str) -> int | None:
-    """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python; None where they are neither."""
+    """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python call; None if they are
+    neither.
+    """
     at = _find_word_sequence(words, program, "serve")
     return _find_python_module_end(words, module) if at is None else at + 2
 
 
 def _is_vllm_launch(launch: tuple[str, ...]) -> bool:
-    """Tell whether launch words are vLLM's own, an image's entry point among them: the model is said behind them again."""
+    """Tell whether launch words are vLLM's own, including an image's entry point: the model follows them."""
     return not launch or launch[-1] == _VLLM_MODULE or _find_word_sequence(launch, "vllm", "serve") == len(launch) - 2
 
 
@@ -283,16 +285,16 @@ def _parse_by_program(words: Sequence[str]) -> EngineCommand | None:
         )
         if engine == "trtllm":
             if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
-                rest = [rest[-1], *rest[:-1]]  # behind the last flag's value
+                rest = [rest[-1], *rest[:-1]]  # after the last flag's value
             if not rest or rest[0].startswith("-") or has_references(rest[0]):
-                return None  # its model is a word, and may stand anywhere
+                return None  # its model is a plain word in any position
             found.model, rest = resolve_defaults(rest[0]), rest[1:]
         return _read_server_flags(found, rest, launch, {})
     return None
 
 
 def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
-    """An image whose entry point is the engine: its words begin with a model or a flag."""
+    """Read a command for an image whose entry point is the engine: it begins with a model or a flag."""
     name = image.rpartition("@")[0] or image
     engine = hint if hint in ("vllm", "sglang") else None
     if engine is None:
@@ -307,7 +309,9 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
 
 
 def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
-    """Take the model that `vllm serve` has as its first word; one from the operator's environment is only a flag's."""
+    """Take the model that `vllm serve` has as its first word; one from the operator's environment can only be a flag's
+    value.
+    """
     if not rest or rest[0].startswith("-"):
         return rest
     if has_references(rest[0]):
@@ -319,10 +323,10 @@ def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
 def _read_server_flags(
     found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]
 ) -> EngineCommand:
-    """Take model, port and name out of an engine's flags; what sparkctl says itself is left to it."""
+    """Take model, port and name out of an engine's flags; sparkctl sets those itself."""
     flags = parse_flags(rest, aliases)
     if flags is None:
-        # Words that are not all flags can only be told as they stand; port and host are said again behind them.
+        # Words that are not all flags are kept as written; port and host are added after them.
         words = (*launch, *([found.model] if found.model else []), *rest)
         host = _find_flag_value(rest, "--host")
         return EngineCommand(
@@ -373,7 +377,7 @@ def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineC
 
 
 def _parse_any_command(words: Sequence[str]) -> EngineCommand:
-    """Any other command: its flags as args where they can be written so, else all of it as it stands."""
+    """Read any other command: its flags as args if they can be written so, else all of it as written."""
     first = _find_first_flag(words)
     rest = list(words[first:])
     flags = parse_flags(rest)
@@ -390,7 +394,7 @@ def _parse_any_command(words: Sequence[str]) -> EngineCommand:
 
 
 def _find_first_flag(words: Sequence[str]) -> int:
-    """Return where the first flag of a command stands; ``-m NAME`` is how a Python program is called."""
+    """Return where the first flag of a command is; ``-m NAME`` is how a Python module is started."""
     first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
     is_python = first > 0 and _PYTHON_PROGRAM.fullmatch(words[first - 1].rpartition("/")[2]) is not None
     if is_python and list(words[first : first + 1]) == ["-m"]:

@@ -1,4 +1,6 @@
-"""eugr's recipes (spark-vllm-docker, ``recipe_version: "1"``): filled in by str.format, run by a shell in the container."""
+"""Import eugr's recipes (spark-vllm-docker, ``recipe_version: "1"``): filled in by str.format, run by a shell in the
+container.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
 
 
 def _read_env(recipe: RecipeReader) -> None:
-    """``export K="V"`` in the launch script: a shell in the container fills in what begins with a dollar sign."""
+    """Read ``export K="V"`` in the launch script; a shell in the container expands dollar signs there."""
     literal: dict[str, Any] = {}
     for name, value in foreign_yaml.as_mapping(recipe.data.get("env")).items():
         text = foreign_yaml.scalar_text(value) or ""
@@ -77,9 +79,7 @@ def _read_build(recipe: RecipeReader) -> None:
     if "mods" in recipe.data and foreign_yaml.is_empty_value(recipe.data["mods"]):
         recipe.ledger.add_mapped("mods", "nothing: it is empty")
     if "pull_image" in recipe.data:
-        recipe.ledger.add_unsupported(
-            "pull_image", "sparkctl never pulls behind your back; `docker pull` on the node does"
-        )
+        recipe.ledger.add_unsupported("pull_image", "sparkctl does not pull images here; run `docker pull` on the node")
     recipe.note_local_build(args)
 
 
@@ -94,7 +94,7 @@ def _read_node_limits(recipe: RecipeReader) -> None:
 
 
 def count_parallel_nodes(recipe: RecipeReader) -> int:
-    """Return how many Sparks the parallel sizes take: each has one GPU."""
+    """Return how many Sparks the parallel sizes need: each has one GPU."""
     count = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
         count *= max(1, foreign_yaml.parse_whole_number(recipe.placeholder_values.get(key)) or 1)

@@ -1,6 +1,6 @@
-"""What a `docker run`, a compose file or a recipe has no word for, carried beside it as JSON by our own exports.
+"""Metadata for what a `docker run`, a compose file or a recipe cannot express: JSON that sparkctl's exports add.
 
-A launch itself (image, command, environment, mounts) is always read from the form: what somebody edits there counts.
+The launch itself (image, command, environment, mounts) is always read from the form, so that edits there count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _START_FIELDS = ("drop_caches", "ready_line", "health", "probe", "prompt", "expe
 
 
 def format_metadata_json(profile: Profile, **more: object) -> str:
-    """Return what an import of the exported form could not find out again, as JSON of one line."""
+    """Return what an import of the exported form could not find out, as JSON on one line."""
     model, rules, box = profile.model, profile.start, profile.container
     limits, guard, experts = rules.timeouts, rules.guard, model.experts
     said: dict[str, Any] = {"name": profile.name, "engine": profile.engine, "port": profile.port}
@@ -68,14 +68,14 @@ _RECIPE_ONLY_FIELDS = (
     "env_file",
     "placeholders",
     "unsaid",
-)  # only a sparkrun recipe has no word for these
+)  # only a sparkrun recipe cannot express these
 
 
 def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
-    """Return the fields that stand beside a source, None where nothing does.
+    """Return the metadata of a source, None if there is none.
 
-    The ledger is told of every field: what is of another type than an export writes is left out. Nothing here is believed to
-    be the operator's own: anybody can write it.
+    The report covers every field; a field of another type than an export writes is left out. The content is not
+    trusted: anybody can write it.
     """
     if draft.beside is None:
         return None
@@ -99,7 +99,7 @@ def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
 
 
 class _FieldType:
-    """The type of a field: the words for it, and what tests a value."""
+    """The type of a field: its name in messages, and the check of a value."""
 
     def __init__(self, words: str, holds: Callable[[Any], bool]) -> None:
         self.words, self.holds = words, holds
@@ -127,7 +127,7 @@ def _choice_type(*words: str) -> _FieldType:
 
 
 def _is_valid_guard(value: Any) -> bool:
-    """Tell a guard that is off from one with its floor, its limit of page cache and its end."""
+    """Return whether a guard is valid: off, or with its floor, its page cache limit and its time limit."""
     if value is None:
         return True
     if not isinstance(value, list) or len(value) != 3:
@@ -197,7 +197,7 @@ _FIELD_TYPES: dict[str, Any] = {
 
 
 def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
-    """Return the fields that are what an export writes."""
+    """Return the fields that an export writes."""
     found: dict[str, Any] = {}
     place = draft.ledger.locate(draft.beside_key)
     for name, value in said.items():
@@ -230,7 +230,7 @@ _PROFILE_FIELD_NAMES = {
 
 
 def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
-    """Put into a draft what its form has no word for; variables and files go the way that those of the form go."""
+    """Add to a draft what its form cannot express; variables and files go through the same checks as those of the form."""
     draft.engine, draft.name = fields["engine"], fields.get("name", draft.name)
     for name, text in fields.get("env", []):
         if name not in draft.env:
@@ -250,7 +250,7 @@ def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
 
 
 def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportResult:
-    """Return an import with the fields that its form has no word for."""
+    """Add to an imported profile the fields that its form cannot express."""
     one, said = imported.profile, fields
     model, box = said.get("model", {}), said.get("container", {})
     # A container, or a shell with its script: the form does not say these by flags of the engine's.

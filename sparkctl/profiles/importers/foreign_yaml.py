@@ -1,4 +1,4 @@
-"""YAML that other people's tools write, read as those tools read it, with limits; odd text is put right and said so."""
+"""Read YAML written for other tools, the way those tools read it, with limits; corrections are reported."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\
 
 
 def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the first map of a YAML text, and what had to be put right.
+    """Return the first map of a YAML text, and what had to be corrected.
 
-    ``as_written``: numbers stay the text they were (compose); else scalars are those of YAML 1.1, as Python's tools
-    have them. Raises `InvalidInput` with file, line and column.
+    ``as_written``: numbers keep their text (compose); else scalars follow YAML 1.1, as Python's tools read it. Raises
+    `InvalidInput` with file, line and column.
     """
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise InvalidInput(f"{name}: larger than {MAX_BYTES // 1024} KiB: that is no recipe")
@@ -74,7 +74,7 @@ def _parse_documents(text: str, as_written: bool) -> tuple[list[Any], list[tuple
     nodes = []
 
     class Loader(yaml.SafeLoader):
-        """Plain data only; a tag that is not known is read as what stands behind it."""
+        """Plain data only; an unknown tag is ignored and its value is read."""
 
     Loader.add_multi_constructor("", _ignore_tag)
     Loader.add_multi_constructor("!", _ignore_tag)
@@ -114,7 +114,7 @@ def _construct_bool(loader: Any, node: Any) -> object:
 
 
 def _iter_nodes(root: Any) -> Iterator[Any]:
-    """Yield each node below ``root`` once, itself too: aliases make one stand in several places."""
+    """Yield each node below ``root`` once, including itself; with aliases one node appears in several places."""
     import yaml
 
     seen: set[int] = set()
@@ -144,7 +144,7 @@ def _find_duplicate_keys(root: Any, twice: list[tuple[str, int]]) -> None:
 
 
 def _check_merge_size(root: Any) -> None:
-    """Refuse merge keys (``<<``) that unfold to more than any recipe holds: they are copied, not shared."""
+    """Refuse merge keys (``<<``) that expand to more than any recipe holds: they are copied, not shared."""
     import yaml
 
     sizes: dict[int, int] = {}
@@ -170,7 +170,7 @@ def _check_merge_size(root: Any) -> None:
 
 
 def _check_alias_size(value: object, name: str) -> None:
-    """Count what aliases unfold to. Raises `InvalidInput` where it is more than any recipe holds."""
+    """Count the values with aliases expanded. Raises `InvalidInput` if there are more than any recipe holds."""
     count = 0
     waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
@@ -190,12 +190,12 @@ def _format_yaml_error(name: str, error: Exception) -> str:
     return f"{name}:{mark.line + 1}:{mark.column + 1}: {what}" if mark else f"{name}: {what}"
 
 
-# What no profile may hold: controls but for tab and line end, halves of surrogates.
+# Characters that no profile may hold: controls except tab and line end, and half surrogates.
 FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def scalar_text(value: object) -> str | None:
-    """Return a scalar's text as YAML means it to be read (true, not True), None for null, lists and maps."""
+    """Return a scalar's text as YAML means it (true, not True), None for null, lists and maps."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -210,7 +210,7 @@ def scalar_texts(value: object) -> list[str]:
 
 
 def as_mapping(value: object) -> dict[str, Any]:
-    """Return a map with text for keys; a list of maps merged; ``K=V`` words of a list as pairs; else an empty one."""
+    """Return a map with text keys; a list of maps merged; ``K=V`` words of a list as pairs; else an empty map."""
     if isinstance(value, dict):
         return {key: one for raw, one in value.items() if (key := scalar_text(raw)) is not None}
     found: dict[str, Any] = {}
@@ -224,7 +224,7 @@ def as_mapping(value: object) -> dict[str, Any]:
 
 
 def parse_whole_number(value: object) -> int | None:
-    """Return a whole number, also one that is written as text or as 2.0; None for anything else."""
+    """Return a whole number, also from text or from 2.0; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str | int | float):
@@ -237,12 +237,12 @@ def parse_whole_number(value: object) -> int | None:
 
 
 def is_truthy(value: object) -> bool:
-    """Tell whether something is meant to be on."""
+    """Tell whether a value means "on"."""
     return str(value).strip().lower() in ("true", "yes", "on", "1") if value is not None else False
 
 
 def to_json_data(value: object) -> object:
-    """Return JSON data: what YAML has more of (dates, sets, keys that are no text) as text."""
+    """Return JSON data; types that JSON lacks (dates, sets, keys that are not text) become text."""
     if isinstance(value, dict):
         return {
             FORBIDDEN_CHARACTERS.sub(" ", scalar_text(key) or str(key)): to_json_data(one) for key, one in value.items()
@@ -259,7 +259,7 @@ def to_json_data(value: object) -> object:
 
 
 def describe_kind(value: object) -> str:
-    """Return in words what kind of thing it is."""
+    """Return the kind of a value in words."""
     if isinstance(value, dict):
         return "a map"
     if isinstance(value, list | tuple):
@@ -268,7 +268,7 @@ def describe_kind(value: object) -> str:
 
 
 def is_empty_value(value: object) -> bool:
-    """Tell whether a key says nothing: null, an empty text, list or map."""
+    """Tell whether a key has no content: null, an empty text, list or map."""
     return value is None or value == "" or value == [] or value == {}
 
 

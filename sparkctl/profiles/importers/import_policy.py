@@ -1,7 +1,7 @@
-"""The import policy: a list of what is harmless in somebody else's profile. Everything else is withheld.
+"""The import policy: an allow list of what is harmless in a foreign profile. Everything else is withheld.
 
-`apply_policy` is the one gate: it looks at the finished profile, so no form of source has a way around it. A profile that
-passed is written to a file, and from then on it is the operator's own: no mark in the file says where it came from.
+`apply_policy` checks the finished profile, so no source format can bypass it. An accepted profile is written to a file
+and belongs to the operator from then on: nothing in the file says where it came from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_reference
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ImportResult
 
-ALLOW_ALL = "all"  # what `--allow` without a name takes
+ALLOW_ALL = "all"  # what a plain `--allow` means
 ALLOW_NAMES = (
     "mount", "device", "env", "env-file", "network", "ipc", "gpus", "ulimit", "guard", "hooks", "ssh", *DOCKER_OPTIONS,
 )  # fmt: skip
@@ -35,7 +35,7 @@ _ALLOW_ALIASES = {
 
 # --- environment: what a profile may read from the operator's own ---
 
-# Tokens that model registries are asked with, and keys of a server's own.
+# Tokens for model registries, and keys of a server's own.
 _REGISTRY_TOKENS = re.compile(
     r"HF_TOKEN|HF_API_TOKEN|HF_HUB_TOKEN|HUGGING_?FACE_TOKEN|HUGGING_?FACE_HUB_TOKEN|HUGGINGFACEHUB_API_TOKEN|NGC_API_KEY"
     r"|MODELSCOPE_API_TOKEN|API_KEY|VLLM_API_KEY|SGLANG_API_KEY|LLAMA_API_KEY|LLAMA_ARG_API_KEY|SECRET_[0-9]{1,3}"
@@ -114,7 +114,7 @@ _HARMLESS_ULIMITS = (
     "stack",
 )
 _ANY_VALUE = re.compile(r".*", re.DOTALL)
-# Each flag with the values that reach no further than the container. A flag that is not here is withheld whatever it says.
+# Each flag with the values that affect only the container. A flag that is not listed is withheld with any value.
 _HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
     "add-host": _ANY_VALUE,
     "cap-drop": _ANY_VALUE,
@@ -129,7 +129,7 @@ _HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
     "read-only": _ANY_VALUE,
     "stop-signal": _ANY_VALUE,
     "workdir": _ANY_VALUE,
-    # What Docker gives every container, and the two that engines ask for: locked memory for RDMA, and NUMA.
+    # Docker's default capabilities, and the two that engines need: locked memory for RDMA, and NUMA.
     "cap-add": re.compile(
         r"(CAP_)?(IPC_LOCK|SYS_NICE|AUDIT_WRITE|CHOWN|DAC_OVERRIDE|FOWNER|FSETID|KILL|NET_BIND_SERVICE|NET_RAW|SETFCAP|SETGID"
         r"|SETPCAP|SETUID|SYS_CHROOT)",
@@ -154,7 +154,7 @@ _SSH_ENGINES = ("trtllm",)  # engines whose ranks log in to each other: sparkctl
 class ImportRisk:
     """A value in a profile that is not known to be harmless.
 
-    ``name`` is what `--allow` calls it; ``field`` and ``value`` say where it stands (``container.options.cap-add``).
+    ``name``: its name for `--allow`; ``field`` and ``value``: where it is (``container.options.cap-add``).
     """
 
     name: str
@@ -164,9 +164,9 @@ class ImportRisk:
 
 
 def parse_allow_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names to allow, as `ALLOW_NAMES` writes them, from texts in any usual spelling (``cap_add``, ``--volume``).
+    """Return the names to allow, as in `ALLOW_NAMES`, from any usual spelling (``cap_add``, ``--volume``).
 
-    ``NAME=VALUE`` allows one value. Raises ValueError for a name that is none.
+    ``NAME=VALUE`` allows one value. Raises ValueError for an unknown name.
     """
     found = set()
     for text in texts:
@@ -182,7 +182,7 @@ def parse_allow_names(texts: Iterable[str]) -> frozenset[str]:
 
 
 def normalize_allow_name(text: str) -> str | None:
-    """Return the name of `--allow` that a text means, None where it means none."""
+    """Return the name for `--allow` that a text means, None if it means none."""
     folded = text.strip().strip("-").lower().replace("_", "-")
     folded = folded.rpartition(".")[2] or folded  # container.options.cap-add
     name = _ALLOW_ALIASES.get(folded, folded)
@@ -190,9 +190,9 @@ def normalize_allow_name(text: str) -> str | None:
 
 
 def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> ImportResult:
-    """Return an import without what is not harmless, unless the operator allows it; the ledger accounts for all of it.
+    """Return an import without what is not harmless, unless the operator allows it; the report lists all of it.
 
-    ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
+    ``is_beside``: tells whether a file of this name is in the directory of the source, and will be in the profile's.
     """
     ledger, profile = imported.ledger, imported.profile
     withheld = [one for one in find_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
@@ -211,7 +211,7 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
 
 
 def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[ImportRisk, ...]:
-    """Return everything in a profile that is not on the list of what is harmless."""
+    """Return everything in a profile that is not known to be harmless."""
     return tuple(_list_risks(profile, is_beside))
 
 
@@ -304,7 +304,7 @@ def _remove_withheld(one: Profile, withheld: frozenset[tuple[str, str]]) -> Prof
 
 
 def _iter_container_entries(one: Profile) -> Iterator[tuple[str, str | None]]:
-    """Yield field and value of what a container gets beside its image and its command."""
+    """Yield field and value of what a container gets besides its image and its command."""
     box = one.container
     yield from (("mounts", mount) for mount in one.mounts)
     yield from (("container.devices", device) for device in box.devices)
@@ -327,12 +327,12 @@ def _iter_container_entries(one: Profile) -> Iterator[tuple[str, str | None]]:
 
 
 def explain_mount_risk(mount: str) -> str | None:
-    """Return why a mount is not harmless, None where it is: a directory below one of models or caches, or their volume."""
+    """Return why a mount is not harmless, None if it is: a directory for models or caches, or a volume for them."""
     source, _, rest = mount.partition(":")
     if _DOCKER_SOCKET.search(source):
         return "whoever has Docker's socket is root on the node"
     if not mount.isprintable() or find_misleading_part(source) or find_misleading_part(rest.partition(":")[0]):
-        return f"{source} is not the directory that it seems to be"
+        return f"{source} leads to another directory than it seems to"
     if not source.startswith(("/", "~")):
         if _VOLUME_NAME.fullmatch(source) and is_model_name(source):
             return None
@@ -345,21 +345,21 @@ def explain_mount_risk(mount: str) -> str | None:
 
 
 def _is_model_directory(path: str) -> bool:
-    """Tell whether a path lies in, or is, a directory named for models or caches; a home directory is never one."""
+    """Tell whether a path is in, or is, a directory named for models or caches; a home directory never is."""
     parts = [part for part in path.split("/") if part]
     if not parts or parts[0] in _SYSTEM_DIRECTORIES or (parts[0].startswith("~") and parts[0] != "~"):
         return False
     below = parts[{"home": 2, "~": 1, "root": 1}.get(parts[0], 0) :]
-    if parts[0] == "var":  # /var/lib/ollama; nothing of it is by the name of what is further in
+    if parts[0] == "var":  # /var/lib/ollama: the whole directory belongs to it
         below = parts[2:] if parts[1:2] in (["lib"], ["cache"], ["tmp"]) and is_model_name("".join(parts[2:3])) else []
     if any(part.startswith(".") and part not in _HIDDEN_MODEL_DIRECTORIES for part in below):
         return False
-    # ~/.cache holds what other programs run; the caches in it are named.
+    # ~/.cache holds programs of others; only the caches named here are allowed.
     return any(is_model_name(part) for part in below if part != ".cache")
 
 
 def is_model_name(name: str) -> bool:
-    """Tell whether a directory's or a volume's name speaks of models or their caches: hf-cache, LLMs, my_models_2."""
+    """Tell whether a directory or volume is named for models or their caches: hf-cache, LLMs, my_models_2."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
     return any(_is_model_word(word) for word in (*(word.lower() for word in words), *_split_lowercase_words(name)))
 
@@ -379,7 +379,7 @@ def _explain_device_risk(device: str) -> str | None:
         return None
     outside, *rest = device.split(":")
     if any(map(find_misleading_part, (outside, *rest))):
-        return f"{device} is not the device that it seems to be"
+        return f"{device} leads to another device than it seems to"
     is_mapped = len(rest) <= 2 and all(part.startswith("/") or set(part) <= set("rwm") for part in rest)
     if _HARMLESS_DEVICE.fullmatch(outside) and is_mapped:
         return None
@@ -405,7 +405,7 @@ def _explain_option_risk(option: str, value: str) -> str | None:
 
 
 def _is_gpu_request(text: str) -> bool:
-    """Tell whether a text asks for GPUs alone, by Docker's grammar."""
+    """Tell whether a text asks for GPUs only, by Docker's grammar."""
     if text == "none":
         return True
     try:
@@ -430,8 +430,9 @@ def _is_local_env_file(text: str, is_beside: Callable[[str], bool]) -> bool:
 
 
 def is_listed_variable(name: str) -> bool:
-    """Tell whether a variable of the operator's may go into a container unasked: a token that registries of models are asked
-    with, or a setting by its name. A secret of any other name may not."""
+    """Tell whether a variable of the operator may go into a container without `--allow`: a token for model registries,
+    or a setting by its name. A secret with any other name may not.
+    """
     if _REGISTRY_TOKENS.fullmatch(name):
         return True
     upper = name.upper()
@@ -444,7 +445,7 @@ def is_listed_variable(name: str) -> bool:
 
 
 def list_unlisted_variables(text: str) -> tuple[str, ...]:
-    """Return the variables in a text that the operator's environment is not asked for without `--allow env`."""
+    """Return the variables in a text that are not taken from the operator's environment without `--allow env`."""
     return tuple(dict.fromkeys(name for name in list_referenced_names(text) if not is_listed_variable(name)))
 
 
@@ -459,9 +460,9 @@ def _explain_variable_risk(variable: str, text: str) -> str:
 
 
 def _fill_withheld_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
-    """Return a text with the defaults of the variables that are withheld, None where one has none.
+    """Return a text with the defaults of the withheld variables, None if one has none.
 
-    A default is text: nothing that stands beside it makes a reference of it (``${A:-$}{B}``).
+    A default is text: what follows it cannot turn it into a reference (``${A:-$}{B}``).
     """
     found, plain, end = "", "", 0
     for match in REFERENCE_PATTERN.finditer(text):
@@ -488,7 +489,7 @@ def _fill_withheld_arg(value: ArgValue, field: str, withheld: frozenset[tuple[st
 
 
 def _list_reference_texts(value: ArgValue) -> tuple[str, ...]:
-    """Return what of a flag's value is filled in from the operator's environment."""
+    """Return the parts of a flag's value that are filled in from the operator's environment."""
     if isinstance(value, FlagValues):
         return value.words
     if isinstance(value, tuple):
@@ -497,7 +498,7 @@ def _list_reference_texts(value: ArgValue) -> tuple[str, ...]:
 
 
 def _note_environment_secrets(profile: Profile, ledger: ImportReport) -> None:
-    """Say which secrets of the operator's own environment go into the container, where that is not said already."""
+    """Report which secrets of the operator's environment go into the container, unless that is reported already."""
     known = {remark.path for remark in ledger.remarks}
     texts = [*((f"env.{name}", value) for name, value in profile.env)]
     texts += [(f"args.{name}", text) for name, value in profile.args for text in _list_reference_texts(value)]

@@ -1,4 +1,4 @@
-"""A profile in the making, as the readers of all formats fill it in."""
+"""The draft of a profile that the readers of all formats fill in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkctl.profiles.importers.import_report import ImportReport
 
 
 class SourceFormat(StrEnum):
-    """What was read."""
+    """The format of the source."""
 
     DOCKER = "docker"
     COMPOSE = "compose"
@@ -23,10 +23,10 @@ class SourceFormat(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ProfileDraft:
-    """Texts are in a profile's notation (see `references`).
+    """Texts are in a profile's notation (see `env_references`).
 
-    ``entrypoint`` and ``words`` are the command as Docker takes it; ``words`` None: the image's own. ``engine_hint`` is
-    what the source calls its engine.
+    ``entrypoint`` and ``words`` are the command as Docker takes it; ``words`` None: the image's own. ``engine_hint``:
+    the engine's name in the source.
     """
 
     kind: SourceFormat
@@ -38,7 +38,7 @@ class ProfileDraft:
     model: str | None = None
     parameters: str | None = None
     nodes: int = 1
-    by_ranks: bool = False  # each rank is a node: a Spark has one GPU
+    by_ranks: bool = False  # each rank is a node, because a Spark has one GPU
     port: int | None = None
     entrypoint: str | None = None
     words: list[str] | None = None
@@ -61,13 +61,13 @@ class ProfileDraft:
     notes: list[str] = field(default_factory=list)
     source: str | None = None
     engine: str | None = None  # known for certain
-    beside: str | None = None  # what an export of ours put beside the form, as JSON
-    beside_key: str = "# sparkctl"  # under which key of the form
+    beside: str | None = None  # what an export of sparkctl added to the form, as JSON
+    beside_key: str = "# sparkctl"  # the form's key that holds it
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """A profile, and what became of its source. ``comments``: field (dotted) to the words that stand beside it."""
+    """A profile, and what happened to its source. ``comments``: field (dotted) to its comment."""
 
     kind: SourceFormat
     profile: Profile

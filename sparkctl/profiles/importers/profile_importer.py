@@ -1,4 +1,4 @@
-"""One way in for every source: what it is, is seen from its text."""
+"""Import a profile from any source: detect the format of the text and call its reader."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _EXPORT_REMARK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes.
+    """What the operator says about the source. ``lookup``: returns the text of a recipe that another one includes.
 
-    ``allow``: names of `policy.ALLOW_NAMES`, True for all; ``is_beside``: tells whether a file of this name lies beside the
-    source, and will lie beside the profile.
+    ``allow``: names of `import_policy.ALLOW_NAMES`, True for all; ``is_beside``: tells whether a file of this name is
+    in the directory of the source, and will be in the profile's.
     """
 
     engines: Sequence[str]
@@ -80,14 +80,14 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
 def import_container(
     run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]] = ()
 ) -> ImportResult:
-    """Return the profile of a container; ``beyond``: what it was created with and no profile can say."""
+    """Return the profile of a container; ``beyond``: its settings that a profile cannot express."""
     draft = build_container_draft(run, ImportReport(allow=wishes.allow), beyond)
     draft.source = f"The container {run.name} on {node}"
     return import_policy.apply_policy(build_imported_profile(draft, wishes.engines, wishes.name), wishes.is_beside)
 
 
 def _locate_key(text: str, origin: str, key: str) -> str:
-    """Return file and line of the first key of that name (the last word of a dotted one)."""
+    """Return file and line of the first key of that name (the last part of a dotted one)."""
     name = key if key.startswith("#") else re.split(r"[.: ]", key.strip())[-1]
     found = re.search(rf"""(?:^|[\s{{,"'-]){re.escape(name)}["']?\s*:""", text, re.MULTILINE)
     return origin if found is None else f"{origin}:{text.count(chr(10), 0, found.end()) + 1}"
@@ -116,12 +116,12 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
 
 
 def _has_recipe_keys(text: str) -> bool:
-    """Tell a recipe whose command or notes name `docker run` from a pasted line."""
+    """Tell a recipe whose command or notes mention `docker run` from a pasted line."""
     return re.search(r"^(recipe_version|services|model|container):", text, re.MULTILINE) is not None
 
 
 def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:
-    """Recipes are called as their files are, where they do not say."""
+    """Return the file's name as the name of a recipe without one."""
     if draft.kind.value in ("sparkrun", "eugr") and draft.name is None and "." in origin:
         return PurePath(origin).stem
     return None

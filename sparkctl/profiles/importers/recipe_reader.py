@@ -1,4 +1,4 @@
-"""What eugr's recipes (v1) and sparkrun's (v2 and what grew out of it) have in common."""
+"""The common part of reading eugr's recipes (v1) and sparkrun's (v2 and its successors)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BLANK_CONTINUATION = re.compile(r"\\[ \t]+\n")
-_MAX_DEPTH = 8  # a value may hold placeholders itself, even its own
-_MAX_PLACEHOLDERS = 2_000  # placeholders in one command, those in values counted
+_MAX_DEPTH = 8  # a value may contain placeholders, even its own
+_MAX_PLACEHOLDERS = 2_000  # placeholders in one command, including those in values
 
 
 @dataclass(frozen=True, slots=True)
 class FilledText:
-    """``used``: the placeholders that had a value; ``missing``: those that had none and stand as they were."""
+    """``used``: placeholders that had a value; ``missing``: those that had none and stay as written."""
 
     text: str
     used: tuple[str, ...]
@@ -30,15 +30,15 @@ class FilledText:
 
 
 def fill_sparkrun_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
-    """Fill in as sparkrun does: only ``{identifier}``, those inside a value too; doubled braces collapse where some are.
+    """Fill in as sparkrun does: only ``{identifier}``, also inside a value; doubled braces collapse if there are any.
 
-    A text without a doubled opening brace keeps all it has: ``}}`` closes nested JSON there.
+    A text without a doubled opening brace stays as it is: ``}}`` closes nested JSON there.
     """
     return _PlaceholderFiller(values).fill_text(text, 0)
 
 
 class _PlaceholderFiller:
-    """One text being filled in; values that hold placeholders of each other end at a limit."""
+    """One text while it is filled in; a limit ends values that contain each other's placeholders."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
@@ -75,7 +75,7 @@ def _unescape_braces(text: str, doubled: bool) -> str:
 
 
 def fill_eugr_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
-    """Fill in as eugr's script does, by Python's ``str.format``; what that refuses is filled in by sparkrun's rule."""
+    """Fill in as eugr's script does, by Python's ``str.format``; if that fails, by sparkrun's rule."""
     used: list[str] = []
     missing: list[str] = []
     out = ""
@@ -113,7 +113,7 @@ _BASH_WORDS = ("bash", "-c")
 
 
 class RecipeReader:
-    """One recipe on its way into a draft. ``fill``: how its tool fills in placeholders."""
+    """Reads one recipe into a draft. ``fill``: how its tool fills in placeholders."""
 
     def __init__(
         self, draft: ProfileDraft, data: dict[str, Any], fill: Callable[[str, Mapping[str, str]], FilledText]
@@ -122,12 +122,12 @@ class RecipeReader:
         self.fill_placeholders = fill
         self.defaults: dict[str, Any] = {}
         self.defined: Mapping[str, str] = {}
-        self.used_defaults: set[str] = set()  # defaults that something beside the command asks for
+        self.used_defaults: set[str] = set()  # defaults that are used outside of the command
         self.env: dict[str, str] = {}  # as a shell in the container sees it
 
     @property
     def placeholder_values(self) -> dict[str, str]:
-        """The placeholders' values; ``model`` is always one."""
+        """The placeholders' values; ``model`` always has one."""
         found = {key: _format_command_value(value) for key, value in self.defaults.items() if value is not None} | dict(
             self.defined
         )
@@ -135,7 +135,7 @@ class RecipeReader:
         return ({"model": model} if model else {}) | found
 
     def take_defaults(self, defaults: Mapping[str, Any], defined: Mapping[str, str]) -> None:
-        """Read ``defaults``, and what the operator defines over them."""
+        """Read ``defaults``, overridden by what the operator defines."""
         self.defaults, self.defined = dict(defaults), defined
 
     def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
@@ -149,8 +149,10 @@ class RecipeReader:
             docker_flags.apply_docker_flag(self.draft, "env", f"{name}={escape_references(text)}", f"{key}.{name}")
 
     def take_command(self, command: str | None, engine: str | None, more: Mapping[str, str] | None = None) -> None:
-        """Fill in the command and take it apart; without one, the defaults are flags by the tool's own table (``more``:
-        what its tool knows beside sparkrun's)."""
+        """Fill in and parse the command; without one, make flags of the defaults by the tool's own table.
+
+        ``more``: flags that this tool has beyond sparkrun's.
+        """
         if command is not None:
             filled = self.fill_placeholders(command.strip(), self.placeholder_values)
             self._report_command(filled)
@@ -186,7 +188,7 @@ class RecipeReader:
         for name in filled.missing:
             self.ledger.add_unsupported(
                 f"command {{{name}}}",
-                f"it has no default; it is written as it stands (--define {name}=VALUE gives it one)",
+                f"it has no default and is kept as written (--define {name}=VALUE gives it one)",
             )
         self._report_unused_defaults(frozenset(filled.used))
 
@@ -199,7 +201,7 @@ class RecipeReader:
         }
         for key, value in idle.items():
             if key == "served_model_name" and self.draft.model is not None and self.data.get("command"):
-                continue  # said behind the command, see `take_name`
+                continue  # added to the command by `_append_served_name`
             self.ledger.keep_extra(
                 f"defaults.{key}",
                 foreign_yaml.to_json_data(value),
@@ -212,7 +214,7 @@ class RecipeReader:
             self.ledger.add_mapped(f"defaults.{key}", "nothing: it is empty")
 
     def _set_command_words(self, text: str) -> None:
-        """Put the command into the draft: as words where it is one command, else as a shell's script."""
+        """Put the command into the draft: as words if it is one command, else as a shell script."""
         found = shell_parser.unwrap_shell_command(
             text, {name: escape_references(value) for name, value in self.env.items()}
         )
@@ -227,7 +229,7 @@ class RecipeReader:
         )
 
     def mount_hub_cache(self) -> None:
-        """Mount the node's cache of the hub, as the recipe's tool does, where the model comes from it."""
+        """Mount the node's hub cache, as the recipe's tool does, if the model comes from the hub."""
         target = self.env.get("HF_HOME", recipe_names.HUB_CACHE_TARGET)
         model = self.draft.model or ""
         if model.startswith(("/", "~", ".")) or not target.startswith("/"):
@@ -236,7 +238,7 @@ class RecipeReader:
             self.draft.mounts.append(f"{recipe_names.HUB_CACHE}:{target}")
 
     def take_image(self, key: str, engine: str | None, image: str | None) -> None:
-        """Take the image; where none is named, the one that the tool would take. Raises `InvalidInput`."""
+        """Take the image; if none is named, the one that the tool would use. Raises `InvalidInput`."""
         if image:
             filled = self.fill_placeholders(image, self.placeholder_values)
             self.used_defaults |= set(filled.used)
@@ -262,7 +264,7 @@ class RecipeReader:
             self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), why)
 
     def note_local_build(self, args: list[str]) -> None:
-        """Say of an image that only a build on the node makes how that is done, and what can be pulled instead."""
+        """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
         image = self.draft.image or ""
         if not re.match(r"vllm-node(?![^-:@])", image):
             return
@@ -283,7 +285,7 @@ def _format_command_value(value: object) -> str:
 
 
 def note_mods(recipe: RecipeReader, mods: list[str]) -> None:
-    """Say what eugr's mods are and that they are not applied."""
+    """Note what eugr's mods are and that they are not applied."""
     if mods:
         recipe.ledger.keep_extra("mods", mods, "sparkctl patches no container")
         names = ", ".join(mod.removeprefix("mods/") for mod in mods)

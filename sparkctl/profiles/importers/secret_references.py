@@ -1,4 +1,4 @@
-"""Secrets are not written into a profile: a reference to the operator's own environment stands for each."""
+"""Replace secrets in an imported profile by references to the operator's environment."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]])
 
 
 def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command whose words are literal with its secrets taken from the container's environment, where a shell
-    can do so, else masked away."""
+    """Return a command of literal words with its secrets taken from the container's environment, if a shell can do
+    that, else masked.
+    """
     secrets = find_secret_arguments(command)
     if not secrets:
         return command
@@ -62,7 +63,7 @@ def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tu
 
 
 def replace_data_secrets(value: object, name: str = "") -> object:
-    """Return kept data without the secrets in it."""
+    """Return kept data without its secrets."""
     if isinstance(value, dict):
         return {key: replace_data_secrets(one, key) for key, one in value.items()}
     if isinstance(value, list):
@@ -84,7 +85,7 @@ def _strip_arg_secret_defaults(draft: ProfileDraft, key: str, value: ArgValue) -
 
 
 def _strip_secret_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> str:
-    """Return a text whose references have no default that is a secret: ``${HF_TOKEN:-hf_...}`` is ``${HF_TOKEN}``."""
+    """Return a text without defaults that are secrets: ``${HF_TOKEN:-hf_...}`` becomes ``${HF_TOKEN}``."""
 
     def strip_secret_default(match: re.Match[str]) -> str:
         variable, default = match["name"], match["default"]
@@ -98,7 +99,7 @@ def _strip_secret_defaults(draft: ProfileDraft, field: str, name: str, text: str
         ):
             return match[0]
         draft.ledger.add_remark(
-            f"The default of {variable} in {field} looked like a secret and is not written down: your environment has to set it.",
+            f"The default of {variable} in {field} looks like a secret and is not saved: set it in your environment.",
             field,
         )
         return format_reference(variable)
@@ -118,12 +119,12 @@ def _is_secret_value(name: str, value: str) -> bool:
 
 
 def _is_dummy_secret(text: str) -> bool:
-    """EMPTY and the like are what servers are told where there is no key."""
+    """Tell whether a value is a placeholder such as EMPTY, which servers get if there is no key."""
     return text.strip().upper() in ("EMPTY", "NONE", "DUMMY", "NOT-NEEDED", "NULL", "TRUE", "FALSE", "0", "1")
 
 
 def _note_replacement(draft: ProfileDraft, field: str, name: str) -> None:
     draft.ledger.add_remark(
-        f"The value of {field} looked like a secret and is not written down: it is taken from {name} in your environment.",
+        f"The value of {field} looks like a secret and is not saved: it is taken from {name} in your environment.",
         field,
     )

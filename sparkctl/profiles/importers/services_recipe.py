@@ -1,4 +1,4 @@
-"""Recipes with a list of services, each an engine with its settings by name (another tool that is called sparkctl)."""
+"""Import recipes with a list of services, each an engine with named settings (another tool called sparkctl)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARALLEL_KEYS = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", 
 def import_services(
     data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
 ) -> ProfileDraft:
-    """Return the draft of one service. Raises `InvalidInput` where it is not said which, or no image is known for it."""
+    """Return the draft of one service. Raises `InvalidInput` if it is not clear which, or no image is known for it."""
     services = [foreign_yaml.as_mapping(one) for one in data.get("services") or [] if isinstance(one, dict)]
     body = _select_service(services, service)
     own = foreign_yaml.scalar_text(body.get("name"))
@@ -52,7 +52,7 @@ def import_services(
 def _select_service(services: list[dict[str, Any]], service: str | None) -> dict[str, Any]:
     names = [foreign_yaml.scalar_text(one.get("name")) or "?" for one in services]
     if service is None and len(services) > 1:
-        # Beside one model of size these recipes list what goes with it; the first is what they are named after.
+        # Besides the main model these recipes list small helpers; the main model comes first and gives the name.
         return services[0]
     for name, one in zip(names, services, strict=True):
         if service in (None, name):

@@ -1,6 +1,6 @@
-"""Reads pasted shell text into commands, as far as that is possible without running any of it. Pure and linear.
+"""Parse pasted shell text into commands, as far as possible without running any of it. Pure and linear.
 
-What forums do to a line is undone first: prompts, code fences, curly quotes, dashes made long, blanks behind a backslash.
+First undo what forums do to a line: prompts, code fences, curly quotes, long dashes, blanks after a backslash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparkctl.profiles.env_references import (
     resolve_defaults,
 )
 
-MAX_CHARS = 128 * 1024  # longer texts are read so far
+MAX_CHARS = 128 * 1024  # a longer text is read up to here
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
                              "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
 _LONG_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
@@ -38,7 +38,7 @@ _ANSI_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'
 
 @dataclass(frozen=True, slots=True)
 class ShellWord:
-    """``text`` in a profile's notation; ``unknown``: pieces that only a shell can tell, such as ``$(pwd)``."""
+    """``text`` in a profile's notation; ``unknown``: pieces that only a shell can evaluate, such as ``$(pwd)``."""
 
     text: str
     unknown: tuple[str, ...] = ()
@@ -50,8 +50,9 @@ class ShellWord:
 
 @dataclass(slots=True)
 class ShellCommand:
-    """One simple command. ``after``: the operator behind it, empty at the end of a line; ``unclosed``: how the quote begins
-    that is open where the text ends."""
+    """One simple command. ``after``: the operator after it, empty at the end of a line; ``unclosed``: the beginning of
+    a quote that is still open at the end of the text.
+    """
 
     words: list[ShellWord] = field(default_factory=list)
     redirections: list[str] = field(default_factory=list)
@@ -60,13 +61,13 @@ class ShellCommand:
 
 
 def clean_pasted_text(text: str) -> str:
-    """Return pasted text as it was before a forum, a chat or a terminal's prompt got into it."""
+    """Return pasted text without the changes of a forum, a chat or a terminal's prompt."""
     text = text[:MAX_CHARS].replace("\r\n", "\n").replace("\r", "\n").translate(_TYPOGRAPHY)
     text = _CODE_FENCE.sub("", _LONG_DASH.sub("--", text))
     text = _SHELL_PROMPT.sub("", text)
     text = _CONTINUATION_WITH_BLANKS.sub(r"\\", text)
     if _BACKTICK_CONTINUATION.search(text) and text.count("`") == len(_BACKTICK_CONTINUATION.findall(text)):
-        text = _BACKTICK_CONTINUATION.sub(r" \\", text)  # PowerShell's way to go on in the next line
+        text = _BACKTICK_CONTINUATION.sub(r" \\", text)  # PowerShell's line continuation
     return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
 
 
@@ -183,7 +184,7 @@ class _ShellReader:
             self.at += 1
 
     def _append_split_value(self, value: str) -> None:
-        """Put a variable's value outside of quotes: blanks in it part words."""
+        """Add a variable's value outside of quotes: blanks in it separate words."""
         for position, part in enumerate(re.split(r"[ \t\n]+", value)):
             if position:
                 self._end_word()
@@ -249,7 +250,7 @@ class _ShellReader:
         self.command = ShellCommand()
 
     def _record_assignments(self, command: ShellCommand) -> None:
-        """Remember what a line sets for those below it."""
+        """Record what a line sets for the lines below it."""
         words = command.words[1:] if command.words and command.words[0].text in ("export", "declare") else command.words
         pairs = [parse_assignment(word) for word in words]
         if all(pairs):
@@ -257,7 +258,7 @@ class _ShellReader:
 
 
 def parse_shell(text: str, known: Mapping[str, str] | None = None) -> list[ShellCommand]:
-    """Return the commands of a text; variables in ``known``, and those that the text sets above, are replaced."""
+    """Return the commands of a text; variables in ``known``, and those that the text sets before, are replaced."""
     return _ShellReader(text[:MAX_CHARS], known or {}).read_commands()
 
 
@@ -273,7 +274,7 @@ def _find_plain_text_end(text: str, start: int) -> int:
 
 
 def _find_closing_bracket(text: str, start: int) -> int:
-    """Return where the bracket that opens at ``start`` is closed, or the end of the text."""
+    """Return where the bracket that opens at ``start`` closes, or the end of the text."""
     depth = 0
     for match in re.compile(r"[()]").finditer(text, start):
         depth += 1 if match[0] == "(" else -1
@@ -287,8 +288,9 @@ _HARMLESS_COMMAND = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<director
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedCommand:
-    """``words`` literal; ``env`` what the script set before its command, ``directory`` where it went. None for ``words``: it
-    stays a script."""
+    """``words`` are literal; ``env``: what the script sets before its command, ``directory``: where it changes to.
+    ``words`` None: it stays a script.
+    """
 
     words: tuple[str, ...] | None
     env: tuple[tuple[str, str], ...] = ()
@@ -297,19 +299,19 @@ class UnwrappedCommand:
 
 
 def find_sole_shell_script(words: Sequence[str]) -> str | None:
-    """Return the script of ``bash -lc '...'``, None for any other command, also one with words behind its script."""
+    """Return the script of ``bash -lc '...'``, None for any other command, also if words follow the script."""
     text = find_shell_script_text(words)
     return text if text is not None and words[-1] == text and words[-2].startswith("-") else None
 
 
 def find_shell_script_text(words: Sequence[str]) -> str | None:
-    """Return the script of a shell, whatever stands behind it; None where there is no shell with one."""
+    """Return the script of a shell, whatever follows it; None if there is no shell with a script."""
     at = find_shell_script(words)
     return None if at is None else words[at]
 
 
 def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedCommand:
-    """Return the one command of a script, its variables taken from ``env`` (a profile's notation)."""
+    """Return the one command of a script; its variables come from ``env`` (a profile's notation)."""
     commands = parse_shell(script.strip(), {name: value for name, value in env.items() if not has_references(value)})
     found: dict[str, str] = {}
     whole = UnwrappedCommand(None, (), script)
@@ -323,7 +325,7 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
             rest.append(command)
         elif (went := harmless["directory"]) is not None:
             if rest or has_references(went) or command.after not in ("", "&&", ";"):
-                return whole  # something may have been run elsewhere before
+                return whole  # something before may have run elsewhere
             directory = resolve_defaults(went)
     for position, command in enumerate(rest):
         if command.redirections or command.after not in ("", "&&", ";") or any(word.unknown for word in command.words):
@@ -354,7 +356,7 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
 
 
 def list_unset_variables(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables of a script that nobody sets before it."""
+    """Return the variables of a script that nothing sets before their use."""
     words = [word for command in parse_shell(script, env) for word in command.words]
     return tuple(dict.fromkeys(name for word in words for name in list_referenced_names(word.text)))
 
@@ -364,5 +366,5 @@ def _join_command_words(command: ShellCommand) -> str:
 
 
 def _has_glob(word: ShellWord) -> bool:
-    """A glob outside of quotes is the shell's to fill in."""
+    """Tell whether a word has a glob outside of quotes, which only the shell can expand."""
     return not word.quoted and re.search(r"\*|^~|\{[^{}]*,[^{}]*\}", word.text) is not None

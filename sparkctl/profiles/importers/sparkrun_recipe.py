@@ -1,4 +1,4 @@
-"""sparkrun's recipes (v2, the keys of 0.4.2) and what people made of them (v3, v4, keys of their own)."""
+"""Import sparkrun's recipes (v2, the keys of 0.4.2) and their community variants (v3, v4, additional keys)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
 
 MAX_INCLUDES = 8
-_SHALLOW_SECTIONS = ("defaults", "env")  # their values are not merged any deeper
+_SHALLOW_SECTIONS = ("defaults", "env")  # values under these keys are not merged deeper
 _ARCHITECTURES = ("arm64", "aarch64", "gb10", "sm121", "sm_121", "sm_121a", "spark", "dgx-spark", "blackwell")
 
 
 def merge_included_recipes(
     data: dict[str, Any], ledger: ImportReport, lookup: Callable[[str], str | None]
 ) -> dict[str, Any]:
-    """Return a recipe over the one it includes. Raises `InvalidInput` for a chain that is too long or leads back."""
+    """Return a recipe merged over the one it includes. Raises `InvalidInput` for a chain that is too long or circular."""
     chain, seen = [data], set[str]()
     while foreign_yaml.scalar_text(name := chain[-1].get("include")):
         reference = foreign_yaml.scalar_text(name) or ""
@@ -35,7 +35,7 @@ def merge_included_recipes(
         text = lookup(reference)
         if text is None:
             ledger.add_unsupported(
-                f"include {reference}", "that recipe is not at hand (it is looked for beside this one); without it"
+                f"include {reference}", "that recipe was not found (looked for beside this one); imported without it"
             )
             break
         base, mended = foreign_yaml.load_foreign_yaml(text, reference)
@@ -71,7 +71,7 @@ def _merge_flat_maps(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
 
 
 def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> dict[str, Any]:
-    """Return the recipe with those of its ``overrides`` that hold on a Spark, for this number of nodes."""
+    """Return the recipe with those ``overrides`` applied that hold on a Spark, for this number of nodes."""
     found = dict(data)
     entries = data.get("overrides")
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries] if entries else []):
@@ -79,7 +79,7 @@ def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> d
         when = foreign_yaml.as_mapping(body.get("when"))
         doubt = [name for name in when if name not in ("nodes", "arch", "config", "runtime", "engine")]
         if doubt:
-            ledger.add_unsupported(key, f"nobody here knows the condition {', '.join(doubt)}: it does not match")
+            ledger.add_unsupported(key, f"the condition {', '.join(doubt)} is not known here: it does not match")
         elif all(_matches_condition(name, wanted, found, nodes) for name, wanted in when.items()):
             found = _merge_maps(found, {part: value for part, value in body.items() if part != "when"})
             ledger.add_mapped(key, "the fields it gives: its condition holds")
@@ -143,8 +143,11 @@ _EXECUTOR_FLAGS = {
 def import_sparkrun(
     data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str], lookup: RecipeLookup
 ) -> ProfileDraft:
-    """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
-    at hand. Raises `InvalidInput` where it names no image, or includes itself."""
+    """Return the draft of a recipe. ``lookup`` returns the text of a recipe that ``include`` names, None if it is not
+    found.
+
+    Raises `InvalidInput` if it names no image, or includes itself.
+    """
     data = merge_included_recipes(data, ledger, lookup)
     draft = ProfileDraft(kind=SourceFormat.SPARKRUN, ledger=ledger, name=foreign_yaml.scalar_text(data.get("name")))
     recipe = RecipeReader(draft, data, recipe_reader.fill_sparkrun_placeholders)
@@ -185,7 +188,7 @@ _LAUNCH_KEYS = ("model", "command", "container", "runtime", "defaults", "env", "
 
 
 def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
-    """Read model, environment, command and image; the ledger is told of each by its key."""
+    """Read model, environment, command and image; the report covers each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
     command = foreign_yaml.scalar_text(data.get("command"))
     said = foreign_yaml.scalar_text(data.get("runtime"))
@@ -208,7 +211,7 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
 
 
 def _append_served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
-    """A served name among the defaults is said behind a command that does not say it."""
+    """Add a served name from the defaults to a command that does not have one."""
     name = recipe.placeholder_values.get("served_model_name")
     flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
     words = recipe.draft.words
@@ -222,7 +225,7 @@ def _append_served_name(recipe: RecipeReader, command: str | None, engine: str |
 
 
 def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
-    """``{config.NAME}`` in an environment entry is a default's value; what `sparkrun` knows only at launch stays."""
+    """Fill in ``{config.NAME}`` in an environment entry from the defaults; what only `sparkrun` knows at launch stays."""
     if not isinstance(value, str):
         return value
 
@@ -233,9 +236,7 @@ def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
             return recipe.placeholder_values[match[2]]
         if match[0] == "{launch.num_nodes}":
             return str(recipe.draft.nodes)
-        recipe.ledger.add_unsupported(
-            f"env {match[0]}", "only sparkrun's launcher knows it; it is written as it stands"
-        )
+        recipe.ledger.add_unsupported(f"env {match[0]}", "only sparkrun's launcher knows it; it is kept as written")
         return match[0]
 
     return _CONFIG_REFERENCE.sub(replace_config_reference, value)
@@ -256,7 +257,7 @@ def _read_node_count(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
         "sglang",
         "trtllm",
     ):
-        count = max(count, count_parallel_nodes(recipe))  # one GPU a Spark: each rank is a node
+        count = max(count, count_parallel_nodes(recipe))  # one GPU per Spark: each rank is a node
         recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
     for key in ("min_nodes", "solo_only", "cluster_only"):
@@ -317,7 +318,7 @@ def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
 
 
 def _read_volumes(recipe: RecipeReader, key: str, value: object) -> None:
-    """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
+    """Read ``volumes``: sparkrun itself does not know the key, but people use it."""
     pairs = (
         [f"{a}:{foreign_yaml.scalar_text(b)}" for a, b in value.items()]
         if isinstance(value, dict)

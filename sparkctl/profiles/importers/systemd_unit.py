@@ -1,4 +1,4 @@
-"""A systemd unit whose ExecStart is a `docker run`."""
+"""Import a systemd unit whose ExecStart is a `docker run`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_unit_file(text: str) -> bool:
 
 
 def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
-    """Return the draft of the `docker run` in a unit. Raises `InvalidInput` where there is none."""
+    """Return the draft of the `docker run` in a unit. Raises `InvalidInput` if there is none."""
     joined = re.sub(r"\\[ \t]*\n[ \t]*", " ", text.replace("\r\n", "\n"))
     pairs = [
         line.partition("=")[::2] for line in joined.splitlines() if "=" in line and not line.startswith(("#", ";"))
@@ -64,7 +64,7 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
 
 
 def split_unit_words(line: str) -> list[str]:
-    """Return the words of a command line by systemd's rules: quotes around words, C's escapes in them."""
+    """Return the words of a command line by systemd's rules: quotes around words, C escapes inside."""
     found: list[str] = []
     for match in re.finditer(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line):
         parts = re.findall(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^"'\\]+""", match[0])
@@ -78,7 +78,7 @@ def _unquote_part(part: str) -> str:
 
 
 def _convert_unit_variables(word: str, known: Mapping[str, str]) -> str:
-    """Return a word in a profile's notation; a variable that the unit sets itself is a default."""
+    """Return a word in a profile's notation; a variable that the unit sets becomes a default."""
     out, end = "", 0
     for match in _UNIT_VARIABLE.finditer(word):
         out += escape_references(word[end : match.start()])

@@ -1,1 +1,1 @@
-"""Whether a model fits on a node: what an engine claims of its memory against what the node has. Pure arithmetic."""
+"""Estimate whether a model fits on a node: the memory an engine needs against the memory the node has. Pure arithmetic."""

@@ -1,4 +1,4 @@
-"""From a launch and what was found of its model on the node to what the rules are asked about. Pure."""
+"""Collect the input of the engines' memory rules: from a launch, and from the model's files on the node. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENGINES_WITH_MODELS = ("sglang", "vllm", "llamacpp", "trtllm")
 
 
 def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None]:
-    """Return the model and the draft model that a launch names, as paths in the container or hub ids."""
+    """Return the model and the draft model of a launch, as paths in the container or hub ids."""
     if profile.engine not in _ENGINES_WITH_MODELS:
         return None, None
     words = CommandFlags(plan.command)
@@ -32,15 +32,15 @@ def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, st
 
 
 def list_checkpoint_paths(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]:
-    """Return where on the node its files should lie, as far as the mounts tell."""
+    """Return the paths on the node where its files should be, as far as the mounts tell."""
     found = (map_path_to_node(one, plan) for one in find_model_paths(profile, plan))
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def find_missing_checkpoint(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
-    """Return where the model should lie on the node, if it was looked for there and no weights are there.
+    """Return the path on the node where the model should be, if it was checked and there are no weights.
 
-    Of a model by its name on the hub this is not said: the engine fetches what is not there.
+    None for a model by its hub id: the engine downloads what is missing.
     """
     named = find_model_paths(profile, plan)[0] or ""
     where = map_path_to_node(named, plan) if named.startswith("/") else None
@@ -53,7 +53,7 @@ def build_estimate_input(
     found: Sequence[CheckpointFiles],
     workspace: DraftWorkspace = DraftWorkspace.UNKNOWN,
 ) -> EstimateInput:
-    """Return what the rules need. ``found``: what lies in `places` on the node."""
+    """Return the input of the memory rules. ``found``: what is at `list_checkpoint_paths` on the node."""
     by_place = {one.place: one for one in found}
     main, draft = find_model_paths(profile, plan)
     own = by_place.get(map_path_to_node(main, plan) or "")
@@ -80,7 +80,7 @@ _PIPELINE_PARALLEL_FLAGS = ("pipeline-parallel-size", "pp", "pp-size")
 
 
 def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
-    """Return among how many Sparks, of a GPU each, the weights are divided: what the flags say, else the profile's nodes."""
+    """Return how many Sparks (one GPU each) share the weights: from the flags, else the profile's number of nodes."""
     tensor, pipeline = words.get_count(*_TENSOR_PARALLEL_FLAGS), words.get_count(*_PIPELINE_PARALLEL_FLAGS)
     if tensor is None and pipeline is None:
         return profile.nodes
@@ -88,7 +88,7 @@ def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
 
 
 def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
-    """Return how many Sparks a launch is for."""
+    """Return the number of Sparks that a launch needs."""
     return (
         max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command)))
         if profile.engine in _ENGINES_WITH_MODELS
@@ -101,7 +101,7 @@ def _measure_draft(found: CheckpointFiles | None, told: int | None) -> WeightsSi
 
 
 def parse_engine_version(profile: Profile) -> tuple[int, ...]:
-    """Return the engine's version as the profile or the image's tag has it, an empty one where neither does."""
+    """Return the engine's version from the profile or the image's tag, an empty text if neither has it."""
     if profile.engine_version:
         return parse_version(profile.engine_version)
     _, colon, tag = profile.image.partition("@")[0].rpartition("/")[2].partition(":")

@@ -1,4 +1,4 @@
-"""The answer: a claim's sum held against what stands on the node. Pure."""
+"""Decide whether a start fits: compare the estimate with the memory budget of the node. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_gib
 from sparkctl.model.verdict import FieldChange
 
-_SHARE_STEPS = 100  # of a share: hundredths
+_SHARE_STEPS = 100  # step of a share: hundredths
 
 
 def find_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
-    """Return the claim by the rule of its engine."""
+    """Return the memory estimate by the engine's rule."""
     match subject.engine:
         case "sglang":
             return sglang_memory.build_memory_rule(subject, total)
@@ -50,14 +50,14 @@ def evaluate_memory_fit(
     expected: int | None = None,
     seen: MeasuredPeak | None = None,
 ) -> MemoryFit:
-    """Return whether it fits. ``expected``: the profile's own figure, where the sum does not come out."""
+    """Return whether it fits. ``expected``: the profile's own figure, used if the estimate is not complete."""
     if standing is None:
         return MemoryFit(
             node=node,
             profile=profile,
             answer=FitOutcome.UNKNOWN,
             floor=floor,
-            cautions=(f"{node} did not say what memory it has",),
+            cautions=(f"{node} did not report its memory",),
         )
 
     def estimate_with_history(
@@ -105,7 +105,7 @@ def evaluate_memory_fit(
     )
     made = estimate_with_history(
         then, claim.share
-    )  # what it takes where they are gone: a share of what is free is more then
+    )  # what it needs once they are gone: a share of the free memory is larger then
     return replace(
         fit, parts=made.parts, answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT, stops=stops,
         largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share)),
@@ -117,7 +117,7 @@ FitCheck = Callable[..., bool]
 
 
 def _correct_estimate(made: MemoryEstimate, expected: int | None, seen: MeasuredPeak | None) -> MemoryEstimate:
-    """Let what was seen decide, where it was: the last start's peak, as far as the sum differs from what it was then."""
+    """Correct the estimate by the last start's peak, as far as the estimate differs from the one made then."""
     if seen is not None and made.is_known and seen.estimated is not None:
         differs = seen.peak - seen.estimated
         more = "more" if differs >= 0 else "less"
@@ -153,14 +153,14 @@ def _list_unknown_parts(made: MemoryEstimate) -> list[str]:
 
 
 def _list_tight_cautions(fit: MemoryFit) -> list[str]:
-    """Say where less is to spare than half of what is only estimated in the sum."""
+    """Warn if the margin is smaller than half of the estimated part."""
     if not fit.is_tight:
         return []
     return [f"tight: {format_gib(fit.margin)} to spare, and {format_gib(fit.estimated_bytes)} of the sum are estimates"]
 
 
 def _list_uncertainties(claim: MemoryRule, standing: MemoryBudget, fits: FitCheck) -> list[str]:
-    """Say what would not fit if something that nobody knows were so."""
+    """Say what would not fit under an assumption that is not known to be true."""
     if claim.doubt is None:
         return []
     rule, what = claim.doubt
@@ -172,7 +172,7 @@ def _list_uncertainties(claim: MemoryRule, standing: MemoryBudget, fits: FitChec
 
 
 def _iter_stop_options(standing: MemoryBudget) -> Iterator[tuple[tuple[str, ...], MemoryBudget]]:
-    """Yield who could be stopped, and what stood then: one alone before several, ours before others', small before large."""
+    """Yield what could be stopped, and the budget then: one before several, managed before foreign, small before large."""
     free = [one for one in standing.holders if not one.is_replaced and (one.held or one.coming)]
     ours = [one for one in free if one.ours]
     for some in (ours, free):

@@ -1,1 +1,1 @@
-"""node_programs."""
+"""Simulated versions of the programs that sparkctl runs on a node."""

@@ -1,4 +1,4 @@
-"""What `node/node_inspection.sh` prints, made from a simulated node instead of from /proc."""
+"""The output of `node/node_inspection.sh` for a simulated node."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _format_health(node: SimNode) -> list[str]:
 
 
 def encode_file_check(node: SimNode, places: list[str]) -> bytes:
-    """Return what `node/weights_check.py` says of the models in these places."""
+    """Return the output of `node/weights_check.py` for the models in these places."""
     lines = []
     for place in places:
         there = (
@@ -121,7 +121,9 @@ def _format_journal(node: SimNode) -> list[str]:
 
 
 def _format_fabric(node: SimNode) -> list[str]:
-    """One lane each; the RDMA devices keep their RoCE v2 addresses where the probe finds them, too."""
+    """Return the fabric's lanes; the RDMA devices have their RoCE v2 addresses at the same indexes as the agent
+    reports.
+    """
     lines = ["@@ fabric", "devices yes"]
     for name, speed in list_link_speeds(node).items():
         lines.append(f"link {name} {get_interface_mtu(name)} {speed}")

@@ -1,4 +1,4 @@
-"""The commands that sparkctl runs on a node, and no others: a simulated node has no shell to be clever in."""
+"""The commands that sparkctl runs on a node, and no others: a simulated node has no real shell."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 
 def run_collector(node: SimNode) -> bytes:
-    """Return its lines."""
+    """Return the output of the collector."""
     lines: list[dict[str, object]] = []
     for path in collect.FILE_PATHS:
         content = node.read_file(path)
@@ -50,8 +50,8 @@ def run_collector(node: SimNode) -> bytes:
 DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 LOCK_HELD_STATUS = 75
 CONNECTION_REFUSED_STATUS = 111  # ECONNREFUSED
-LOCK_SILENCE_SECONDS = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
-NO_SHELL_STATUS = 255  # as ssh says that it could not connect
+LOCK_SILENCE_SECONDS = 30.0  # seconds by the node's clock after which a lock's holder counts as gone
+NO_SHELL_STATUS = 255  # the exit status of ssh for a failed connection
 _STDIN_COMMAND_PATTERN = re.compile(r"sh -c 's=\$\(dd bs=(\d+) ")
 
 
@@ -75,7 +75,7 @@ CommandHandler = Callable[[SimNode, list[str], CommandStreams], Awaitable[int]]
 
 
 async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
-    """Run one command line as sshd would hand it over; return its exit status."""
+    """Run one command line as sshd would pass it on; return its exit status."""
     if from_stdin := _STDIN_COMMAND_PATTERN.match(line):
         line = await _read_command(int(from_stdin[1]), streams)
     try:
@@ -89,7 +89,7 @@ async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
 
 
 async def _read_command(size: int, streams: CommandStreams) -> str:
-    """Return the command that comes on stdin in ``size`` bytes of a script of `wire.login_shell`."""
+    """Return the command that comes on stdin in ``size`` bytes of a script of `transport.ssh.login_shell`."""
     script = b""
     while len(script) < size and (more := await streams.stdin.read(size - len(script))):
         script += more
@@ -128,7 +128,7 @@ def _format_login(node: SimNode, _words: list[str]) -> str:
 
 
 async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    """A login at another node, whose sshd knows the keys; nothing else is run in another environment here."""
+    """Simulate a login to another node, whose sshd knows the keys; nothing else is run with `env` here."""
     if "ssh" not in argv or argv[-1] != "true":
         return await _reject_command(node, argv, streams)
     return 0
@@ -143,9 +143,9 @@ def _write_journal(node: SimNode, words: list[str]) -> str:
 
 
 async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
+    """Run the agent, the guard or the collector, sent over stdin, with their options after the lengths."""
     if argv[1:2] == ["-ISc"]:
-        return 0  # whether there is a Python, and new enough
+        return 0  # whether Python exists and is new enough
     if argv[1:3] == ["-IS", "-c"] and "sparkctl-whole" in argv[3]:
         streams.stdout.write(encode_file_check(node, argv[4:]))
         return 0
@@ -168,7 +168,7 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
 
 
 class _PortClient:
-    """A client of a port that has said all it has to say, and waits for the answer; it goes to ``stdout``."""
+    """A client of a port that has sent everything and waits for the answer, which goes to ``stdout``."""
 
     def __init__(self, data: bytes, stdout: ByteSink) -> None:
         self._data, self._stdout = data, stdout
@@ -183,10 +183,10 @@ class _PortClient:
         self._stdout.write(data)
 
     async def drain(self) -> None:
-        """It takes everything."""
+        """Do nothing: all data is accepted."""
 
     def close(self) -> None:
-        """Its end is the command's."""
+        """Do nothing: the end of the command closes it."""
 
 
 async def _query_port(node: SimNode, port: int, streams: CommandStreams) -> int:
@@ -199,8 +199,9 @@ async def _query_port(node: SimNode, port: int, streams: CommandStreams) -> int:
 
 
 async def _hold_lock(node: SimNode, path: str, info: str, streams: CommandStreams) -> int:
-    """Hold a lock until stdin ends, also with its connection, or is silent for 30 s; the holder's words and status 75 to
-    whoever comes second."""
+    """Hold a lock until stdin or the connection ends, or is silent for 30 s; a second one gets the holder's words and
+    status 75.
+    """
     if path in node.locks:
         streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
         return LOCK_HELD_STATUS
@@ -215,7 +216,7 @@ async def _hold_lock(node: SimNode, path: str, info: str, streams: CommandStream
 
 
 async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
-    """Wait for a beat of the holder's; False where none comes in time, or none can come any more."""
+    """Wait for the holder's next keepalive; False if none comes in time, or none can come any more."""
     beat, silence = asyncio.ensure_future(stdin.read(1)), asyncio.ensure_future(node.clock.sleep(LOCK_SILENCE_SECONDS))
     waits: tuple[asyncio.Future[Any], ...] = (beat, silence)
     try:

@@ -1,4 +1,4 @@
-"""What the travelling probe says on a simulated Spark: its own words, about machines that exist in one process only."""
+"""The agent of a simulated Spark: the real one's output, about a machine that exists only in this process."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15,
 IDLE_REASON_BIT, POWER_CAP_REASON_BIT, THERMAL_REASON_BIT = 0x1, 0x4, 0x20
 _LANE_BYTES_PER_SECOND = (
     13.8e9 / 8 / 2
-)  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
+)  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, measured on a real pair
 _SYSCTL_VALUES = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _FREE_BLOCK_COUNTS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
 
 
 class AgentOutput(Protocol):
-    """Where the probe writes."""
+    """The agent's output stream."""
 
     def write(self, data: bytes) -> None: ...
 
 
 async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: AgentOutput) -> None:
-    """Play the probe: take its source from stdin, sample at its rate, end when stdin does or when it is not fed."""
+    """Run the agent: read its source from stdin, sample at its rate, end with stdin or without keepalives."""
     left = int(words[0]) + int(words[1])
     while left > 0:
         taken = await stdin.read(min(left, 65536))
@@ -94,7 +94,7 @@ def _build_identity(node: SimNode) -> dict[str, Any]:
 
 
 class SimAgent:
-    """Samples of one node. Counters of links go on from zero when it starts."""
+    """Samples of one node. Counters of links start at zero."""
 
     def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
         self.node = node
@@ -187,7 +187,7 @@ class SimAgent:
         return reading | self._apply_gpu_fault(reading["events"]) if busy > 0.1 else reading
 
     def _apply_gpu_fault(self, events: dict[str, int]) -> dict[str, Any]:
-        """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
+        """Apply a fault to the figures of a busy GPU; the values come from real ones."""
         troubles = self.node.options.troubles
         if NodeFault.STUCK_CLOCK in troubles:
             clock, power = int(self._add_jitter(799, 6)), round(self._add_jitter(19.5, 0.6), 1)

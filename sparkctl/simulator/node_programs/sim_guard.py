@@ -1,4 +1,4 @@
-"""The guard of a simulated Spark: the real one's protocol and decisions, on memory that exists in one process only."""
+"""The guard of a simulated Spark: the real one's protocol and decisions, on the memory of this process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES, TOTAL_BYTES
 from sparkctl.node import agent
+from sparkctl.node.guard.container_watch import ContainerWatch, read_field
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, WEIGHTS_LEASE_SECONDS
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
@@ -25,48 +26,47 @@ from sparkctl.node.guard.decision import (
     is_starved_by_page_cache,
 )
 from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
-from sparkctl.node.guard.watch_registry import ContainerWatch, read_field
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
 
 GUARD_DIRECTORY = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
 GUARD_SOCKET = f"{GUARD_DIRECTORY}/guard.sock"
-MAX_FALL_BYTES_PER_SECOND = 14 * GIB  # bytes a second at which a KV cache is taken in life; here it is there at once
+MAX_FALL_BYTES_PER_SECOND = 14 * GIB  # bytes a second at which a real KV cache is allocated; here it appears at once
 CACHE_DROP_SECONDS = 5.0
-TICK_SECONDS = 0.25  # of our seconds
+TICK_SECONDS = 0.25  # in real seconds
 Json = dict[str, Any]
 
 
 class SimGuard:
-    """One per node, there from the beginning; it counts as running from its first start until it is not needed.
+    """One per node, always present; it counts as running from its first start until it is not needed.
 
-    Memory changes in jumps here. What the readings between two jumps would have been is made up: the level before, and
-    then a fall no faster than a real one. ``receipts``: what lies on the node's disk, by the short id.
+    Memory changes in jumps here. The readings between two jumps are made up: the old level first, and then a fall no
+    faster than a real one. ``receipts``: the receipts on the node's disk, by short id.
     """
 
     def __init__(self, node: SimNode, docker: SimDockerDaemon) -> None:
         self.node = node
         self.docker = docker
         self.is_running = False
-        self.is_hung = False  # as after kill -STOP: connections are taken, and nothing is answered
+        self.is_hung = False  # as after kill -STOP: connections are accepted, but not answered
         self.since = 0.0
         self.watches: dict[str, ContainerWatch] = {}
         self.events: list[Json] = []
         self.receipts: dict[str, Json] = {}
         self._clients: list[WriteStream] = []
         self._readings: list[MeminfoReading] = [self._make_reading(0.0, node.memory.available_bytes)]
-        self._recent: deque[MeminfoReading] = deque(maxlen=200)  # as receipts tell them
+        self._recent: deque[MeminfoReading] = deque(maxlen=200)  # in the form for receipts
         self._dropped_at = -CACHE_DROP_SECONDS
         self._killed: set[str] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._is_dropping = False
         node.memory.on_change = self.check_memory
 
-    # how it is reached
+    # its clients
 
     async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None:
-        """Play the start command: take all modules from stdin, say where the guard listens."""
+        """Run the start command: read all modules from stdin, print where the guard listens."""
         left = sum(int(part.rpartition(":")[2]) for part in words[0].split(",")) + int(words[1])
         while left > 0:
             taken = await stdin.read(min(left, 65536))
@@ -86,20 +86,20 @@ class SimGuard:
         stdout.write(_encode_json_line(message))
 
     def list_directory(self) -> bytes:
-        """Return what a look into its directory finds: the directory, the socket, the receipts."""
+        """Return the content of its directory: the directory, the socket, the receipts."""
         own = [f"@@ own {'T' if self.is_hung else 'S'}"] if self.is_running else []
         lines = [*own, f"@@ dir {GUARD_DIRECTORY}", *(["@@ socket"] if self.is_running else [])]
         return "".join(f"{line}\n" for line in [*lines, *map(json.dumps, self.receipts.values()), "@@ end"]).encode()
 
     async def serve_client(self, reader: ReadStream, writer: WriteStream) -> None:
-        """Obey one client until it goes."""
+        """Serve one client until it leaves."""
         self._clients.append(writer)
         rest = b""
         try:
             while data := await reader.read(65536):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    while self.is_hung:  # noqa: ASYNC110  whoever tests sets it
+                    while self.is_hung:  # noqa: ASYNC110  a test sets it
                         await asyncio.sleep(TICK_SECONDS)
                     writer.write(_encode_guard_message(self._handle_line(line)))
                 await writer.drain()
@@ -160,11 +160,11 @@ class SimGuard:
             "receipts": list(self.receipts),
         }
 
-    # what it sees and does
+    # memory and actions
 
     def check_memory(self) -> None:
-        """Judge what memory is now, through the readings that led here."""
-        if self._is_dropping:  # our own drop changes memory, too
+        """Act on the present memory, through the readings that led to it."""
+        if self._is_dropping:  # the guard's own drop changes memory, too
             return
         for reading in self._interpolate_readings():
             self._recent.append(reading)
@@ -175,7 +175,7 @@ class SimGuard:
                 return
 
     def _interpolate_readings(self) -> list[MeminfoReading]:
-        """Return the readings since the last one: level at first, then falling to what is there now."""
+        """Return the readings since the last one: level at first, then falling to the present value."""
         last, memory = self._readings[-1], self.node.memory
         fallen = max(0, last.available - memory.available_bytes)
         took = max(CALM_READ_SECONDS, fallen / MAX_FALL_BYTES_PER_SECOND)
@@ -198,7 +198,7 @@ class SimGuard:
         return MeminfoReading(at, available, memory.free_bytes, memory.file_cache_bytes, SWAP_TOTAL_BYTES)
 
     def _judge_memory(self) -> bool:
-        """Act on the last reading; True where something was ended."""
+        """Act on the last reading; True if something was killed."""
         now = self._readings[-1]
         dying: list[tuple[ContainerWatch, GuardDecision]] = []
         for watch in list(self.watches.values()):
@@ -277,7 +277,7 @@ class SimGuard:
                 client.write(_encode_guard_message({"kind": "event", "event": event}))
         return event
 
-    # what it does now and then
+    # periodic work
 
     async def _run_ticks(self) -> None:
         quiet_since = self.node.clock.monotonic()
@@ -287,7 +287,9 @@ class SimGuard:
                 quiet_since = self.node.clock.monotonic()
                 self.check_memory()
             for receipt in self.receipts.values():
-                if self.node.unix_time() - receipt["at"] < 2 * TICK_SECONDS:  # the readings after the act belong to it
+                if (
+                    self.node.unix_time() - receipt["at"] < 2 * TICK_SECONDS
+                ):  # readings after the kill are part of its receipt
                     receipt["samples"].append(
                         [self.node.unix_time(), *self._make_reading(0.0, self.node.memory.available_bytes)[1:]]
                     )
@@ -296,7 +298,7 @@ class SimGuard:
         self.is_running = False
 
     async def _expire_watch(self, watch: ContainerWatch, now: float) -> None:
-        """End a watch that has had its time, its container or, with nobody attached, its purpose."""
+        """End a watch whose time is over, whose container ended, or which is ready without a client."""
         if now - watch.began >= watch.limit:
             self._end_watch(watch, f"its time limit of {watch.limit:.0f} s")
         elif watch.container not in self.docker.running:

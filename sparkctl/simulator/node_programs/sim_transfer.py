@@ -1,4 +1,4 @@
-"""What `node/file_listing.py` and `node/transfer.py` do on simulated Sparks: models that lie there, and bytes that go nowhere."""
+"""Simulated `node/file_listing.py` and `node/transfer.py`: models that exist by name, and bytes that are only counted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sparkctl.simulator.http_server import ReadStream
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, ByteSink, NodeFault, SimNode
 from sparkctl.simulator.sim_node import IMAGE_BYTES as IMAGE_BYTES
 
-_FILE_MTIME_NANOSECONDS = 1_780_000_000 * 10**9  # when every model was downloaded
-_PROGRESS_SECONDS = 0.1  # of a second between two words of progress
-_COPY_BYTES_PER_SECOND = 4.6e9  # bytes/s at the demo's pace, where nobody wants to wait as long as a Spark's disk does
+_FILE_MTIME_NANOSECONDS = 1_780_000_000 * 10**9  # the time at which every model was downloaded
+_PROGRESS_SECONDS = 0.1  # seconds between two progress messages
+_COPY_BYTES_PER_SECOND = 4.6e9  # bytes/s at the demo's pace, faster than a real Spark's disk
 _DEMO_SPEED = 42.0
 _LANE_BITS_PER_SECOND = {"enp1s0f0np0": 42.6e9, "enP2p1s0f0np0": 44.1e9}  # bits/s by TCP over a function
 _LAN_BITS_PER_SECOND = 9.3e9
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 class ReceivedFiles:
-    """What a node has received: bytes by path, of the files of models that did not lie there from the beginning."""
+    """The files that a node has received: bytes by path, for models that it did not have at the start."""
 
     def __init__(self) -> None:
         self.whole: dict[str, int] = {}
@@ -36,7 +36,7 @@ class ReceivedFiles:
 
     @staticmethod
     def for_node(node: SimNode) -> ReceivedFiles:
-        """Return a node's own."""
+        """Return a node's own record."""
         return _RECEIVED_FILES_BY_NODE.setdefault(node, ReceivedFiles())
 
 
@@ -44,7 +44,7 @@ _RECEIVED_FILES_BY_NODE: WeakKeyDictionary[SimNode, ReceivedFiles] = WeakKeyDict
 
 
 class TransferRendezvous:
-    """Two ends that were given each other's certificates."""
+    """Two ends that have exchanged their certificates."""
 
     def __init__(self) -> None:
         self.sender: asyncio.Future[tuple[SimNode, str]] = asyncio.get_running_loop().create_future()
@@ -86,7 +86,7 @@ def _build_space_json(node: SimNode) -> Json:
 
 
 def _list_present_files(node: SimNode, place: str) -> dict[str, int]:
-    """Return the files at a place by path: all of the model, or as many of them as have come by now."""
+    """Return the files at a place by path: all of the model, or as many as have been received."""
     found = _list_all_files(place)
     if place not in node.options.missing:
         return found
@@ -102,7 +102,7 @@ def _list_all_files(place: str) -> dict[str, int]:
 
 
 async def run_transfer(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
-    """Be one end of a transfer until it is done, or until nobody holds it any more."""
+    """Run one end of a transfer until it is done, or its stdin closes."""
     await _skip_bytes(stdin, int(given[0]))
     request = await _read_json_line(stdin)
 
@@ -125,7 +125,7 @@ async def run_transfer(node: SimNode, given: Sequence[str], stdin: ReadStream, s
 
 
 def _get_rendezvous(certificate: str) -> TransferRendezvous:
-    """Return where the receiver with this certificate is met."""
+    """Return the rendezvous of the receiver with this certificate."""
     return _RENDEZVOUS_BY_CERTIFICATE.setdefault(certificate, TransferRendezvous())
 
 
@@ -180,7 +180,7 @@ async def _simulate_bytes(
     hearing: asyncio.Future[None],
     tell: Any,
 ) -> bool:
-    """Let time pass as the bytes would take, telling how many are there; False where somebody has gone."""
+    """Wait as long as the bytes take, and report progress; False if an end has gone."""
     at, own = 0, ReceivedFiles.for_node(node)
     for job in jobs:
         if "echoes" in job:
@@ -239,18 +239,18 @@ async def _place_files(node: SimNode, jobs: dict[int, Json], words: asyncio.Queu
 
 
 def _mark_complete_models(node: SimNode, own: ReceivedFiles) -> None:
-    """What has come whole is missing no more."""
+    """Record a completely received model as present."""
     left = tuple(place for place in node.options.missing if not _list_all_files(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
 
 
 def _get_job_path(job: Json) -> str:
-    """Return where the file of a job is: the receiver's are given below a base."""
+    """Return the path of a job's file: the receiver's are below a base."""
     return str(job["path"]) if "path" in job else f"{job['base'].rstrip('/')}/{job['name']}"
 
 
 def _compute_checksum(path: str) -> str:
-    """The same file is the same everywhere."""
+    """Return a checksum: the same file is the same on every node."""
     return hashlib.sha256(path.rpartition("/")[2].encode()).hexdigest()
 
 

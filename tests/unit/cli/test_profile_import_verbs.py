@@ -179,6 +179,6 @@ def test_an_export_holds_no_default_that_is_a_secret(
     code, out, err = run_command_line(capsys, "profiles", "export", str(file), "--as", form)
     assert code == 0
     assert "canary" not in out + err
-    assert "The default of HF_TOKEN in env.A looked like a secret" in err
+    assert "The default of HF_TOKEN in env.A looks like a secret" in err
     assert "8000" in out
     assert "EMPTY" in out

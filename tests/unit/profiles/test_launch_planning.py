@@ -78,7 +78,7 @@ def test_mounts_are_on_the_node(tmp_path: Path) -> None:
         Mount("vol", "/v"),
     )
     assert plan_profile(profile, home="/").mounts[:2] == (Mount("/", "/h"), Mount("/m", "/m", read_only=True))
-    with pytest.raises(InvalidInput, match="home directory is not known"):
+    with pytest.raises(InvalidInput, match="home directory on the node is not known"):
         plan_profile(profile, home="")
     with pytest.raises(InvalidInput, match="begin it with / or ~/"):
         plan_profile(replace(profile, mounts=("./x/y:/z",)))

@@ -52,7 +52,7 @@ TOKEN = "hf_" + "a" * 30
         ("container: {shm_size: big}\n", ["5:23: container.shm_size: 'big' is not a size"]),
         ("container: {name: -x}\n", ["5:19: container.name: `-x` is not a name"]),
         ("container: {options: {rm: true}}\n", [
-            "5:27: container.options.rm: `rm` cannot be set here: a container is never removed",
+            "5:27: container.options.rm: `rm` cannot be set here: sparkctl keeps a container",
         ]),
         ("container: {options: {memroy: 1g}}\n", [
             "5:31: container.options.memroy: `memroy` is not a docker run flag that sparkctl can set; did you mean `memory`?",
@@ -92,7 +92,7 @@ TOKEN = "hf_" + "a" * 30
             "5:58: start.guard.limit: `0s` is no time at all; write for example 20m",
         ]),
         ("start: {guard: {floor: 0, limit: 45}}\n", [
-            "5:24: start.guard.floor: `0` is no floor; write for example 512MiB, or guard: off",
+            "5:24: start.guard.floor: `0` is not a floor; write for example 512MiB, or guard: off",
             "5:34: start.guard.limit: `45` has no unit; write 45s or 45m",
         ]),
         ("liveness: off\n", ["5:11: liveness: must be none, not `off`"]),
@@ -120,11 +120,11 @@ TOKEN = "hf_" + "a" * 30
         ]),
         ("model: {weights: 30GB, parameters: 30B, active_parameters: 31B,\n"
          "  experts: {weights: 31GB, count: 128, per_token: 129}}\n", [
-            "5:60: model.active_parameters: 31000000000 are active and the model has 30000000000 (parameters)",
-            "6:51: model.experts.per_token: a token takes 129 experts and there are 128",
+            "5:60: model.active_parameters: 31000000000 parameters are active, but the model has only 30000000000",
+            "6:51: model.experts.per_token: a token uses 129 experts, but there are only 128",
         ]),
         ("model: {weights: 30GB, experts: {weights: 31GB, count: 128, per_token: 8}}\n", [
-            "5:33: model.experts: the experts' weights (31000000000) are more than the model's (30000000000)",
+            "5:33: model.experts: the experts' weights (31000000000) are larger than the model's (30000000000)",
         ]),
         ("model: {served_name: true, weights: heavy, active_parameters: many}\n", [
             "5:22: model.served_name: must be text",
@@ -268,7 +268,7 @@ def test_circles_strangers_and_long_chains_are_faults(library: ProfileLibrary) -
 def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
     (library.user / "other.yaml").write_text(HEAD)
     assert str(library.find_issues(library.user / "other.yaml")[0]).endswith(
-        "2:7: name: must be `other`, as the file is called"
+        "2:7: name: must be `other`, like the file"
     )
     with pytest.raises(InvalidFile):
         library.load_profile("other")
@@ -326,10 +326,10 @@ def test_a_faulty_override_is_named(library: ProfileLibrary, override: str, mess
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.parameters=1B", "model.active_parameters: 2000000000 are active"),
-        ("model.active_parameters=4B", "model.active_parameters: 4000000000 are active"),
+        ("model.parameters=1B", "model.active_parameters: 2000000000 parameters are active"),
+        ("model.active_parameters=4B", "model.active_parameters: 4000000000 parameters are active"),
         ("model.weights=1GB", "model.experts: the experts' weights"),
-        ("model.experts.count=1", "model.experts.per_token: a token takes 2 experts"),
+        ("model.experts.count=1", "model.experts.per_token: a token uses 2 experts"),
     ],
 )
 def test_what_does_not_go_with_an_override_is_the_overrides_fault(

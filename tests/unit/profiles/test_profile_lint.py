@@ -289,7 +289,7 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     text = HEADS["sglang"].replace("0.5.12", "latest")
     lines = lint_profile_text(tmp_path, text + "  nsa-decode-backend: trtllm\n")
     assert list_finding_kinds(lines) == ["info[engine-version]", "warning[removed-flag]"]
-    assert "does not tell the version of SGLang: held against the flags of 0.5.23, the newest known" in lines[0]
+    assert "does not tell the version of SGLang: checked against the flags of 0.5.23, the newest known" in lines[0]
     assert lines[1].endswith("SGLang 0.5.12 takes it, and which one this image has is not known")
     assert list_finding_kinds(lint_profile_text(tmp_path, text + "  no-such-flag: 1\n")) == [
         "info[engine-version]",
@@ -299,8 +299,9 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     both = lint_profile_text(tmp_path, text.partition("args:")[0] + script)
     assert list_finding_kinds(both) == ["info[engine-version]", "error[unknown-flag]", "warning[ambiguous-flag]"]
     near = lint_profile_text(tmp_path, text.replace("latest", "0.5.20"))
-    assert "the flags of SGLang 0.5.20 are not known here: held against those of 0.5.23, the nearest" in get_only_line(
-        near
+    assert (
+        "the flags of SGLang 0.5.20 are not known; checked against those of 0.5.23, the nearest known"
+        in get_only_line(near)
     )
     assert lint_profile_text(tmp_path, text.replace("image:", "engine_version: 0.5.12\nimage:")) == []
 

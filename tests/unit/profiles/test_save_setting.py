@@ -51,7 +51,7 @@ def test_one_value_is_changed_and_the_rest_of_the_text_stays(setting: str, old: 
 
 @pytest.mark.parametrize("setting", ["args=3", "flow.a.b=1", "args.mem-fraction-static.x=1"])
 def test_what_cannot_be_changed_for_certain_is_refused(setting: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot be changed there for certain"):
+    with pytest.raises(InvalidInput, match="cannot be edited there safely"):
         set_field_in_text(TEXT, setting, "f")
 
 

@@ -79,9 +79,9 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"a: 1\nb: 2\na: 3\n", ["f.yaml:3:1: `a` is here twice, the first is in line 1"]),
-        (b"a: 1\na: 2\nb: {c: 1, c: 2}", ["f.yaml:2:1: `a` is here", "f.yaml:3:11: `c` is here"]),
-        (b"a: 1\na: 2\nb: [", ["f.yaml:2:1: `a` is here", "f.yaml:3:5: did not find"]),
+        (b"a: 1\nb: 2\na: 3\n", ["f.yaml:3:1: `a` appears twice, first in line 1"]),
+        (b"a: 1\na: 2\nb: {c: 1, c: 2}", ["f.yaml:2:1: `a` appears twice", "f.yaml:3:11: `c` appears twice"]),
+        (b"a: 1\na: 2\nb: [", ["f.yaml:2:1: `a` appears twice", "f.yaml:3:5: did not find"]),
         (b"a: b: c", ["f.yaml:1:5: mapping values are not allowed"]),
         (b"a:\n\tb: c", ["f.yaml:2:1: found character that cannot start any token"]),
         (b"a: 1\n\x00", ["f.yaml:2:1: a control character (U+0000)"]),

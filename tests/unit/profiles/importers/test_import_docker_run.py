@@ -151,7 +151,7 @@ def test_secrets_are_not_written_down() -> None:
     assert written.profile.args == (("api-key", "${API_KEY}"), ("dtype", "auto"))
     everything = written.text + repr(written.imported.ledger.remarks) + repr(written.imported.ledger.accounts)
     assert not any(secret in everything for secret in (token, "hunter22", "pw12345", "b" * 30))
-    assert sum("looked like a secret" in remark.text for remark in written.imported.ledger.remarks) == 5
+    assert sum("looks like a secret" in remark.text for remark in written.imported.ledger.remarks) == 5
 
 
 def test_a_secret_in_a_script_comes_from_the_environment() -> None:

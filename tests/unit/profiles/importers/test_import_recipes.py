@@ -213,7 +213,7 @@ def test_a_base_is_read_below_and_conditions_above() -> None:
     assert "moon" in str(list_keys_of(written, KeyOutcome.UNSUPPORTED)["overrides[2]"])
     assert "overrides[1]" in list_keys_of(written, KeyOutcome.KEPT)
     alone = import_recipe(text + "container: x/y:1\n")
-    assert "not at hand" in str(list_keys_of(alone, KeyOutcome.UNSUPPORTED)["include @official/base"])
+    assert "was not found" in str(list_keys_of(alone, KeyOutcome.UNSUPPORTED)["include @official/base"])
     with pytest.raises(InvalidInput, match="leads back"):
         import_recipe("include: a\nmodel: m\n", lookup={"a": "include: a\n"}.get)
 

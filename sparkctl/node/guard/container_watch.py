@@ -1,0 +1,105 @@
+"""A watch on one container that the guard may kill, and how the guard reads the fields of a command.
+
+Sent to the node with the guard: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sparkctl.node.guard.nonblocking_http import HttpConnection
+    from sparkctl.node.guard.socket_server import GuardConnection
+
+    Json = dict[str, Any]
+
+DOCKER_ANSWER_SECONDS = 3.0  # how long Docker has to answer a request, and how long to wait before sending it again
+CONTAINER_ID_PATTERN = re.compile(r"[0-9a-f]{64}")
+IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
+
+
+class ContainerWatch:
+    """One container that the guard may kill, as the operator's side asked for."""
+
+    def __init__(self, said: Json, now: float) -> None:
+        """Raises ValueError with a sentence if a field is missing or has another type."""
+        self.container: str = read_field(said, "container", str)
+        if not CONTAINER_ID_PATTERN.fullmatch(self.container):
+            raise ValueError("container: the whole id, 64 hex digits")
+        self.instance = read_field(said, "instance", str)
+        self.profile: str | None = read_field(said, "profile", str, None)
+        self.operator: str | None = read_field(said, "operator", str, None)
+        self.role: str = read_field(said, "role", str)
+        if self.role not in ("loading", "serving"):
+            raise ValueError("role: loading or serving")
+        self.floor: int = read_field(said, "floor", int)
+        self.limit = float(read_field(said, "limit", (int, float)))
+        if self.floor <= 0 or not 0 < self.limit <= 31 * 24 * 3600:
+            raise ValueError("floor and limit: more than 0, the limit at most 31 days")
+        self.port: int | None = read_field(said, "port", int, None)
+        self.health: str | None = read_field(said, "health", str, None)
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError("port: 1 to 65535")
+        if self.health is not None and not re.fullmatch(r"/[!-~]{0,200}", self.health):
+            raise ValueError("health: a path, from the slash on")
+        self.cache_below: int | None = read_field(said, "cache_below", int, None)
+        self.began = now
+        self.since = time.time()
+        self.weights_until = 0.0
+        self.is_warned = False
+        self.calm_since = now
+        self.tried = 0
+        self.refused_at = now - DOCKER_ANSWER_SECONDS
+        # The floor in force: lower than asked for while memory has been below that from the beginning.
+        self.active_floor = self.floor
+        self.client: GuardConnection | None = (
+            None  # the client that last sent a command about it, while it is connected
+        )
+        self.asked_at = 0.0
+        self.healthy = 0
+        self.takes_query = True  # until the engine answers that it does not know the path with a query
+        self.health_at = now
+        self.asking: HttpConnection | None = None
+        self.receipt = -1
+
+    def to_json(self, now: float) -> Json:
+        """Return it as the guard reports it."""
+        found = {
+            name: getattr(self, name)
+            for name in (*IDENTITY_FIELDS, "role", "floor", "limit", "port", "health", "cache_below")
+        }
+        found["since"] = round(self.since, 3)
+        found["ends"] = round(time.time() + self.began + self.limit - now, 3)
+        found["weights"] = now < self.weights_until
+        found["level"] = "warned" if self.is_warned else "calm"
+        return found
+
+
+def parse_command(line: bytes) -> Json:
+    """Return the command in a line. Raises ValueError if it is not a JSON object."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise ValueError("a command is an object")
+    return said
+
+
+def read_field(said: Json, name: str, kind: Any, *default: Any) -> Any:
+    """Return a field of a command. Raises ValueError if it has another type, or is missing without a default."""
+    value = said.get(name)
+    if value is None and default:
+        return default[0]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{name}: missing, or not what it should be")
+    if isinstance(value, str) and len(value) > 256:
+        raise ValueError(f"{name}: longer than 256 characters")
+    if isinstance(value, (int, float)) and not -(1 << 62) < value < 1 << 62:
+        raise ValueError(f"{name}: no such number")
+    return value
