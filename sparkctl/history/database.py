@@ -24,6 +24,7 @@ T = TypeVar("T")
 DATABASE_FILE_NAME = "history.db"
 APPLICATION_ID = 0x73706B63  # "spkc", in the file's header
 _BUSY_TIMEOUT_SECONDS = 0.5  # seconds for another sparkctl that writes
+_WAL_RETRY_SECONDS = 0.01  # seconds between two attempts to switch a new file to WAL
 _MAX_WAIT_SECONDS = 1.0  # seconds in all, until a write succeeds again
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
 _SIDE_FILE_SUFFIXES = ("-wal", "-shm")  # what SQLite puts beside its file
@@ -197,11 +198,19 @@ class HistoryDatabase:
     def _prepare_schema(self, file: sqlite3.Connection) -> bool:
         """Make the tables where there are none, and take over what was kept before; return whether it may be written."""
         version, application = _read_pragma(file, "user_version"), _read_pragma(file, "application_id")
-        if application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file)):
+        if application == 0:
+            file.execute("BEGIN")  # both of one state: another process may be making the tables
+            application = _read_pragma(file, "application_id")
+            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file))
+            file.execute("COMMIT")
+        else:
+            is_foreign = application != APPLICATION_ID
+        if is_foreign:
             raise DatabaseUnavailable(f"{self.path} belongs to another program and is left alone")
         if version > SCHEMA_VERSION:
             return False
         if version < SCHEMA_VERSION:
+            _switch_to_wal(file, self._remaining_wait_seconds())
             _migrate_schema(file)
         if self.path.with_name("starts.jsonl").exists():
             self._take_over(file)
@@ -267,9 +276,24 @@ def _path_exists(path: Path) -> bool:
     return True
 
 
+def _switch_to_wal(file: sqlite3.Connection, wait: float) -> None:
+    """Set WAL mode. SQLite does not wait for other processes here, so try again for ``wait`` seconds."""
+    import sqlite3
+
+    end = time.monotonic() + wait
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if _get_error_code(error) != _SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(_WAL_RETRY_SECONDS)
+        else:
+            return
+
+
 def _migrate_schema(file: sqlite3.Connection) -> None:
     """Bring the file to this version, all steps or none; two at once wait for each other."""
-    file.execute("PRAGMA journal_mode = WAL").fetchone()
     file.execute("BEGIN IMMEDIATE")
     for step in SCHEMA[_read_pragma(file, "user_version") :]:
         for statement in _split_statements(step):

@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 _MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
-def hash_legacy_file(path: Path) -> str:
-    """Return a name for what is in the file. Raises OSError."""
-    return hashlib.sha256(_read_legacy_bytes(path)).hexdigest()
+def read_legacy_starts(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return the hash of the file's content and its records, the oldest first, both of one read. Skips damaged lines.
 
-
-def read_legacy_starts(path: Path) -> list[dict[str, Any]]:
-    """Return the records, the oldest first; what is damaged is passed over. Raises OSError."""
+    Raises OSError, FileNotFoundError where another sparkctl has imported and renamed the file.
+    """
+    with open_regular_file(path) as file:
+        content = file.read(_MAX_LEGACY_FILE_BYTES)
     found = []
-    for line in _read_legacy_bytes(path).splitlines():
+    for line in content.splitlines():
         try:
             record = json.loads(line.decode(errors="replace"))
         except (ValueError, RecursionError):
             continue  # a line that a crash cut in half
         if isinstance(record, dict):
             found.append(record)
-    return found
+    return hashlib.sha256(content).hexdigest(), found
 
 
 def archive_legacy_file(path: Path) -> None:
-    """Put the file beside, under a name that nothing has; where that cannot be it stays, and is known by its content."""
+    """Rename an imported file to an unused name; a file that cannot be renamed stays and is known by its content."""
     target, number = path.with_name(f"{path.name}.migrated"), 2
     while target.exists():
         target, number = path.with_name(f"{path.name}.migrated-{number}"), number + 1
@@ -61,14 +61,6 @@ def archive_legacy_file(path: Path) -> None:
         path.rename(target)
     except OSError:
         return
-
-
-def _read_legacy_bytes(path: Path) -> bytes:
-    try:
-        with open_regular_file(path) as file:
-            return file.read(_MAX_LEGACY_FILE_BYTES)
-    except FileNotFoundError:
-        return b""  # another sparkctl has taken it over just now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +313,18 @@ class OperationHistory(LogArchive):
             raise OSError(str(error)) from error
 
     def _import_legacy_starts(self, file: sqlite3.Connection) -> None:
-        """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
+        """Import the file of an earlier sparkctl once, and keep it under another name.
+
+        Two processes may do this at the same moment. The content's hash marks what is imported, in the same transaction.
+        """
         from sparkctl.history import tables
 
         path = self.directory / "starts.jsonl"
-        tables.import_legacy_starts(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
+        try:
+            content_hash, records = read_legacy_starts(path)
+        except FileNotFoundError:
+            return  # another sparkctl has just imported it
+        tables.import_legacy_starts(file, records, content_hash, time.time())
         archive_legacy_file(path)
 
     def _load_ready_starts(self) -> list[dict[str, Any]]:

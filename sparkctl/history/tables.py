@@ -292,15 +292,15 @@ def _as_unix_time(value: object) -> float | None:
 
 
 def import_legacy_starts(
-    file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content: str, now: float
+    file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content_hash: str, now: float
 ) -> None:
-    """Put the starts of an earlier sparkctl's file into the tables, once; ``content`` names what was in the file."""
+    """Import the starts of an earlier sparkctl's file once, in one transaction; ``content_hash`` tells files apart."""
     file.execute("BEGIN IMMEDIATE")
-    known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content,)).fetchone()
+    known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content_hash,)).fetchone()
     if known is None:
-        file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content, now))
+        file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content_hash, now))
         for number, record in enumerate(records):
-            _import_legacy_start(file, f"{content}-{number}", record)
+            _import_legacy_start(file, f"{content_hash}-{number}", record)
     file.execute("COMMIT")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import decode_step_label
 from sparkctl.model.container import Container
-from sparkctl.model.instance import is_worker
+from sparkctl.model.instance import is_worker, parse_rank_position
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -76,9 +76,6 @@ def list_nodes_of_instance(one: InstanceView, views: Iterable[NodeTelemetryView]
     return tuple(dict.fromkeys(seen if one.node in seen else [one.node, *seen]))
 
 
-_MAX_RANKS = 4096  # ranks: more than any model has
-
-
 @dataclass(frozen=True, slots=True)
 class RankContainer:
     """A container that may have processes on ``node``. ``held``: its memory in bytes; ``port`` on the node, by its label."""
@@ -96,12 +93,7 @@ class RankContainer:
     @property
     def rank_position(self) -> tuple[int, int] | None:
         """Which rank it is, of how many; None for one that is a model by itself."""
-        index, slash, count = (self.container.get_label(ContainerLabel.RANK) or "").partition("/")
-        if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit()):
-            return None
-        if len(count) > len(str(_MAX_RANKS)) or not 0 <= int(index) < int(count):
-            return None
-        return int(index), int(count)
+        return parse_rank_position(self.container.get_label(ContainerLabel.RANK))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
 _READ_BYTES = 1 << 16  # small enough that one batch never holds up a screen
 _MAX_HEAD_BYTES = 1 << 16
+_MAX_LENGTH_DIGITS = 18  # of a Content-Length
 _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon that has the log on disk is never silent that long
 _HTTP_OK = 200
 
@@ -209,7 +210,7 @@ def _choose_body_decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
     if b"chunked" in fields.get(b"transfer-encoding", b""):
         return ChunkedBody()
     length = fields.get(b"content-length", b"").strip()
-    if not length.isdigit():
+    if not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
         raise InvalidLogStream("a body without a length")
     return FixedLengthBody(int(length))
 
