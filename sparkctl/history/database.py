@@ -1,7 +1,7 @@
 """The file of the history: opened for one thing at a time, never the reason why work stops, and never lost.
 
 SQLite in WAL mode, so that whoever reads waits for nobody. A file that cannot be used costs what would have been kept
-or read, and one sentence (`HistoryFile.word`). A damaged one is set aside under another name and begun anew.
+or read, and one sentence (`take_warning`). A damaged one is set aside under another name and begun anew.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class HistoryDatabase:
         return self._unsaid.pop(0) if self._unsaid else None
 
     def write_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do ``work`` as one transaction. Raises `Unusable`, in at most about a second."""
+        """Do ``work`` as one transaction. Raises `DatabaseUnavailable`, in at most about a second."""
         return self._run_transaction(work, writes=True)
 
     def read_transaction(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:

@@ -137,7 +137,7 @@ class LogArchive:
         return _sort_newest_first(found)
 
     def list_instances_with_logs(self) -> list[str]:
-        """Return the names that `saved_logs` knows, for completion and errors."""
+        """Return the names that `list_saved_logs` knows, for completion and errors."""
         base = self.directory / "logs"
         try:
             return sorted(path.name for path in base.iterdir())

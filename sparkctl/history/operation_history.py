@@ -223,7 +223,7 @@ class OperationHistory(LogArchive):
         parent: OperationRecorder | None = None,
         **facts: Any,
     ) -> OperationRecorder:
-        """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
+        """Begin a row: ``facts`` are fields of `OperationRecord`. Whoever does the work ends it. Never raises."""
         from sparkctl.history.operation_recorder import OperationRecorder
 
         operation = OperationRecord(

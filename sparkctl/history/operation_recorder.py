@@ -65,7 +65,7 @@ class OperationRecorder:
             self.record_facts(shares=tuple(both if one is there else one for one in shares))
 
     def record_facts(self, **facts: object) -> None:
-        """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
+        """Add what is known of the whole: fields of `OperationRecord`; the values given replace what was there."""
         self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
         self._write_row()
 
@@ -82,7 +82,7 @@ class OperationRecorder:
         if not self.is_over:
             self._file.release_file()
         self._is_dropped = True
-        with suppress(DatabaseUnavailable):  # it has been noted in words, see `HistoryFile.word`; so below
+        with suppress(DatabaseUnavailable):  # it has been noted in words, see `take_warning`; so below
             self._file.write_transaction(lambda file: tables.delete_operation(file, self._key))
 
     def _write_row(self) -> None:

@@ -92,7 +92,7 @@ class EvidenceLine:
 
 
 def failure_weight(seen: EvidenceLine) -> int:
-    """Return how concrete a failure is: see `Weight`."""
+    """Return how concrete a failure is: see `FailureWeight`."""
     return seen.failure.weight if seen.failure else 0
 
 

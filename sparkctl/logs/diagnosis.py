@@ -241,7 +241,7 @@ _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
 
 @cache
 def _load_opening_words() -> tuple[str, ...]:
-    """Return what a line holds that `_openings` may know: cheap for the others."""
+    """Return what a line holds that `_engine_start_patterns` may know: cheap for the others."""
     engines = (load_engine(name) for name in engine_names())
     begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
     return (*begins, ": error: ", "error: invalid argument: ")
@@ -277,7 +277,7 @@ def _create_start_matcher(
 
 @cache
 def _compile_line_run(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    """Return what matches a run of ordinary lines: printable ASCII, framed and prefixed as `unframe` and `peel` take it off."""
+    """Return what matches a run of ordinary lines: printable ASCII, framed and prefixed as `split_prefix` and `strip_log_prefix` take it off."""
     line = f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
     return re.compile(f"(?:{line})*+".encode("ascii")).match
 

@@ -70,7 +70,7 @@ _SOURCE_CODE_PREFIXES = ("    ", '  File "')  # a traceback shows source code, w
 
 
 def may_hold_duration(text: str) -> bool:
-    """Tell cheaply whether `TOOK` may match."""
+    """Tell cheaply whether `DURATION_PATTERN` may match."""
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
 
 
@@ -138,7 +138,7 @@ def find_common_quoting(lines: Sequence[str]) -> str:
 
 
 def strip_quoting(line: str, quoting: str) -> str:
-    """Return a line without what `shared_quoting` found before every one."""
+    """Return a line without what `find_common_quoting` found before every one."""
     if not quoting:
         return line
     return line.removeprefix(quoting) if line.startswith(quoting) else line.removeprefix(quoting.rstrip())

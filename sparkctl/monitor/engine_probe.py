@@ -97,7 +97,7 @@ async def check_health(
     timeout: float = _HEALTH_TIMEOUT,
     manners: QueryMarkerSupport | None = None,
 ) -> ProbeResult:
-    """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
+    """Ask the health path once. Raises `ConnectionLost`; everything the engine can do wrong is an `Answer`."""
     port = service.port
     if service.ready.health is None or port is None:
         return ProbeResult(True, "health is not asked")
@@ -121,7 +121,7 @@ async def check_health(
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
     """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
 
-    Raises `LinkLost`.
+    Raises `ConnectionLost`.
     """
     try:
         return (
@@ -153,7 +153,7 @@ async def read_served_model(link: NodeConnection, port: int, manners: QueryMarke
 async def resolve_served_model(
     link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
 ) -> ReadinessTarget:
-    """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
+    """Return it with the name that it serves under, asked of itself where nobody says it. Raises `ConnectionLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
     return replace(service, served_model=await read_served_model(link, service.port, manners))

@@ -33,7 +33,7 @@ _LAN_COST_NOTE = (
 def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> FabricRoute:
     """Return the way between the nodes, given in the order of ranks; ``chosen`` are interfaces that the config names.
 
-    Raises `Refused` where they have no network in common, or where two of them have one address.
+    Raises `OperationRefused` where they have no network in common, or where two of them have one address.
     """
     usable = {each.node: _list_usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
     shared = set.intersection(*({lane.network for lane in lanes} for lanes in usable.values()))

@@ -37,7 +37,7 @@ GuardEventHandler = Callable[[GuardEvent], None]
 class GuardClient:
     """Commands to the guard, one after the other, and its events as they come. Made by `start` and `attach`.
 
-    Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
+    Every command raises `GuardUnavailable` where the guard refuses, is silent or has gone; `ConnectionLost` where the connection has.
     """
 
     def __init__(

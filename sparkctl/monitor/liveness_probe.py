@@ -61,7 +61,7 @@ class LivenessProbe:
     async def probe_idle_engine(
         self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
     ) -> None:
-        """Take in who made tokens, and ask the one that is due for longest. Raises LinkLost, NodeError.
+        """Take in who made tokens, and ask the one that is due for longest. Raises ConnectionLost, NodeError.
 
         ``told``: the engines' figures as they are at the moment; ``ahead``: seconds that the node's clock is before ours.
         """

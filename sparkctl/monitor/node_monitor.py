@@ -95,7 +95,7 @@ _GUARD_SEARCH_SECONDS = 30.0  # seconds between two looks for a guard's socket, 
 
 
 class GuardPoller:
-    """Emits `GuardStood` of a node."""
+    """Emits `GuardStatusChanged` of a node."""
 
     def __init__(self, session: NodeSession, emit: Callable[[Event], None]) -> None:
         self._session, self._emit = session, emit

@@ -376,7 +376,7 @@ class ContainerInspections:
         self._known: dict[str, tuple[float, Container]] = {}
 
     async def update_inspections(self, containers: Iterable[Container]) -> None:
-        """Inspect those that live and are due, and forget those that are gone. Raises DockerError, LinkLost."""
+        """Inspect those that live and are due, and forget those that are gone. Raises DockerError, ConnectionLost."""
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}

@@ -179,7 +179,7 @@ class SampleSeries:
 
 
 def extract_values(sample: Sample) -> list[float]:
-    """Return one value for each of `Series`, in its order; NaN for what is not known."""
+    """Return one value for each of `SeriesName`, in its order; NaN for what is not known."""
     bar = None if sample.memory is None else build_memory_bar(sample.memory, sample.gpu_memory)
     pressure = sample.detail.pressure if sample.detail is not None else None
     gpus = sample.gpus or ()

@@ -76,7 +76,7 @@ class NodeSampler:
 
         A lost connection is waited for and the probe started anew; so is one that ended, whatever ended it, after pauses
         that grow while no sample comes: a node short of memory kills probes, too. Raises `NodeError` where waiting does
-        not help: the node is not to be had by this user, or has no Python for the probe (`ProbeFailed`).
+        not help: the node is not to be had by this user, or has no Python for the probe (`AgentFailed`).
         """
         while True:
             try:
@@ -94,7 +94,7 @@ class NodeSampler:
         return min(_MAX_PAUSE_SECONDS, self._pause * 2.0 ** min(10, max(0, self._consecutive_failures - 1)))
 
     async def _build_no_sample_state(self) -> NodeStateChanged:
-        """Return the state after probes that ended without a sample. Raises ProbeFailed where none can ever run."""
+        """Return the state after probes that ended without a sample. Raises AgentFailed where none can ever run."""
         name, clock = self.session.node.name, self.session.clock
         if self._consecutive_failures >= _MAX_FAILED_PROBES and await self._has_no_python():
             raise AgentFailed(

@@ -1,4 +1,4 @@
-"""The live store: every event goes through `Store.apply`, and every front end reads what came of it here.
+"""The live store: every event goes through `Store.apply_event`, and every front end reads what came of it here.
 
 Pure: nothing is awaited, asked or written. The same events, live or from a recording, make the same state.
 """

@@ -51,7 +51,7 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
 async def write_journal(session: NodeSession, text: str, over: Sequence[str]) -> bool:
     """Write it, whole or not at all, where one of the texts ``over`` lies, or nothing; False where something else does.
 
-    Raises `NodeError`, and `Refused` where the node does not take it.
+    Raises `NodeError`, and `OperationRefused` where the node does not take it.
     """
     return await _run_journal_script(session, travelling.build_write_command(text, over), "written")
 
@@ -77,7 +77,7 @@ async def _run_journal_script(session: NodeSession, argv: list[str], what: str) 
 
 
 async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
-    """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
+    """Raise `SwitchInProgress` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
     view = await read_journal(session)
     if view.found is JournalPresence.NONE:
         return

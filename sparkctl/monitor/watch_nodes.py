@@ -147,7 +147,7 @@ async def watch_load_views(
 ) -> AsyncGenerator[tuple[NodeTelemetryView, ...], None]:
     """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
 
-    ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
+    ``every``: seconds between two samples of a node (`monitor.sampler` names three rates), one second at most while an
     instance of ours is loading there. ``record`` is given every event. ``again``: seconds until a node that cannot be used,
     as one that refused the login, is tried once more; None: not at all.
     """

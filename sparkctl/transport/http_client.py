@@ -58,7 +58,7 @@ async def request_tcp(
     """Ask a TCP server as the node sees it.
 
     Raises TimeoutError where the whole answer is not there after ``timeout`` seconds, ConnectionRefusedError where
-    nobody listens, LinkLost where the connection to the node breaks, BadAnswer for what is no HTTP.
+    nobody listens, ConnectionLost where the connection to the node breaks, InvalidHttpResponse for what is no HTTP.
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_tcp(host, port)
@@ -166,7 +166,7 @@ async def send_request(
 ) -> HttpResponse:
     """Ask, return the whole answer of at most ``largest`` bytes (None: 32 MiB), close the stream.
 
-    Raises BadAnswer, and LinkLost where the link breaks.
+    Raises InvalidHttpResponse, and ConnectionLost where the link breaks.
     """
     try:
         connection = h11.Connection(our_role=h11.CLIENT)

@@ -26,7 +26,7 @@ _MAX_LINE_BYTES = 1 << 20
 
 
 class LocalConnection:
-    """`Link` for ``host: local``. ``docker`` is the path of Docker's socket."""
+    """`NodeConnection` for ``host: local``. ``docker`` is the path of Docker's socket."""
 
     def __init__(self, node: Node, docker: str = DOCKER_SOCKET) -> None:
         self.node = node
@@ -82,7 +82,7 @@ class LocalConnection:
         return _LocalProcess(await _start_process(argv, quiet=True))
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
-        """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
+        """Open a unix socket. For Docker's: DockerPermissionDenied or DockerUnavailable instead of an OSError."""
         wanted = self._docker if path == DOCKER_SOCKET else path
         try:
             return await asyncio.open_unix_connection(wanted)

@@ -1,4 +1,4 @@
-"""A way to one node. `SshLink` and `LocalLink` are the two; nothing above this layer can tell them apart."""
+"""A way to one node. `SshConnection` and `LocalConnection` are the two; nothing above this layer can tell them apart."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ConnectionStatus:
 class NodeConnection(Protocol):
     """One connection that carries everything to and from a node.
 
-    Every call raises `LinkLost` when the connection breaks under it, and `Unreachable`, `Starved`, `Untrusted` or
+    Every call raises `ConnectionLost` when the connection breaks under it, and `NodeUnreachable`, `NodeStarved`, `HostKeyUntrusted` or
     `LoginRefused` when there is none to be had. Nothing is retried inside a call.
     """
 
@@ -98,7 +98,7 @@ class NodeConnection(Protocol):
         """Try again with jittered, growing pauses until connected.
 
         Raises the last error after ``give_up_after`` seconds (None: never), and at once for errors that waiting does
-        not mend: `Untrusted`, `LoginRefused`.
+        not mend: `HostKeyUntrusted`, `LoginRefused`.
         """
         ...
 
@@ -159,7 +159,7 @@ async def communicate(
     )
     feeding = asyncio.create_task(_write_stdin(writer, stdin))
     try:
-        out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect LinkLost, not a group of it
+        out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect ConnectionLost, not a group of it
         return out, err
     finally:
         for task in (*tasks, feeding):

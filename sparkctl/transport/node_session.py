@@ -125,7 +125,7 @@ class NodeSession:
         return "~" if self.home is None else self.home
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
-        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
+        """Run a command to its end; raises `NodeStarved` where the link lives but the node does not get it done in time, and
         `LocalStall` where that is not the node's fault."""
         began = self.clock.monotonic()
         try:
@@ -146,7 +146,7 @@ class NodeSession:
     async def read_node(self, *sections: str, timeout: float = 20.0) -> probe.NodeInspection:
         """Make one trip and return what it brought.
 
-        Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
+        Raises `NodeError` if the node answers something else, `NodeStarved` if it does not answer in time.
         """
         argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
         try:
@@ -207,7 +207,7 @@ def isolate_node_failures(node: Node) -> Iterator[None]:
 class SharedSession(NodeSession):
     """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
 
-    Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
+    Where its owner has ended it, it is lost for good: `back` raises `NodeUnreachable`.
     """
 
     def __init__(self, owner: NodeSession) -> None:

@@ -44,7 +44,7 @@ class PersistentCondition:
 class ConditionTimer:
     """A condition by key that must hold for ``seconds`` before it counts.
 
-    Unknown is no evidence: what cannot be judged now is not told, and after `GAP` without a judgement it begins anew.
+    Unknown is no evidence: what cannot be judged now is not told, and after `MAX_SAMPLE_GAP` without a judgement it begins anew.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:

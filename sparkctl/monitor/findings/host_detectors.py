@@ -18,7 +18,7 @@ def rate_free_disk(free: int) -> Severity | None:
 
 
 class DiskSpaceDetector:
-    """Little room for Docker or for models, see `disk_severity`.
+    """Little room for Docker or for models, see `rate_free_disk`.
 
     Two paths on one filesystem (same size, same room) are one finding.
     """

@@ -240,7 +240,7 @@ class EngineMeters:
         self._meters: dict[str, InstanceMeter] = {}
 
     async def read_metrics(self, instances: Iterable[InstanceView]) -> None:
-        """Take a reading of each instance that can have one, and forget the others. Raises LinkLost."""
+        """Take a reading of each instance that can have one, and forget the others. Raises ConnectionLost."""
         wanted = {one.container_id or "": one for one in instances if has_meter(one)}
         for gone in self._meters.keys() - wanted.keys():
             await self._meters.pop(gone).aclose()
@@ -257,7 +257,7 @@ class EngineMeters:
             meter.follow_log(ahead)
 
     async def read_logs(self, ahead: float) -> None:
-        """Read the last of the logs that are needed, once. Raises LinkLost."""
+        """Read the last of the logs that are needed, once. Raises ConnectionLost."""
         await gather_or_cancel(*(meter.read_log(ahead) for meter in self._meters.values()))
 
     def get_current_readings(self, ahead: float) -> dict[str, MeterReading]:

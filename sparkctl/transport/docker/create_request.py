@@ -239,7 +239,7 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
 
 def parse_extra_options(data: Json) -> Pairs:
-    """Read the settings that `DockerRun` has no field for: docker run flags with their values."""
+    """Read the settings that `DockerRunSpec` has no field for: docker run flags with their values."""
     host, config = _get_object(data, "HostConfig"), _get_object(data, "Config")
     found: list[tuple[str, str]] = []
     if (policy := _get_text(_get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):

@@ -46,7 +46,7 @@ def preload_docker_sdk() -> None:
 class DockerClient:
     """Calls to one Engine. Each has a time limit: a daemon that hangs shows in no other way.
 
-    All raise `DockerError` and its kinds, and `LinkLost` where the connection to the node breaks under them.
+    All raise `DockerError` and its kinds, and `ConnectionLost` where the connection to the node breaks under them.
     """
 
     def __init__(self, link: NodeConnection) -> None:
@@ -79,7 +79,7 @@ class DockerClient:
         return tuple(docker_responses.parse_container_entry(entry) for entry in data if isinstance(entry, dict))
 
     async def inspect_container(self, ref: str) -> Container:
-        """Return everything about one container, by id or name. Raises NoSuchContainer."""
+        """Return everything about one container, by id or name. Raises ContainerNotFound."""
         return docker_responses.parse_container(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
@@ -100,7 +100,7 @@ class DockerClient:
         return docker_responses.parse_secret_values(data)
 
     async def read_run_options(self, ref: str) -> DockerRunSpec:
-        """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
+        """Return what a container was created with, less what its image gave it. Raises ContainerNotFound."""
         data = await self._read_object(f"/containers/{quote(ref, safe='')}/json")
         answer = await self._send_get(
             f"/v{await self.api_version()}/images/{quote(create_request.get_image_id(data), safe=':')}/json"
@@ -110,7 +110,7 @@ class DockerClient:
         )
 
     async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
-        """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
+        """Return what a container was created with that `DockerRunSpec` does not tell, as docker run flags with values."""
         return create_request.parse_extra_options(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def get_json(self, path: str) -> object:
@@ -127,7 +127,7 @@ class DockerClient:
     async def create_container(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.
 
-        Raises NameTaken, ImageMissing, DiskFull. After LinkLost it may or may not exist: look for its labels.
+        Raises ContainerNameInUse, ImageNotFound, DiskFull. After ConnectionLost it may or may not exist: look for its labels.
         """
         from sparkctl.transport.docker import docker_sdk
 
@@ -135,7 +135,7 @@ class DockerClient:
         return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
 
     async def start_container(self, ref: str) -> None:
-        """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
+        """Start a created container. Raises GpuRuntimeMissing, PortInUse, DiskFull; it then stays behind as created."""
         await self._call_sdk(lambda api: api.start(ref))
 
     async def stop_container(self, ref: str, grace: float) -> None:
@@ -156,7 +156,7 @@ class DockerClient:
         await self._call_sdk(lambda api: api.kill(ref))
 
     async def rename_container(self, ref: str, name: str) -> None:
-        """Give a container another name. Raises NameTaken, NoSuchContainer."""
+        """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
         await self._call_sdk(lambda api: api.rename(ref, name))
 
     async def remove_container(self, ref: str, force: bool = False) -> None:

@@ -132,7 +132,7 @@ async def raise_socket_error(link: NodeConnection) -> None:
 
 
 def raise_for_socket_facts(node: str, facts: dict[str, str]) -> None:
-    """Raise DockerDown or DockerDenied where the probe's answers suffice to tell."""
+    """Raise DockerUnavailable or DockerPermissionDenied where the probe's answers suffice to tell."""
     user = sanitize_line(facts.get("user", "your user"))
     if facts.get("socket") != "yes" and facts.get("daemon") != "yes":
         hint = "install it on the node (DGX OS has it): sudo apt-get install docker.io"
@@ -154,7 +154,7 @@ def raise_for_socket_facts(node: str, facts: dict[str, str]) -> None:
 
 
 async def _check_dial_stdio(link: NodeConnection) -> None:
-    """Ask Docker for a sign of life through its own command; raise DockerDown with its words where there is none."""
+    """Ask Docker for a sign of life through its own command; raise DockerUnavailable with its words where there is none."""
     node = link.node.name
     try:
         done = await link.run(["docker", "system", "dial-stdio"], stdin=_PING_REQUEST, timeout=_SOCKET_CHECK_SECONDS)

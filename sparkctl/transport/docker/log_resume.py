@@ -108,7 +108,7 @@ class MultiplexedParser:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[LogFragment]:
-        """Return the pieces that ``data`` completes. Raises DaemonSays after the pieces before it were returned."""
+        """Return the pieces that ``data`` completes. Raises DaemonError after the pieces before it were returned."""
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
@@ -134,7 +134,7 @@ class MultiplexedParser:
         return pieces
 
     def finish(self) -> list[LogFragment]:
-        """Frames end with themselves; raises DaemonSays for a complaint that came right after the last piece."""
+        """Frames end with themselves; raises DaemonError for a complaint that came right after the last piece."""
         return self.feed(b"") if self._rest else []
 
 
@@ -201,7 +201,7 @@ class PartialLine:
     missing: int = 0
 
     def append_text(self, text: bytes) -> PartialLine:
-        """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
+        """Return it with a further piece; memory stays within MAX_LINE_BYTES and one piece."""
         if not self.tail and len(self.head) + len(text) <= MAX_LINE_BYTES:
             return PartialLine(stream=self.stream, stamp=self.stamp, head=self.head + text)
         whole = self.head[_HALF_LINE_BYTES:] + self.tail + text

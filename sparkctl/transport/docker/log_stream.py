@@ -77,8 +77,8 @@ class ContainerLogStream:
     def follow_lines(self) -> LogBatches:
         """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
 
-        Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
-        DockerDown where the stream was cut, NoSuchContainer, and DockerError for a log that cannot be read.
+        Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises ConnectionLost or
+        DockerUnavailable where the stream was cut, ContainerNotFound, and DockerError for a log that cannot be read.
         """
         return self._follow_to_end()
 

@@ -1,4 +1,4 @@
-"""Byte streams over an SSH connection, with one meaning for every way they break: `LinkLost`."""
+"""Byte streams over an SSH connection, with one meaning for every way they break: `ConnectionLost`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChannelReader:
         self._is_lost = dead
 
     async def read(self, n: int = -1) -> bytes:
-        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; LinkLost is never an end."""
+        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; ConnectionLost is never an end."""
         try:
             data = await self._reader.read(n)
         except CONNECTION_ERRORS as error:
@@ -88,7 +88,7 @@ class SshProcess:
     async def readline(self) -> bytes:
         """Return its next line of stdout, b"" when it has ended.
 
-        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        Raises `CommandNotRun` where the login shell did not run it, `NodeStarved` where it did not get to it in time.
         """
         try:
             await self._wait_until_begun()
@@ -112,7 +112,7 @@ class SshProcess:
             raise await self._command.not_run_error()
 
     async def write(self, data: bytes) -> None:
-        """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""
+        """Write to its stdin; ConnectionLost where that is the connection's fault and not the command's end."""
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()

@@ -106,7 +106,7 @@ _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
 class SshConnection:
-    """`Link` over asyncssh. Made cheaply; nothing happens before `connect`."""
+    """`NodeConnection` over asyncssh. Made cheaply; nothing happens before `connect`."""
 
     def __init__(self, node: Node, asker: Prompter | None = None, limits: LoginTimeouts | None = None) -> None:
         self.node = node
@@ -149,7 +149,7 @@ class SshConnection:
         """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
 
         All who wait share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
-        `Untrusted` and `LoginRefused`.
+        `HostKeyUntrusted` and `LoginRefused`.
         """
         if self._returning is None or self._returning.done() or self._returning.cancelling():
             self._returning = asyncio.ensure_future(self._reconnect_until(self._returning))
@@ -182,7 +182,7 @@ class SshConnection:
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB.
 
-        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        Raises `CommandNotRun` where the login shell did not run it, `NodeStarved` where it did not get to it in time.
         """
         command: RemoteCommand | None = None
         try:
@@ -216,7 +216,7 @@ class SshConnection:
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
 
-        For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
+        For Docker's socket the error says why it cannot be had: DockerPermissionDenied, DockerUnavailable or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
         if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
