@@ -39,7 +39,7 @@ _OQS_LIBRARY_FILES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", 
 
 
 def import_asyncssh_fast() -> None:
-    """Make a later ``import asyncssh`` cheap, by leaving out optional modules."""
+    """Import asyncssh quickly: without X.509 and without the slow search for liboqs."""
     if "asyncssh" in sys.modules:
         return
     find_library = ctypes.util.find_library

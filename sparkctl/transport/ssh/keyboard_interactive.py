@@ -16,8 +16,8 @@ _MAX_INSTRUCTION_CHARS = 2000  # characters of the instruction above the prompts
 
 
 class LoginPrompter:
-    """Prompts the operator in the first login of a connection. A reconnect never prompts, so that background work does not
-    ask again and again."""
+    """Prompts the operator in one login of a connection. Later logins never prompt, so that reconnects in the background do
+    not ask again and again."""
 
     def __init__(self, node: NodeName, asker: Prompter) -> None:
         self.node, self.asker = node, asker
@@ -25,7 +25,7 @@ class LoginPrompter:
         self.may_ask = False
 
     def begin_login(self) -> None:
-        """Reset the state for a new login."""
+        """Decide whether the login that begins may prompt."""
         self.may_ask = not self._asked and not isinstance(self.asker, NonInteractivePrompter)
 
     async def ask_operator(
@@ -51,7 +51,7 @@ class KeyboardInteractive:
         self.was_asked = False
 
     def offer_submethods(self) -> str | None:
-        """Return the submethods: empty for the server's choice; None if prompts are not allowed, so that the method is skipped."""
+        """Return the submethods: empty for the server's choice; None to skip the method: no more prompts."""
         if not self._questions.may_ask:
             self.is_refused = True
             return None
