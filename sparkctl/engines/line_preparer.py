@@ -137,6 +137,6 @@ def parse_progress_bar(line: str) -> ProgressBarState | None:
         return None
     fraction = min(1.0, int(found["percent"]) / 100)
     done, total = found["done"], found["total"]
-    if not (done.isdecimal() and total.isdecimal()):
+    if not (done.isdecimal() and total.isdecimal() and len(done) <= 15 and len(total) <= 15):
         return ProgressBarState(found["title"].strip(), fraction)
     return ProgressBarState(found["title"].strip(), fraction, int(done), int(total))

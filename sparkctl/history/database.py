@@ -1,7 +1,7 @@
-"""The file of the history: opened for one thing at a time, never the reason why work stops, and never lost.
+"""The SQLite file of the history: schema, transactions, and what happens when the file is locked or damaged.
 
-SQLite in WAL mode, so that whoever reads waits for nobody. A file that cannot be used costs what would have been kept
-or read, and one sentence (`HistoryFile.word`). A damaged one is set aside under another name and begun anew.
+WAL mode, so that readers wait for nobody. A file that cannot be used never stops the command: the entry is not stored, and
+`take_warning` returns one sentence about it. A damaged file is renamed, and a new one begins.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ T = TypeVar("T")
 DATABASE_FILE_NAME = "history.db"
 APPLICATION_ID = 0x73706B63  # "spkc", in the file's header
 _BUSY_TIMEOUT_SECONDS = 0.5  # seconds for another sparkctl that writes
-_MAX_WAIT_SECONDS = 1.0  # seconds in all, until a write succeeds again
+_WAL_RETRY_SECONDS = 0.01  # seconds between two attempts to switch a new file to WAL
+_MAX_WAIT_SECONDS = 1.0  # seconds of waiting in total, until a write succeeds again
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
-_SIDE_FILE_SUFFIXES = ("-wal", "-shm")  # what SQLite puts beside its file
+_SIDE_FILE_SUFFIXES = ("-wal", "-shm")  # files that SQLite creates beside its own
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_FULL, _SQLITE_IOERR = 5, 6, 13, 10
 
-# One entry for each version: what makes it of the one before. PRAGMA user_version counts them.
+# One entry for each version: the statements that upgrade from the version before. PRAGMA user_version counts them.
 SCHEMA: tuple[str, ...] = (
     """
     CREATE TABLE operations (
@@ -60,13 +61,13 @@ SCHEMA_VERSION = len(SCHEMA)
 
 
 class DatabaseUnavailable(Exception):
-    """The file can be neither read nor written now, in words."""
+    """The file can be neither read nor written now; the message says why."""
 
 
 class HistoryDatabase:
-    """``history.db`` in ``directory``. ``take_over`` is given the open file once, before anything else is done with it.
+    """``history.db`` in ``directory``. ``take_over`` imports an earlier sparkctl's file into the open database.
 
-    What is wrong is said once, by whoever asks first with `word`. ``is_unreadable``: what was read last could not be.
+    Each problem is reported once, by `take_warning`. ``is_unreadable``: the last read failed.
     """
 
     def __init__(self, directory: Path, take_over: Callable[[sqlite3.Connection], None]) -> None:
@@ -82,15 +83,15 @@ class HistoryDatabase:
         self._holders = 0
 
     def take_warning(self) -> str | None:
-        """Return what went wrong and was not said yet, None where nothing did."""
+        """Return a problem that was not reported yet, None if there is none."""
         return self._unsaid.pop(0) if self._unsaid else None
 
     def write_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do ``work`` as one transaction. Raises `Unusable`, in at most about a second."""
+        """Run ``work`` as one transaction. Raises `DatabaseUnavailable`, in at most about a second."""
         return self._run_transaction(work, writes=True)
 
     def read_transaction(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:
-        """Return what ``work`` finds, ``nothing`` where there is no history, or none that can be read."""
+        """Return what ``work`` finds; return ``nothing`` if there is no history, or if it cannot be read."""
         self.is_unreadable = False
         try:
             return self._run_transaction(work, writes=False) if self._has_file() else nothing
@@ -105,7 +106,7 @@ class HistoryDatabase:
         return _path_exists(self.path) or self.path.with_name("starts.jsonl").exists()
 
     def _run_transaction(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
-        import sqlite3  # not for verbs that never ask
+        import sqlite3  # imported late: many commands never need it
 
         began = time.monotonic()
         with self._lock:
@@ -124,12 +125,12 @@ class HistoryDatabase:
         return done
 
     def keep_open(self) -> None:
-        """Keep the file open between writes, until `release`: closing it is what takes long, ten times what a write does."""
+        """Keep the file open between writes, until `release_file`: closing takes ten times as long as a write."""
         with self._lock:
             self._holders += 1
 
     def release_file(self) -> None:
-        """Close it, where nobody else holds it."""
+        """Close the file, if nobody else keeps it open."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
@@ -158,7 +159,7 @@ class HistoryDatabase:
         return done
 
     def _get_connection(self) -> sqlite3.Connection:
-        """Return the file as it lies there: one that was deleted meanwhile is begun anew."""
+        """Return the open file; open a new one if the file was deleted or replaced meanwhile."""
         if self._held is not None:
             try:
                 now = self.path.stat()
@@ -185,30 +186,40 @@ class HistoryDatabase:
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for path in (self.path, *(self.path.with_name(DATABASE_FILE_NAME + ending) for ending in _SIDE_FILE_SUFFIXES)):
             with suppress(FileNotFoundError):
-                refuse_irregular(path)  # SQLite would wait for ever at a FIFO
+                refuse_irregular(path)  # SQLite would wait forever at a FIFO
         file = sqlite3.connect(
             self.path, timeout=self._remaining_wait_seconds(), isolation_level=None, check_same_thread=False
         )
         file.row_factory = sqlite3.Row
-        file.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged text costs itself
+        file.text_factory = lambda text: text.decode(
+            "utf-8", "replace"
+        )  # damaged text is shown as far as it can be decoded
         file.execute("PRAGMA synchronous = NORMAL")
         return file
 
     def _prepare_schema(self, file: sqlite3.Connection) -> bool:
-        """Make the tables where there are none, and take over what was kept before; return whether it may be written."""
+        """Create missing tables and import an earlier sparkctl's file; return whether this version may write to the file."""
         version, application = _read_pragma(file, "user_version"), _read_pragma(file, "application_id")
-        if application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file)):
+        if application == 0:
+            file.execute("BEGIN")  # both of one state: another process may be making the tables
+            application = _read_pragma(file, "application_id")
+            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file))
+            file.execute("COMMIT")
+        else:
+            is_foreign = application != APPLICATION_ID
+        if is_foreign:
             raise DatabaseUnavailable(f"{self.path} belongs to another program and is left alone")
         if version > SCHEMA_VERSION:
             return False
         if version < SCHEMA_VERSION:
+            _switch_to_wal(file, self._remaining_wait_seconds())
             _migrate_schema(file)
         if self.path.with_name("starts.jsonl").exists():
             self._take_over(file)
         return True
 
     def _move_damaged_file(self) -> None:
-        """Put a damaged file out of the way under another name; nobody loses a whole one to a second process that saw it."""
+        """Rename a damaged file, under a lock: a second process that saw the damage must not rename the new file."""
         import sqlite3
 
         with _lock_directory(self.path.parent):
@@ -216,7 +227,7 @@ class HistoryDatabase:
                 with closing(self._open_connection()) as file:
                     file.execute("SELECT count(*) FROM sqlite_master").fetchone()
                     if next(iter(file.execute("PRAGMA quick_check(1)").fetchone())) == "ok":
-                        return  # another sparkctl has put it aside already
+                        return  # another sparkctl has renamed it already
             except sqlite3.DatabaseError as error:
                 if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
                     raise
@@ -252,14 +263,14 @@ class HistoryDatabase:
 
 
 def make_private_directory(folder: Path) -> None:
-    """Make a directory and whatever is missing above it, for the operator alone; what is there stays as it is."""
+    """Create a directory and its missing parents, readable by the operator alone; existing ones stay as they are."""
     if not folder.is_dir():
         make_private_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _path_exists(path: Path) -> bool:
-    """Tell whether something lies there. Raises OSError where that cannot be found out: a loop of links is not nothing."""
+    """Tell whether something exists there. Raises OSError if that cannot be found out, for example in a loop of links."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -267,9 +278,24 @@ def _path_exists(path: Path) -> bool:
     return True
 
 
+def _switch_to_wal(file: sqlite3.Connection, wait: float) -> None:
+    """Set WAL mode. SQLite does not wait for other processes here, so try again for ``wait`` seconds."""
+    import sqlite3
+
+    end = time.monotonic() + wait
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if _get_error_code(error) != _SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(_WAL_RETRY_SECONDS)
+        else:
+            return
+
+
 def _migrate_schema(file: sqlite3.Connection) -> None:
-    """Bring the file to this version, all steps or none; two at once wait for each other."""
-    file.execute("PRAGMA journal_mode = WAL").fetchone()
+    """Upgrade the file to this version, all steps or none; two processes wait for each other."""
     file.execute("BEGIN IMMEDIATE")
     for step in SCHEMA[_read_pragma(file, "user_version") :]:
         for statement in _split_statements(step):
@@ -297,7 +323,7 @@ def _get_error_code(error: Exception) -> int:
 
 
 def _find_unused_path(path: Path) -> Path:
-    """Return a name that nothing has yet."""
+    """Return an unused name."""
     found, number = path, 2
     while found.exists():
         found, number = path.with_name(f"{path.name}-{number}"), number + 1
@@ -306,7 +332,7 @@ def _find_unused_path(path: Path) -> Path:
 
 @contextmanager
 def _lock_directory(folder: Path) -> Iterator[None]:
-    """Be the only one who puts files of a directory aside; a file system that knows no locks does without."""
+    """Hold the lock for renaming files of a directory; on a file system without locks, go on without it."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)

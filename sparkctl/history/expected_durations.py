@@ -1,4 +1,4 @@
-"""How long a start and its parts usually take, of those that went well before. Pure."""
+"""How long a start and its phases usually take: medians of earlier successful starts. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ StartRow = Mapping[str, Any]
 
 
 def compute_model_key(image: str, model: str | None) -> str:
-    """Return what starts of the same image and model have in common: short, and nothing can be read out of it."""
+    """Return a short hash that starts of the same image and model share."""
     return hashlib.sha256(f"{image}\n{model or ''}".encode()).hexdigest()[:12]
 
 
 def estimate_durations(
     records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
 ) -> ExpectedDurations:
-    """Return medians of the last five starts: of this very profile on this node, else of the same image and model; of the
-    whole start, not of its parts, else of the same profile's name.
+    """Return medians of the last five starts: of this exact profile on this node, else of the same image and model. For the
+    total alone, starts of the same profile name are the last choice.
 
-    A part is expected where half of the starts had it: compiled kernels are kept, and not every start compiles.
+    A part is expected if half of the starts had it: compiled kernels are cached, so not every start compiles.
     """
     whole = [one for one in records if is_duration(one.get("seconds")) and not one.get("joined")]
     same = [one for one in whole if one.get("hash") == digest and one.get("node") == node]
@@ -36,7 +36,7 @@ def estimate_durations(
     chosen = (same or alike or named)[-_MAX_STARTS:]
     if not chosen:
         return ExpectedDurations()
-    from statistics import median  # 4 ms, and most verbs never ask
+    from statistics import median  # 4 ms, and most commands never need it
 
     parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
         each for one in alike if (each := decode_durations(one.get("parts")))
@@ -61,7 +61,7 @@ def _compute_part_medians(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[Ph
 
 
 def encode_durations(parts: Sequence[PhaseDuration]) -> list[list[object]]:
-    """Return parts as they are kept; `written` reads them again."""
+    """Return parts as the history stores them; `decode_durations` reads them again."""
     return [
         [str(one.phase), one.step and one.step[:_MAX_STEP_NAME_CHARS], round(one.seconds, 1)]
         for one in parts[:_MAX_PARTS]
@@ -69,7 +69,7 @@ def encode_durations(parts: Sequence[PhaseDuration]) -> list[list[object]]:
 
 
 def decode_durations(value: object) -> tuple[PhaseDuration, ...]:
-    """Return the parts that `readable` made, none at all where one of them is damaged."""
+    """Return the parts that `encode_durations` wrote, none at all if one of them is damaged."""
     found: list[PhaseDuration] = []
     for one in value[: _MAX_PARTS + 1] if isinstance(value, list) else ():
         match one:
@@ -86,10 +86,10 @@ _PHASE_NAMES = frozenset(map(str, Phase))
 
 
 def is_duration(value: object) -> bool:
-    """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
+    """Tell whether it is a usable number of seconds: JSON as Python reads it allows NaN and Infinity."""
     return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
 
 
 def is_byte_count(value: object) -> bool:
-    """Tell whether a value that was kept is a number of bytes that a machine may have."""
+    """Tell whether a stored value is a plausible number of bytes."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50

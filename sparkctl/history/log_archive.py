@@ -1,7 +1,7 @@
-"""What the laptop keeps of containers, also of those that are gone: logs, and beside each the guard's receipt, the verdict,
-the command that started it, and what the node had before.
+"""Saved logs of containers on this machine, also of removed ones. Beside each log: the guard's receipt, the verdict, the
+command that started the container, and the node's memory before the start.
 
-All files are the operator's alone (0600 in a 0700 directory); secrets are masked before anything is written.
+Only the operator can read the files (0600 in a 0700 directory); secrets are masked before anything is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STALE_SECONDS = 86400.0  # seconds after which nobody writes an unfinished file
 
 @dataclass(frozen=True, slots=True)
 class SavedLog:
-    """A log on the operator's disk; ``saved`` is unix seconds, ``container`` the first 12 digits of its id."""
+    """A saved log; ``saved`` is unix seconds, ``container`` the first 12 digits of the container's id."""
 
     path: Path
     instance: str
@@ -51,15 +51,15 @@ class SavedLog:
 
     @property
     def short_container_id(self) -> str:
-        """Return the beginning of the container's id."""
+        """The first digits of the container's id."""
         return self.path.stem.rpartition("-")[2]
 
 
 class SavedLogWriter:
     """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way.
 
-    A file that is there already is not touched: a new one grows beside it, and `close` decides which of them stays.
-    A full disk costs the log, never the work: ``failed`` says why nothing more is written. Opening raises OSError.
+    An existing file is not touched: a new one grows beside it, and `close` decides which of them stays.
+    A full disk ends the log, never the command: ``failed`` says why nothing more is written. Opening raises OSError.
     """
 
     def __init__(self, path: Path, secrets: Iterable[str]) -> None:
@@ -86,7 +86,7 @@ class SavedLogWriter:
             self._mark_failed(error)
 
     def close(self, whole: bool = False) -> None:
-        """Close; ``whole`` tells that this is all there is. A part replaces only what is shorter."""
+        """Close the file; ``whole``: the log is complete. An incomplete log replaces only a shorter one."""
         try:
             self._file.close()
             if self._beside is not None:
@@ -108,7 +108,7 @@ class SavedLogWriter:
 
 
 class LogArchive:
-    """The folders of logs below a directory, one for each instance and node."""
+    """The folders of saved logs, one for each instance and node."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -118,14 +118,14 @@ class LogArchive:
         folder = self._log_folder(instance, node)
         same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         if same:
-            return SavedLogWriter(same[-1], secrets)  # the operator may have been told this name already
+            return SavedLogWriter(same[-1], secrets)  # the operator may have seen this name already
         _prune_folder(folder)
         return SavedLogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
 
     def list_saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
-        """Return the saved logs of an instance, newest first: of these nodes, or with None of whatever node.
+        """Return the saved logs of an instance, newest first: of these nodes, or with None of all nodes.
 
-        A node that was not given is named as its folder is.
+        With None, nodes have the names of their folders.
         """
         names = None if nodes is None else {_safe_file_name(node): node for node in nodes}
         found = []
@@ -137,7 +137,7 @@ class LogArchive:
         return _sort_newest_first(found)
 
     def list_instances_with_logs(self) -> list[str]:
-        """Return the names that `saved_logs` knows, for completion and errors."""
+        """Return the names of all instances with saved logs, for completion and errors."""
         base = self.directory / "logs"
         try:
             return sorted(path.name for path in base.iterdir())
@@ -145,7 +145,7 @@ class LogArchive:
             return []
 
     def find_receipt(self, instance: str, node: str, container_id: str) -> Path | None:
-        """Return where the guard's receipt of this container is kept, None where there is none."""
+        """Return the path of the guard's receipt for this container, None if there is none."""
         return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT_SUFFIX}")), None)
 
     def save_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
@@ -172,11 +172,11 @@ class LogArchive:
         )
 
     def save_start_command(self, instance: str, node: str, container_id: str, command: str) -> None:
-        """Write by which command a container was started, secrets in it masked. Raises OSError."""
+        """Write the command that started a container, with secrets masked. Raises OSError."""
         self._write_beside_log(instance, node, container_id, _COMMAND_SUFFIX, command + "\n")
 
     def load_start_command(self, instance: str, node: str, container_id: str) -> str | None:
-        """Return the command that started a container, None where that was not from here or is long ago."""
+        """Return the command that started a container, None if it was not started from here or the file is pruned."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND_SUFFIX}")), None)
         try:
             return (
@@ -186,16 +186,16 @@ class LogArchive:
             return None
 
     def save_memory_before(self, instance: str, node: str, container_id: str, before: MemoryBeforeStart) -> None:
-        """Write what a node had just before this container was started. Raises OSError.
+        """Write a node's memory just before this container was started. Raises OSError.
 
-        A stop is measured by it, so it lies beside the log: a history that is locked or was deleted changes no verdict.
+        A stop is measured against it. It is a file of its own, so that a locked or deleted history changes no verdict.
         """
         self._write_beside_log(
             instance, node, container_id, _MEMORY_BEFORE_SUFFIX, json.dumps(to_json_data(before)) + "\n"
         )
 
     def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
-        """Return what a node had just before this container was started, None where that is not known here."""
+        """Return a node's memory just before this container was started, None if not known here."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_MEMORY_BEFORE_SUFFIX}")), None)
         try:
             before = (
@@ -208,7 +208,7 @@ class LogArchive:
         return before if before is not None and is_byte_count(before.available) else None
 
     def load_verdict(self, saved: SavedLog) -> Verdict | None:
-        """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
+        """Return why the start of this log failed, None if that was not saved or cannot be read."""
         try:
             return from_json_data(
                 Verdict, json.loads(read_regular_file(saved.path.with_suffix(_VERDICT_SUFFIX), MAX_STATE_FILE_BYTES))
@@ -221,7 +221,7 @@ class LogArchive:
 
 
 def _prune_folder(folder: Path) -> None:
-    """Make room for one more log, and clear away what a crash left unfinished."""
+    """Delete the oldest logs to make room for one more, and unfinished files of a crash."""
     for old in sorted(folder.glob("*.log"))[: -_MAX_LOGS + 1]:
         old.unlink(missing_ok=True)
     for suffix in (_RECEIPT_SUFFIX, _VERDICT_SUFFIX, _COMMAND_SUFFIX, _MEMORY_BEFORE_SUFFIX):
@@ -234,7 +234,7 @@ def _prune_folder(folder: Path) -> None:
 
 
 def _next_stamp(folder: Path) -> str:
-    """Return the time for the name of a new file: later than that of any file there, also where the clock was set back."""
+    """Return the time for a new file's name: later than that of every other file, even if the clock was set back."""
     now = int(time.time())
     latest = max((path.name[:_STAMP_CHARS] for path in folder.glob("*") if _STAMPED_NAME.match(path.name)), default="")
     with suppress(ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What the history keeps of one start, stop or switch. Pure data; bytes, seconds, unix times; None is "not known"."""
+"""Frozen types of the history: one start, stop or switch. Bytes, seconds, unix times; None is "not known"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkctl.model.verdict import Verdict
 
 
 class OperationKind(StrEnum):
-    """What an operation was."""
+    """The kinds of operations."""
 
     START = "start"
     STOP = "stop"
@@ -20,13 +20,13 @@ class OperationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
-    """One instance's part of an operation on one node: of a model over several Sparks each has its own.
+    """One instance's part of an operation on one node; a model over several Sparks has one for each node.
 
-    ``available_before``: MemAvailable just before its container was created; ``peak`` and ``settled``: what the start took at
-    most, and once it was ready; ``estimated``: what its sum had said. ``available_after``: MemAvailable once a stop was through,
-    ``freed`` and ``missing`` of that. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: it was under way already,
-    so its seconds are not its own. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and ``tokens_per_second``
-    (of generation) as seen while it ran.
+    ``available_before``: MemAvailable just before its container was created; ``peak`` and ``settled``: memory that the start
+    took at most, and once it was ready; ``estimated``: the memory estimate. ``available_after``: MemAvailable after a stop, with
+    ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
+    ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
+    ``tokens_per_second`` (generation): as measured while it ran.
     """
 
     node: NodeName
@@ -53,17 +53,17 @@ class NodeResult:
     log: str | None = None
 
     def merge_result(self, more: NodeResult) -> NodeResult:
-        """Return both in one: what ``more`` knows counts."""
-        told = {one.name: getattr(more, one.name) for one in fields(more)}
+        """Return both in one; known values of ``more`` win."""
+        newer = {one.name: getattr(more, one.name) for one in fields(more)}
         return NodeResult(
             **{one.name: getattr(self, one.name) for one in fields(self)}
-            | {name: value for name, value in told.items() if value not in (None, ())}
+            | {name: value for name, value in newer.items() if value not in (None, ())}
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step of a switch: ``seconds`` after its beginning, and what proved it."""
+    """A step of a switch: ``seconds`` since the switch began, and what proved the step."""
 
     step: str
     instance: str
@@ -73,12 +73,12 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRecord:
-    """One row of the history. ``id`` is its number, ``parent`` that of the switch it was a part of.
+    """One row of the history. ``id`` is its number, ``parent`` the number of the switch that it was a part of.
 
-    ``hash`` and ``text`` are the profile's, with ``--set`` in it and without secrets; ``command`` asks for the same again.
-    ``alike``: what starts of the same image and model have in common. ``outcome`` is None while it goes on; ``is_running``
-    tells whether the process that did it still lives (None: cannot be told from here). ``usual``: how long it and its parts
-    were expected to take, at that time. ``why``: what was said at its end.
+    ``hash`` and ``text`` are the profile's, with ``--set`` applied and without secrets; ``command`` repeats the operation.
+    ``alike``: the key that starts of the same image and model share. ``outcome`` is None while it runs; ``is_running`` tells
+    whether its process still lives (None: not known on this machine). ``usual``: how long it and its parts were expected to
+    take at that time. ``why``: the message at its end.
     """
 
     id: int
@@ -109,10 +109,10 @@ class OperationRecord:
 
     @property
     def has_succeeded(self) -> bool:
-        """Tell whether it came to the end that was wanted."""
+        """Tell whether it reached its goal."""
         return self.outcome in ("ready", "done", "detached")
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether it did not, or nobody knows; what goes on has not failed."""
+        """Tell whether it failed or its end is not known; a running operation has not failed."""
         return not self.has_succeeded and not self.is_running

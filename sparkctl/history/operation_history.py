@@ -1,4 +1,4 @@
-"""What the laptop keeps: what was done, and the files of containers that are gone. Never the state."""
+"""The history of starts, stops and switches: writing it, and questions about earlier starts."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 _MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
-def hash_legacy_file(path: Path) -> str:
-    """Return a name for what is in the file. Raises OSError."""
-    return hashlib.sha256(_read_legacy_bytes(path)).hexdigest()
+def read_legacy_starts(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return the hash of the file's content and its records, the oldest first, both of one read. Skips damaged lines.
 
-
-def read_legacy_starts(path: Path) -> list[dict[str, Any]]:
-    """Return the records, the oldest first; what is damaged is passed over. Raises OSError."""
+    Raises OSError, FileNotFoundError where another sparkctl has imported and renamed the file.
+    """
+    with open_regular_file(path) as file:
+        content = file.read(_MAX_LEGACY_FILE_BYTES)
     found = []
-    for line in _read_legacy_bytes(path).splitlines():
+    for line in content.splitlines():
         try:
             record = json.loads(line.decode(errors="replace"))
         except (ValueError, RecursionError):
             continue  # a line that a crash cut in half
         if isinstance(record, dict):
             found.append(record)
-    return found
+    return hashlib.sha256(content).hexdigest(), found
 
 
 def archive_legacy_file(path: Path) -> None:
-    """Put the file beside, under a name that nothing has; where that cannot be it stays, and is known by its content."""
+    """Rename an imported file to an unused name; a file that cannot be renamed stays and is known by its content."""
     target, number = path.with_name(f"{path.name}.migrated"), 2
     while target.exists():
         target, number = path.with_name(f"{path.name}.migrated-{number}"), number + 1
@@ -63,18 +63,10 @@ def archive_legacy_file(path: Path) -> None:
         return
 
 
-def _read_legacy_bytes(path: Path) -> bytes:
-    try:
-        with open_regular_file(path) as file:
-            return file.read(_MAX_LEGACY_FILE_BYTES)
-    except FileNotFoundError:
-        return b""  # another sparkctl has taken it over just now
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastStart:
-    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``; neither where
-    somebody saw it ready who had not begun it."""
+    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``. Both are None
+    if the start was seen ready by somebody who had not begun it."""
 
     profile: str
     node: str
@@ -84,7 +76,7 @@ class LastStart:
 
 
 class OperationHistory(LogArchive):
-    """The state directory. A file that is damaged or in the way costs its own content, never the verb."""
+    """The history in the state directory. A damaged file loses its own content, but never stops a command."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -104,10 +96,10 @@ class OperationHistory(LogArchive):
         peak: int | None = None,
         estimated: int | None = None,
     ) -> None:
-        """Note that a start reached ready after ``seconds``, now or at unix time ``when``.
+        """Record that a start reached ready after ``seconds``, now or at unix time ``when``.
 
-        ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
-        not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
+        ``kind`` is the result of `compute_model_key`. ``has_joined``: the start was already running, so its seconds do
+        not count for expected durations. ``peak``: bytes that it took, ``estimated``: the memory estimate.
         """
         share = NodeResult(
             node=NodeName(node), instance=profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
@@ -116,14 +108,14 @@ class OperationHistory(LogArchive):
         self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
-        """Note that a start failed at unix time ``when``. The same container twice counts once."""
+        """Record that a start failed at unix time ``when``. The same container counts once."""
         share = NodeResult(node=NodeName(node), instance=profile, container=container[:12], cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
         self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float
     ) -> None:
-        """Keep a start of which nothing else is known; a failed one beside what is known of its container."""
+        """Store a start of which nothing else is known; add a failure to the row of its container, if there is one."""
         from sparkctl.history import tables
 
         def store_start(file: sqlite3.Connection) -> None:
@@ -149,8 +141,8 @@ class OperationHistory(LogArchive):
         self._write_or_raise(store_start)
 
     def get_failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
-        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first; of a model
-        over several Sparks, whichever rank it was that failed."""
+        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first. For a model
+        over several Sparks, a failure of any rank counts."""
         found: dict[str, tuple[float, str]] = {}
         for record in self._load_start_results():
             is_there = node == record.get("node") or node in _get_record_nodes(record)
@@ -164,7 +156,7 @@ class OperationHistory(LogArchive):
         return tuple(found.values())
 
     def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
-        """Return what the last start of this very profile took: on this node, else on another."""
+        """Return the peak memory of the last start of this exact profile: on this node, else on another."""
         good = [
             one for one in self._load_ready_starts() if one.get("hash") == digest and is_byte_count(one.get("peak"))
         ]
@@ -175,16 +167,16 @@ class OperationHistory(LogArchive):
         return MeasuredPeak(int(last[0]["peak"]), said if is_byte_count(said) else None)
 
     def was_ready(self, digest: str) -> bool:
-        """Tell whether a start of this very profile went well, wherever."""
+        """Tell whether a start of this exact profile succeeded on any node."""
         return any(one.get("hash") == digest for one in self._load_ready_starts())
 
     def last_start_failed_for(self, digest: str, cause: str) -> bool:
-        """Tell whether the last start of this very profile, wherever, ended for this cause."""
+        """Tell whether the last start of this exact profile, on any node, failed for this cause."""
         last = [one for one in self._load_start_results() if one.get("hash") == digest][-1:]
         return bool(last) and last[0].get("failed") == cause
 
     def get_expected_durations(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
-        """Return how long a start usually takes, and each of its parts; see `expectation`."""
+        """Return how long a start usually takes, and each of its parts; see `estimate_durations`."""
         return estimate_durations(self._load_start_results(), profile, digest, node, kind)
 
     def get_recent_profiles(self, most: int) -> tuple[str, ...]:
@@ -193,7 +185,7 @@ class OperationHistory(LogArchive):
         return tuple(dict.fromkeys(names))[:most]
 
     def get_last_starts(self) -> tuple[LastStart, ...]:
-        """Return how the last start of each profile ended, wherever that was; one line for each that was ever started."""
+        """Return how the last start of each profile ended, on any node."""
         from sparkctl.history import tables
 
         last: dict[str, LastStart] = {}
@@ -231,7 +223,7 @@ class OperationHistory(LogArchive):
         parent: OperationRecorder | None = None,
         **facts: Any,
     ) -> OperationRecorder:
-        """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
+        """Begin a row: ``facts`` are fields of `OperationRecord`. The caller records its end. Never raises."""
         from sparkctl.history.operation_recorder import OperationRecorder
 
         operation = OperationRecord(
@@ -240,26 +232,26 @@ class OperationHistory(LogArchive):
         return OperationRecorder(self._file, clock, operation, parent)
 
     def close_operation(self, key: str, why: str, now: float) -> None:
-        """Note that somebody else finished the operation of this key, where it was begun from here. Never raises."""
+        """Record that another process finished the operation of this key, if it was begun from here. Never raises."""
         from sparkctl.history import tables
 
         with suppress(DatabaseUnavailable):
             self._file.write_transaction(lambda file: tables.close_operation(file, key, "interrupted", why, now))
 
     def take_warning(self) -> str | None:
-        """Return what is wrong with the history's file and was not said yet."""
+        """Return a problem with the history file that was not reported yet, None if there is none."""
         return self._file.take_warning()
 
     @property
     def is_unreadable(self) -> bool:
-        """Tell whether what was read last could not be read."""
+        """Tell whether the last read failed."""
         return self._file.is_unreadable
 
     def list_operations(
         self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
     ) -> tuple[OperationRecord, ...]:
-        """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well; at
-        ``most`` so many, or with -1 all."""
+        """Return operations, the latest first: of a profile or an instance, on a node, or with ``failed`` only failed ones; at
+        most ``most`` of them, -1 for all."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
@@ -267,8 +259,8 @@ class OperationHistory(LogArchive):
             lambda file: tables.query_operations(file, profile=profile, node=node, most=-1 if failed else most),
             nothing,
         )
-        told = (_resolve_running_state(one) for one in found)
-        wanted = [one for one in told if one.has_failed or not failed]
+        records = (_resolve_running_state(one) for one in found)
+        wanted = [one for one in records if one.has_failed or not failed]
         return tuple(wanted if most < 0 else wanted[:most])
 
     def get_operation(self, number: int) -> OperationRecord | None:
@@ -280,7 +272,7 @@ class OperationHistory(LogArchive):
         return next((_resolve_running_state(one) for one in found), None)
 
     def list_switch_parts(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
-        """Return the starts and stops that a switch was made of, the first one first."""
+        """Return the starts and stops of a switch, oldest first."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
@@ -288,8 +280,8 @@ class OperationHistory(LogArchive):
         return tuple(_resolve_running_state(each) for each in reversed(found))
 
     def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
-        """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
-        one there, else wherever; None where there was none."""
+        """Return the last successful start of the same instance before this operation: on the same nodes if there was one,
+        else on any; None if there was none."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
@@ -304,11 +296,11 @@ class OperationHistory(LogArchive):
     def record_engine_figures(
         self, container: str, accept_length: float | None, tokens_per_second: float | None
     ) -> None:
-        """Keep with its start what was seen of an engine while it ran. Never raises."""
+        """Store the measured figures of an engine with its start. Never raises."""
         from sparkctl.history import tables
 
         if not self._file.path.exists():
-            return  # of no start that was done from here
+            return  # nothing was ever started from here
         with suppress(DatabaseUnavailable):
             self._file.write_transaction(
                 lambda file: tables.write_engine_figures(file, container[:12], accept_length, tokens_per_second)
@@ -321,11 +313,18 @@ class OperationHistory(LogArchive):
             raise OSError(str(error)) from error
 
     def _import_legacy_starts(self, file: sqlite3.Connection) -> None:
-        """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
+        """Import the file of an earlier sparkctl once, and keep it under another name.
+
+        Two processes may do this at the same moment. The content's hash marks what is imported, in the same transaction.
+        """
         from sparkctl.history import tables
 
         path = self.directory / "starts.jsonl"
-        tables.import_legacy_starts(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
+        try:
+            content_hash, records = read_legacy_starts(path)
+        except FileNotFoundError:
+            return  # another sparkctl has just imported it
+        tables.import_legacy_starts(file, records, content_hash, time.time())
         archive_legacy_file(path)
 
     def _load_ready_starts(self) -> list[dict[str, Any]]:
@@ -343,13 +342,13 @@ def _get_record_nodes(record: Mapping[str, Any]) -> list[str]:
 
 
 def _resolve_running_state(kept: StoredOperation) -> OperationRecord:
-    """Return an operation with whether it still goes on; None stays where another machine began it."""
+    """Return an operation with ``is_running`` set; it stays None for an operation of another machine."""
     one = kept.operation
     if one.outcome is not None:
         return replace(one, is_running=False)
     if kept.host != socket.gethostname() or kept.pid is None:
         return one
-    import psutil  # only where a row has no end
+    import psutil  # imported late: only unfinished rows need it
 
     try:
         return replace(one, is_running=psutil.Process(kept.pid).create_time() <= one.began + 1.0)

@@ -1,4 +1,4 @@
-"""One operation while it goes on, and its row in the history: written at each word, so that a kill loses no more than that."""
+"""Writes a running operation to the history: at every change, so that a killed process loses only the last one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class OperationRecorder:
-    """What is known of an operation so far; `note` adds to it. A history that cannot be written costs the row alone.
+    """What is known of an operation so far, and its row. A history that cannot be written never stops the operation.
 
-    What was not written at one word is written at the next: the whole row goes each time.
+    The whole row is written each time, so what one write missed comes with the next.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class OperationRecorder:
         self._file, self._clock, self._parent = file, clock, parent
         self._key = secrets.token_hex(12)
         self._secrets: frozenset[str] = frozenset()
-        self._masked: dict[str, str] = {}  # what was looked through already, and what came of it: it is written often
+        self._masked: dict[str, str] = {}  # results of masking, as the same text is written often
         self._is_dropped = False
         file.keep_open()
 
     @property
     def operation_key(self) -> str:
-        """What names it everywhere: hexadecimal digits."""
+        """The operation's unique key: hexadecimal digits."""
         return self._key
 
     @property
@@ -50,12 +50,12 @@ class OperationRecorder:
         return self.operation.outcome is not None
 
     def redact_values(self, values: Iterable[str]) -> None:
-        """Let these secrets not be written, wherever they turn up."""
+        """Mask these secrets wherever they appear."""
         self._secrets |= frozenset(values)
         self._masked.clear()
 
     def record_node_result(self, share: NodeResult) -> None:
-        """Add what is known of the part of a node; what is None in it says nothing."""
+        """Add what is known of one node's part; None changes nothing."""
         shares = self.operation.shares
         there = next((one for one in shares if (one.node, one.instance) == (share.node, share.instance)), None)
         if there is None:
@@ -65,24 +65,24 @@ class OperationRecorder:
             self.record_facts(shares=tuple(both if one is there else one for one in shares))
 
     def record_facts(self, **facts: object) -> None:
-        """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
+        """Add what is known of the whole: fields of `OperationRecord`; given values replace earlier ones."""
         self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
         self._write_row()
 
     def record_end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
-        """Note how it ended; the first end counts."""
+        """Record how it ended; the first end counts."""
         if not (self.is_over or self._is_dropped):
             self.record_facts(ended=self._clock.unix_time(), outcome=outcome, exit_code=exit_code, **facts)
             self._file.release_file()
 
     def delete_row(self) -> None:
-        """Take the row out again: nothing was done."""
+        """Delete the row: nothing was done."""
         from sparkctl.history import tables
 
         if not self.is_over:
             self._file.release_file()
         self._is_dropped = True
-        with suppress(DatabaseUnavailable):  # it has been noted in words, see `HistoryFile.word`; so below
+        with suppress(DatabaseUnavailable):  # `take_warning` reports it; the same below
             self._file.write_transaction(lambda file: tables.delete_operation(file, self._key))
 
     def _write_row(self) -> None:

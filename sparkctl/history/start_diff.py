@@ -1,4 +1,4 @@
-"""What is different between two starts that the history kept: the profile field by field, the image, the node. Pure."""
+"""Compares two starts of the history: the profile field by field, the image, the node. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version"
 
 @dataclass(frozen=True, slots=True)
 class StartDifference:
-    """``what`` differs: a profile's field (dotted), ``image digest``, or ``driver of spark1``. None: it was not there."""
+    """One difference. ``what``: a profile field (dotted), ``image digest``, or ``driver of spark1``. None: was not there."""
 
     what: str
     before: str | None
@@ -23,7 +23,7 @@ class StartDifference:
 
 @dataclass(frozen=True, slots=True)
 class StartDiff:
-    """Between two starts. ``unknown``: what cannot be compared, because one of them did not keep it."""
+    """The differences between two starts. ``unknown``: what cannot be compared, because one of them did not record it."""
 
     found: tuple[StartDifference, ...]
     unknown: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
         return None
     try:
         old, new = (
-            dict(_flatten_fields(parse_yaml(text.encode(), "the kept profile").root)) for text in (before, after)
+            dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile").root)) for text in (before, after)
         )
     except InvalidInput:
         return None

@@ -1,4 +1,4 @@
-"""What the history keeps, as rows of its tables and back. A field that cannot be read costs itself."""
+"""Reads and writes the rows of the history's tables. An unreadable field is not known; the rest of the row counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.verdict import Verdict
 
 _MAX_OPERATIONS = 3000  # operations; the oldest go
-_MAX_START_RESULTS = 500  # starts that `told` returns
+_MAX_START_RESULTS = 500  # starts that `list_start_results` returns
 
 _PLAIN_COLUMNS = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
@@ -25,13 +25,13 @@ _END_COLUMNS = (
     "outcome",
     "exit_code",
     "why",
-)  # whoever finished it may have written them: the first end counts
+)  # another process may have written them: the first end counts
 _SHARE_COLUMNS = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOperation:
-    """An operation as it lies there, and the process that did it."""
+    """An operation as it is stored, and the process that did it."""
 
     operation: OperationRecord
     host: str | None
@@ -41,9 +41,9 @@ class StoredOperation:
 def write_operation(
     file: sqlite3.Connection, key: str, parent: str | None, where: tuple[str, int], one: OperationRecord, now: float
 ) -> int:
-    """Write an operation with all its shares, over what was written of it before; return its number.
+    """Insert or update an operation with all its shares; return its number.
 
-    ``where``: host and process that do it. ``now``: when what is new of how starts ended became known.
+    ``where``: host and process that do it. ``now``: when new ends of starts became known.
     """
     columns = {
         "key": key, "parent": parent, "kind": str(one.kind), "began": one.began, "operator": one.operator,
@@ -77,7 +77,9 @@ def _upsert_node_result(file: sqlite3.Connection, number: int, one: NodeResult, 
     columns["parts"] = _encode_json(encode_durations(one.parts)) if one.parts else None
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     own = [name for name in columns if name not in ("operation", "node", "instance")]
-    changes = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in own)  # others may have added theirs
+    changes = ", ".join(
+        f"{name} = coalesce(excluded.{name}, {name})" for name in own
+    )  # other processes may have added values
     file.execute(
         f"INSERT INTO shares ({names}) VALUES ({marks}) ON CONFLICT DO UPDATE SET {changes}",  # noqa: S608
         tuple(columns.values()),
@@ -87,7 +89,7 @@ def _upsert_node_result(file: sqlite3.Connection, number: int, one: NodeResult, 
 
 
 def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance: str, now: float) -> None:
-    """Note that it has become known how a start ended: the order in which that was counts, whatever clocks say."""
+    """Number the ends of starts in the order in which they became known, independent of clocks."""
     file.execute(
         "UPDATE shares SET told = (SELECT coalesce(max(told), 0) + 1 FROM shares), told_at = ? "
         "WHERE operation = ? AND node = ? AND instance = ? AND told IS NULL",
@@ -96,7 +98,7 @@ def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance:
 
 
 def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
-    """Note why the start of a container failed with what is known of that start; False where nothing is, or it ended well."""
+    """Add a failure's cause to the row of its container's start; return False if there is no row, or if it succeeded."""
     row = file.execute(
         "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
         "AND operation IN (SELECT id FROM operations WHERE kind = 'start' AND profile = ?) ORDER BY operation DESC LIMIT 1",
@@ -115,7 +117,7 @@ def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult,
 def write_engine_figures(
     file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None
 ) -> None:
-    """Keep what was seen of an engine with the start of its container."""
+    """Store measured engine figures with the start of its container."""
     file.execute(
         "UPDATE shares SET accept_length = coalesce(?, accept_length), tokens_per_second = coalesce(?, tokens_per_second) "
         "WHERE container LIKE ? || '%' AND operation IN (SELECT id FROM operations WHERE kind = 'start')",
@@ -124,21 +126,21 @@ def write_engine_figures(
 
 
 def delete_oldest(file: sqlite3.Connection) -> None:
-    """Let the oldest operations go, where there are too many."""
+    """Delete the oldest operations if there are too many."""
     oldest = "(SELECT id FROM operations ORDER BY id DESC LIMIT 1 OFFSET ?)"
     file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_MAX_OPERATIONS,))  # noqa: S608
     file.execute(f"DELETE FROM operations WHERE id <= {oldest}", (_MAX_OPERATIONS,))  # noqa: S608
 
 
 def delete_operation(file: sqlite3.Connection, key: str) -> None:
-    """Take out an operation in which nothing was done."""
+    """Delete an operation in which nothing was done."""
     file.execute("DELETE FROM shares WHERE operation = (SELECT id FROM operations WHERE key = ?)", (key,))
     file.execute("DELETE FROM operations WHERE key = ?", (key,))
 
 
 def close_operation(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
-    """Note what became of an operation that others finished, and of its parts whose end nobody had seen, or that were left to
-    go on by themselves; what it advised is over with that."""
+    """Record the end of an operation that another process finished, and of its parts without an end or left running in the
+    background. Clears the hint, which no longer applies."""
     file.execute(
         "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, why = ? "
         "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = ?))",
@@ -152,8 +154,8 @@ def close_operation(file: sqlite3.Connection, key: str, outcome: str, why: str, 
 
 
 def list_finished_switches(file: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return each profile's last switch that came to a ready model, whoever had begun its start: its number, when it ended, on
-    which nodes. The last is the one with the highest number: a clock may have been set back."""
+    """Return each profile's last switch that ended ready: number, end and nodes. The last one has the highest number, as a clock
+    may have been set back."""
     found = file.execute(
         "SELECT profile, max(id) AS operation, ended AS ts, nodes FROM operations "
         "WHERE kind = 'switch' AND outcome = 'ready' AND profile IS NOT NULL AND ended IS NOT NULL GROUP BY profile"
@@ -162,8 +164,8 @@ def list_finished_switches(file: sqlite3.Connection) -> list[dict[str, Any]]:
 
 
 def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return how the last starts ended, in the order in which that became known, as `expectation` reads them: of a model
-    over several Sparks one for each rank, all with its ``nodes``, the head's first."""
+    """Return how the last starts ended, in the order in which that became known. A model over several Sparks has one row for
+    each rank, all with its ``nodes``, the head's first."""
     found = file.execute(
         "SELECT told_at AS ts, o.profile, o.hash, o.alike AS kind, s.node, s.seconds, s.parts, s.peak, s.estimated, "
         "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
@@ -181,7 +183,7 @@ def query_operations(
     file: sqlite3.Connection, *, profile: str | None = None, node: str | None = None, most: int = 100,
     number: int | None = None, before: int | None = None, parent: int | None = None,
 ) -> list[StoredOperation]:  # fmt: skip
-    """Return operations, the newest first, each with host and process: of a profile or instance, on a node, of a number."""
+    """Return operations, newest first, with host and process; filtered by profile or instance, by node or by number."""
     of_profile = (
         "(o.profile = :profile OR o.instance = :profile "
         "OR EXISTS (SELECT 1 FROM shares s WHERE s.operation = o.id AND s.instance = :profile))"
@@ -292,15 +294,15 @@ def _as_unix_time(value: object) -> float | None:
 
 
 def import_legacy_starts(
-    file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content: str, now: float
+    file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content_hash: str, now: float
 ) -> None:
-    """Put the starts of an earlier sparkctl's file into the tables, once; ``content`` names what was in the file."""
+    """Import the starts of an earlier sparkctl's file once, in one transaction; ``content_hash`` tells files apart."""
     file.execute("BEGIN IMMEDIATE")
-    known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content,)).fetchone()
+    known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content_hash,)).fetchone()
     if known is None:
-        file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content, now))
+        file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content_hash, now))
         for number, record in enumerate(records):
-            _import_legacy_start(file, f"{content}-{number}", record)
+            _import_legacy_start(file, f"{content_hash}-{number}", record)
     file.execute("COMMIT")
 
 

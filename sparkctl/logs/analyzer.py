@@ -1,6 +1,6 @@
-"""What an engine's log has told so far. Pure: lines in; phase, step, facts, failures and the root among them out.
+"""Analyzes an engine's log line by line: phase, step, facts, failures, and the root failure. Pure.
 
-`up`, `diagnose` and every look at a failure read with this one reader and pick with this one rule.
+`up`, `diagnose` and everything else that explains a failure use this analyzer.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _MAX_PARTS = 64  # parts
 
 @dataclass(slots=True)
 class LogPhaseTimer:
-    """Lines without a stamp are taken for as late as the last one that had one and was taken in."""
+    """Measures the phases of a start by its lines. A line without a timestamp counts as late as the last one with one."""
 
     _began: list[tuple[Phase, str | None, LogTime | None]] = field(default_factory=list)
     _latest: LogTime | None = None
     _ready: LogTime | None = None
 
     def advance_time(self, line: LogLine) -> LogTime | None:
-        """Take in that it was as late as this line by then; return when that was, None where no line has told."""
+        """Advance to the time of this line; return that time, None if no line had a timestamp yet."""
         self._latest = parse_log_time(line.when, line.text) or self._latest
         return self._latest
 
     def start_phase(self, phase: Phase, step: str | None, line: LogLine) -> None:
-        """Take in that a part began with this line."""
+        """Record that a part began with this line."""
         now = self.advance_time(line)
         if len(self._began) < _MAX_PARTS:
             self._began.append((phase, step, now))
 
     def mark_ready(self, line: LogLine) -> None:
-        """Take in that the last part ended with this line."""
+        """Record that the last part ended with this line."""
         self._ready = parse_log_time(line.when, line.text) or self._latest
 
     def has_step(self, step: str) -> bool:
@@ -68,19 +68,19 @@ class LogPhaseTimer:
 
     @property
     def phase_durations(self) -> tuple[PhaseDuration, ...]:
-        """What each part took, as far as the stamps tell."""
+        """The duration of each part, as far as the timestamps show it."""
         ends = [*(at for _, _, at in self._began[1:]), self._ready or self._latest][: len(self._began)]
         taken = ((p, s, end.seconds_since(began)) for (p, s, began), end in zip(self._began, ends, strict=True) if end)
         return tuple(PhaseDuration(phase, step, seconds) for phase, step, seconds in taken if seconds is not None)
 
 
-_MAX_FAILURES = 64  # failures that are kept
+_MAX_FAILURES = 64  # failures stored at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
-    """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
-    log had told of it at work and of its progress until then, ``made`` the lines that told of tokens made."""
+    """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
+    lines before it that showed the engine at work, its progress, and generated tokens."""
 
     number: int
     text: str
@@ -92,18 +92,18 @@ class EvidenceLine:
 
 
 def failure_weight(seen: EvidenceLine) -> int:
-    """Return how concrete a failure is: see `Weight`."""
+    """Return how concrete a failure is: see `FailureWeight`."""
     return seen.failure.weight if seen.failure else 0
 
 
 def pick_most_specific(some: Iterable[EvidenceLine]) -> EvidenceLine | None:
-    """Return the most concrete failure, among equals the first; None of none."""
+    """Return the most concrete failure, among equals the first; None if there is none."""
     return max(some, key=failure_weight, default=None)
 
 
 def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
-    """Tell whether one more is to be kept: of too many (a client that asks for nonsense for days) the weakest gives way to
-    what weighs more, and is taken out."""
+    """Tell whether to store one more failure. If there are too many (a client with bad requests for days), the weakest one
+    is removed for a heavier one."""
     if len(failures) < _MAX_FAILURES:
         return True
     weakest = min(failures, key=lambda seen: (failure_weight(seen), -seen.number))
@@ -114,7 +114,7 @@ def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> boo
 
 
 def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool:
-    """Tell whether some other part of the engine speaks of its end as well."""
+    """Tell whether another part of the engine reports its end as well."""
     return of.failure is not None and (
         of.failure.weight <= FailureWeight.DEATH
         or any(
@@ -126,7 +126,7 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
 
 @dataclass(frozen=True, slots=True)
 class ReportedDuration:
-    """What the engine itself says a part took, in seconds."""
+    """A duration in seconds that the engine itself logged for a part."""
 
     what: str
     seconds: float
@@ -135,11 +135,11 @@ class ReportedDuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDiagnosis:
-    """``engine`` None: no engine's log; ``ready``: readiness was reached at any time of the last run; ``verdict`` None:
-    nothing went wrong that it did not live through. ``parts``: what each part of the start took by the stamps of its lines.
+    """The result of reading a log. ``engine`` None: no engine's log; ``ready``: the last run became ready at some time;
+    ``verdict`` None: no failure that the engine did not survive. ``parts``: duration of each part by the lines' timestamps.
 
-    Where the log holds several ``runs``, all this is of the last, which began at line ``run_began``; ``before`` is why the
-    one before it ended. ``lines`` counts them all. ``is_stopped``: the log ends with a stop that it was told to;
+    If the log has several ``runs``, all this is about the last, which began at line ``run_began``; ``before`` is why the run
+    before it ended. ``lines`` counts all lines. ``is_stopped``: the log ends with a requested stop;
     ``sounds_like_an_engine``: some line is one that an engine prints.
     """
 
@@ -161,12 +161,12 @@ class LogDiagnosis:
 
 
 _MAX_REPORTED_DURATIONS = 64
-# Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
+# Lines of an engine at work after a failure that it survived: a dying one prints hardly any.
 SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
-# Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
+# Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
-_MAX_TAIL_LINES = 6  # lines of tidying up that may follow the last error
+_MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 
 
@@ -174,8 +174,8 @@ _OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 class LogAnalyzer:
     """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
 
-    ``whole``: it is a log from end to end, nobody watches it grow. It may hold several runs, of which the last counts,
-    and what only an engine at work prints shows that it was ready, though the ready line was lost.
+    ``whole``: the log is complete and not followed. It may hold several runs, of which the last counts, and lines that only
+    an engine at work prints prove that it was ready, even if the ready line is lost.
     """
 
     engine: Engine
@@ -192,11 +192,11 @@ class LogAnalyzer:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: EvidenceLine | None = None  # the root of the run before
-    stopped: EvidenceLine | None = None  # the first line of a stop that was asked for
+    stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
     _lived_at: int = 0  # the last line of an engine at work
-    _opened_at: int | None = None  # the first line since of a traceback, or of a command line's usage
+    _opened_at: int | None = None  # the first line since then of a traceback or a usage message
     _joined_from: int = 0
     _level_error: EvidenceLine | None = None
     _banner: tuple[int, EngineFact] | None = None
@@ -219,21 +219,21 @@ class LogAnalyzer:
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
-        """Take in lines; return whether phase or step moved."""
+        """Read lines; return whether phase or step changed."""
         before = (self.phase, self.step, self.ready_line_seen)
         for line in lines:
             self.feed_line(line)
         return (self.phase, self.step, self.ready_line_seen) != before
 
     def feed_line(self, line: LogLine) -> None:
-        """Take in one line."""
+        """Read one line."""
         was_joining = self._preparer.is_joining
         texts = self._preparer.prepare_lines(line.text)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
-            if is_joined and at:  # an error over several lines stands where it begins
+            if is_joined and at:  # an error over several lines counts at its first line
                 latest = self._latest
                 self._process_text(replace(line, number=self._joined_from or line.number), text)
                 self._latest = latest
@@ -250,18 +250,18 @@ class LogAnalyzer:
 
     @property
     def fatal_line(self) -> EvidenceLine | None:
-        """The first line after which the engine cannot come up any more, even if its process lingers."""
+        """The first line after which the engine cannot become ready, even if its process still runs."""
         return next((seen for seen in self.open_failures if seen.failure and seen.failure.fatal), None)
 
     @property
     def was_ready(self) -> bool:
-        """Whether readiness was reached at any time of the last run, as far as the log tells."""
+        """Whether the last run became ready at some time, as far as the log shows."""
         return self.has_served or (self.ready_line_seen and self.ready.line is not None)
 
     @property
     def ignorable_patterns(self) -> tuple[str, ...]:
-        """Regexes of prepared lines that may be passed over from here on without loss, as `pass_over` takes them: what
-        tells nothing, and once nothing hangs on it any more, what tells of an engine at work."""
+        """Regexes of prepared lines that `skip_lines` may skip from here on: lines without information, and, once they no
+        longer matter, lines of an engine at work."""
         if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
             return ()
         if not self.has_served or (self.failures and self._life - self.failures[-1].life < _SURVIVED_LINES_FATAL):
@@ -269,13 +269,13 @@ class LogAnalyzer:
         return self._all_ordinary
 
     def skip_lines(self, latest: LogLine) -> None:
-        """Take in `ordinary` lines at once, of which this is the last."""
+        """Skip several ignorable lines at once, of which this is the last."""
         self._latest = latest.number, self._preparer.prepare_lines(latest.text)[-1]
         self._note_activity(latest.number)
 
     @property
     def open_failures(self) -> list[EvidenceLine]:
-        """The failures that the engine has not lived through, in the order of the log."""
+        """The failures that the engine did not survive, in the order of the log."""
         return [
             seen for seen in self.failures if seen.failure is not None and not self._has_survived(seen, seen.failure)
         ]
@@ -286,20 +286,20 @@ class LogAnalyzer:
         found = pick_most_specific(self.open_failures)
         if found is None or failure_weight(found) > FailureWeight.LOST:
             return found
-        # Only that it died is left: what another of its processes went on after may yet be the reason.
+        # Only its death is left: a failure that another of its processes survived may be the reason.
         return pick_most_specific(
             [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
         )
 
     @property
     def has_begun(self) -> bool:
-        """Whether this run was seen to begin, or to move on."""
+        """Whether the beginning or any progress of this run was seen."""
         return bool(self._begun) or self._moves > 1
 
     @property
     def end_cause(self) -> EvidenceLine | None:
-        """The root, where it is more than what a healthy server prints of a client's bad request or of a stop: with an
-        exception that no rule knows some part of the engine says that it ends of it."""
+        """The root failure, if it is more than a healthy server prints for a client's bad request or a stop: for an
+        exception without a rule, some part of the engine must report that it ends because of it."""
         root = self.root_failure
         if root is None or root.failure is None:
             return None
@@ -308,7 +308,7 @@ class LogAnalyzer:
 
     @property
     def final_error(self) -> EvidenceLine | None:
-        """The error by which the log ends, whoever knows it: not one after which it went on."""
+        """The error at the end of the log, with or without a rule; not one after which the engine went on."""
         seen = self.last_error
         if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
             return None
@@ -316,7 +316,7 @@ class LogAnalyzer:
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
-        """The error on which a log ends whose engine never became ready, where no rule knows it."""
+        """The error without a rule at the end of a log whose engine never became ready."""
         seen = self._level_error
         if (
             seen is None
@@ -329,7 +329,7 @@ class LogAnalyzer:
         return seen if self._latest[0] - seen.number <= _MAX_TAIL_LINES else None
 
     def get_last_run_analyzer(self) -> LogAnalyzer:
-        """Return the reader of the last run: what only a start can say, after readiness, is of a start of its own."""
+        """Return the analyzer of the last run: a line that only a start prints, after readiness, belongs to a new start."""
         opens = (
             next((seen for seen in self.open_failures if self._belongs_to_start(seen)), None) if self.whole else None
         )
@@ -351,7 +351,7 @@ class LogAnalyzer:
 
     @property
     def contributing_failures(self) -> tuple[EvidenceLine, ...]:
-        """What went wrong besides the root and is no mere consequence: other concrete causes, each once."""
+        """Other concrete causes besides the root that are no consequences, each once."""
         root = self.root_failure
         found: dict[FailureCause, EvidenceLine] = {}
         for seen in self.open_failures:
@@ -368,7 +368,7 @@ class LogAnalyzer:
 
     @property
     def phase_durations(self) -> tuple[PhaseDuration, ...]:
-        """What each part of the start took by the stamps of its lines, as far as they have any."""
+        """The duration of each part of the start, as far as its lines have timestamps."""
         return self._times.phase_durations
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
@@ -380,7 +380,7 @@ class LogAnalyzer:
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
-            # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
+            # A model's output may quote an error. A real one is reported by another part of the engine as well.
             return (
                 seen.serving
                 and self._made - seen.made >= _SURVIVED_TOKEN_LINES
@@ -410,7 +410,7 @@ class LogAnalyzer:
             if self.whole:
                 self._begin_run(line, next(begin for begin in signs.begins if text.startswith(begin)))
             else:
-                self.stopped = None  # it begins anew
+                self.stopped = None  # a new run begins
         self._latest = line.number, text
         if text.startswith(TRACEBACK_STARTS):
             self._opened_at = self._opened_at or line.number
@@ -462,21 +462,21 @@ class LogAnalyzer:
             )
 
     def _begins_stop(self, text: str) -> bool:
-        """Tell whether an orderly stop begins here. A failure that came before is why it ends, then."""
+        """Tell whether an orderly stop begins here. If there was a failure before, the failure is the reason."""
         if text.startswith(STOP_REQUESTS):
             return self.fatal_line is None
-        is_up = self.was_ready or (not self.whole and self._life > 0)  # of a log's tail the ready line may be cut off
+        is_up = self.was_ready or (not self.whole and self._life > 0)  # the tail of a log may lack the ready line
         return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal_line is None
 
     def _says_ready(self, text: str) -> bool:
-        """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
+        """Tell whether a line means ready. An engine's rule tells its own line from quoted text; a profile's rule is trusted."""
         if self.ready.line != self.engine.defaults.ready_line:
             return True
         signal = self.engine.classify_line(text)
         return signal is not None and signal.phase is Phase.READY
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
-        """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
+        """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
         if not text.startswith(TRACEBACK_STARTS) and _parse_level(line) in ERROR_LEVELS:
@@ -488,10 +488,13 @@ class LogAnalyzer:
 
     def _is_at_work(self, text: str) -> bool:
         told = self.engine.parse_stats_line(text)
-        return told is not None and told.kind not in (StatsLineKind.PREFILL, StatsLineKind.HEALTH)  # a warm-up is that
+        return told is not None and told.kind not in (
+            StatsLineKind.PREFILL,
+            StatsLineKind.HEALTH,
+        )  # a warm-up has only those
 
     def _begin_run(self, line: LogLine, begin: str) -> None:
-        """A start begins. Where one has begun before, what was read is of an earlier run."""
+        """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
             version, banner, ended = (
                 self.facts.get(EngineFactName.ENGINE_VERSION),
@@ -516,7 +519,7 @@ class LogAnalyzer:
         for fact in signal.facts:
             if fact.name is EngineFactName.ENGINE_VERSION:
                 if signal.phase is None and (self.failures or self.was_ready or self._moves > 1):
-                    self._banner = line.number, fact  # of the run that begins here, as it seems
+                    self._banner = line.number, fact  # probably of the run that begins here
                 if self._has_old_version:
                     self.facts[fact.name], self._has_old_version = fact, False
             if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
@@ -526,7 +529,7 @@ class LogAnalyzer:
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
             self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
-        # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
+        # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):
             return
@@ -536,7 +539,7 @@ class LogAnalyzer:
             self.step = signal.step
 
     def _is_late_progress(self, step: Step) -> bool:
-        """Tell whether a bar comes from a part that is over: stderr is not written in step with stdout."""
+        """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
         if step.fraction is None or (self.step is not None and step.name == self.step.name):
             return False
         if self.fatal_line is not None and not self.was_ready:
@@ -544,10 +547,10 @@ class LogAnalyzer:
         return step.fraction >= 1 and self._times.has_step(step.name)
 
     def _record_failure(self, failure: Failure, line: LogLine, text: str) -> None:
-        """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
+        """Store a failure; repetitions are skipped, unless the engine survived the first one."""
         now = self.was_ready and self.whole
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
-            return  # what a server's parts say of each other while it stops
+            return  # messages of a server's parts about each other during a stop
         if now and REFUSED_REQUEST.search(text):
             return
         self._times.advance_time(line)
@@ -585,5 +588,5 @@ class LogAnalyzer:
 
 
 def _parse_level(line: LogLine) -> str | None:
-    """Return the level that a line's own header names."""
+    """Return the level in a line's own header."""
     return strip_log_prefix(sanitize_line(line.text[:200]))[0]

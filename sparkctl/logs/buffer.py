@@ -1,4 +1,4 @@
-"""The log of an instance as a screen wants it: every source's lines, cleaned, marked, numbered, any of them at once."""
+"""The line buffer behind the log screen: cleaned, marked and numbered lines of all sources, on disk."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MAX_BYTES = 1024 * MIB
 MAX_MEMORY_BYTES = 8 * MIB  # where there is no disk
 
 _LINES_PER_OFFSET = 64  # lines from one remembered offset to the next
-_SEGMENT_COUNT = 8  # the oldest lines leave the disk an eighth at a time
+_SEGMENT_COUNT = 8  # the oldest lines are dropped an eighth at a time
 _MEMORY_SEGMENT_BYTES = MIB // 2
 
 
 class _LineSegment:
-    """Some lines that follow each other, in a file of their own (``file``) or in memory (None)."""
+    """Consecutive lines, in a file of their own (``file``) or in memory (None)."""
 
     def __init__(self, base: int, file: int | None) -> None:
         self.base = base
@@ -42,7 +42,7 @@ class _LineSegment:
         self._offsets = array("Q")
 
     def append(self, lines: Sequence[str]) -> None:
-        """Take lines; on OSError those that were taken before it are kept, and ``count`` tells how many."""
+        """Append lines; after an OSError, the lines before it are stored, and ``count`` is their number."""
         lines = iter(lines)  # type: ignore[assignment]
         while group := list(islice(lines, _LINES_PER_OFFSET - self.count % _LINES_PER_OFFSET)):
             data = ("\n".join(group) + "\n").encode()
@@ -53,7 +53,7 @@ class _LineSegment:
             self.count += len(group)
 
     def read(self, start: int, stop: int) -> list[str]:
-        """Return the lines of absolute numbers ``start`` to ``stop``, all of which are here. Raises OSError."""
+        """Return the lines with absolute numbers ``start`` to ``stop``; the segment must have all of them. Raises OSError."""
         first = (start - self.base) // _LINES_PER_OFFSET
         last = -(-(stop - self.base) // _LINES_PER_OFFSET)
         begin = self._offsets[first]
@@ -63,7 +63,7 @@ class _LineSegment:
         return lines[skip : skip + stop - start]
 
     def close(self) -> None:
-        """Give the disk space, or the memory, back."""
+        """Free the disk space or memory."""
         if self.file is not None:
             os.close(self.file)
             self.file = None
@@ -92,9 +92,9 @@ class _LineSegment:
 
 
 class DiskLineBuffer:
-    """See the module. Not for two threads; lines hold no newline and no lone surrogate (``text.clean`` sees to both).
+    """The newest lines of a log on disk, or in memory without one. Not thread-safe. Lines have no newline, no lone surrogate.
 
-    ``directory`` should be on a disk: what is written to a tmpfs is memory after all.
+    ``directory`` should be on a disk: a tmpfs is memory.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class DiskLineBuffer:
         return self.end - self.first
 
     def append(self, lines: Sequence[str]) -> None:
-        """Add lines at the end and drop what is then too old. Never raises for a disk."""
+        """Add lines at the end and drop the oldest. Disk errors never raise."""
         done = 0
         while done < len(lines):
             part = self._get_writable_segment()
@@ -133,9 +133,9 @@ class DiskLineBuffer:
             self._drop_oldest()
 
     def read(self, start: int, stop: int) -> list[str]:
-        """Return the lines of these absolute numbers that are still here: fewer where the oldest have gone.
+        """Return the lines with these absolute numbers; fewer if the oldest were dropped.
 
-        A part that the disk does not give back is empty lines, and `trouble` says so.
+        Lines that cannot be read back are empty, and ``write_error`` says so.
         """
         found: list[str] = []
         for part in self._parts:
@@ -150,7 +150,7 @@ class DiskLineBuffer:
         return found
 
     def close(self) -> None:
-        """Drop everything. The disk space is free again at once."""
+        """Drop everything and free the disk space at once."""
         self.first = self.end
         while self._parts:
             self._parts.popleft().close()
@@ -199,7 +199,7 @@ class DiskLineBuffer:
 
 
 def _get_default_directory() -> Path:
-    """Return $TMPDIR where it is set, else /var/tmp: /tmp is memory on many machines."""
+    """Return $TMPDIR if it is set, else /var/tmp: /tmp is in memory on many machines."""
     if named := os.environ.get("TMPDIR"):
         return Path(named)
     disk = Path("/var/tmp")  # noqa: S108 - the file has no name there, and mode 0600
@@ -213,16 +213,16 @@ def _create_private_file(directory: Path) -> int:
     return file
 
 
-LineKey = tuple[int, int]  # (moment in ms, number): where a line stands, whatever is shown around it
+LineKey = tuple[int, int]  # (time in ms, number): the place of a line, independent of filters
 _PRUNE_WINDOW_LINES = 4096
 
 
 class LineOrder(Protocol):
-    """Lines in the order in which they are shown."""
+    """Lines in display order."""
 
     @property
     def dropped(self) -> int:
-        """How many lines were before the first that is still there."""
+        """Number of lines before the first one that is still there."""
         ...
 
     def __len__(self) -> int: ...
@@ -232,19 +232,19 @@ class LineOrder(Protocol):
         ...
 
     def find_index(self, key: LineKey) -> int:
-        """Return the index of the first line that stands at ``key`` or after it; the length when there is none."""
+        """Return the index of the first line at ``key`` or after it; the length if there is none."""
         ...
 
 
 class ArrivalOrder:
-    """Every line of a spool, as they came: nothing to remember."""
+    """All lines of a buffer, in order of arrival; needs no memory."""
 
     def __init__(self, spool: DiskLineBuffer) -> None:
         self._spool = spool
 
     @property
     def dropped(self) -> int:
-        """How many are gone."""
+        """Number of dropped lines."""
         return self._spool.first
 
     def __len__(self) -> int:
@@ -260,7 +260,7 @@ class ArrivalOrder:
 
 
 class TimeOrder:
-    """Some lines by moment, and by number within one: 12 bytes a line."""
+    """Selected lines by time, then by number: 12 bytes a line."""
 
     EARLIEST, LATEST = -(1 << 31), (1 << 31) - 1
 
@@ -283,7 +283,7 @@ class TimeOrder:
         return bisect_left(self._numbers, number, low, bisect_right(self._moments, moment, low))
 
     def add_lines(self, moments: Sequence[int], numbers: Sequence[int]) -> None:
-        """Take lines: moments that do not fall, numbers that rise and are greater than all that were added before."""
+        """Add lines: times must not fall; numbers must rise and exceed all earlier ones."""
         if not moments:
             return
         if not self._moments or moments[0] >= self._moments[-1]:
@@ -305,7 +305,7 @@ class TimeOrder:
         self._numbers += theirs[at:]
 
     def drop_before(self, first: int) -> None:
-        """Forget the numbers below ``first``. They are near the front, among a few that stay."""
+        """Forget the numbers below ``first``. They are near the front, mixed with a few that stay."""
         reach = 0
         window = _PRUNE_WINDOW_LINES
         while reach < len(self) and min(self._numbers[reach : reach + window]) < first:
@@ -319,7 +319,7 @@ class TimeOrder:
             self.dropped += gone
 
 
-MAX_LINE_CHARS = 16384  # characters of a line that are kept: three quarters from its head, one from its tail
+MAX_LINE_CHARS = 16384  # characters stored of a line: three quarters from its head, a quarter from its tail
 _MAX_SOURCES = 90
 _NO_MARK = "-"  # for no mark and no level
 _FIRST_SOURCE = 0x21  # a source is one printable character of the record
@@ -329,9 +329,9 @@ MarkedText = tuple[str, LogLevel | None, LineMark | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedLine:
-    """``number`` counts all lines of the book from 0, ``line`` from 1 those of its own log (as evidence does).
+    """One line. ``number`` counts all lines of the buffer from 0; ``line`` those of its own log from 1 (as evidence does).
 
-    ``text`` is one printable line. ``moment`` orders lines of several sources, in ms; 0 where there is only one.
+    ``text`` is one printable line. ``moment`` orders the lines of several sources, in ms; 0 with one source.
     """
 
     number: int
@@ -351,7 +351,7 @@ class BufferedLine:
 
     @property
     def is_error(self) -> bool:
-        """Whether somebody who looks for errors looks for this line."""
+        """Whether this line counts as an error."""
         return is_error_mark(self.mark or _NO_MARK, self.level or _NO_MARK)
 
 
@@ -361,10 +361,10 @@ def is_error_mark(mark: str, level: str) -> bool:
 
 
 class LogBuffer:
-    """Takes lines of ``sources`` (node names, or ranks) as they come and keeps the newest of them all.
+    """Stores the newest lines of ``sources`` (node names, or ranks).
 
-    With one source the order is that of its log. Several are merged by Docker's stamps, which are as good as the
-    nodes' clocks; within a source the order of its log holds whatever the stamps say.
+    With one source the order is that of its log. Several are merged by Docker's timestamps, which are as good as the nodes'
+    clocks; within a source, the order of its log always holds.
     """
 
     def __init__(
@@ -382,10 +382,10 @@ class LogBuffer:
         self._began: float | None = None
         self._latest = [0] * len(sources)
         self._last = [0] * len(sources)  # the number of each log's last line
-        self.omitted = 0  # lines that the logs have and nobody put in: those of our own questions
+        self.omitted = 0  # lines left out of the logs: those of our own requests
 
     def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
-        """Take lines of one source; a batch costs about 8 µs a line. A rewritten progress bar is one line, as it was left."""
+        """Add lines of one source; about 8 µs a line. A rewritten progress bar is one line, in its last state."""
         mark = self._markers[source].classify_line
         is_merged = isinstance(self.order, TimeOrder)
         place = chr(_FIRST_SOURCE + source)
@@ -409,21 +409,21 @@ class LogBuffer:
             self.order.drop_before(self.spool.first)
 
     def read_lines(self, start: int, stop: int) -> list[BufferedLine]:
-        """Return lines by number; fewer where the oldest of them are no longer kept."""
+        """Return lines by number; fewer if the oldest of them were dropped."""
         start = max(start, self.spool.first)
         records = self.spool.read(start, stop)
         return [decode_record(number, record) for number, record in enumerate(records, start)]
 
     def get_line(self, number: int) -> BufferedLine | None:
-        """Return one line, None if it is no longer (or not yet) there."""
+        """Return one line, None if it was dropped or does not exist yet."""
         return next(iter(self.read_lines(number, number + 1)), None) if number >= self.spool.first else None
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         self.spool.close()
 
     def _compute_moment(self, source: int, when: str) -> int:
-        """Return ms since the book's first line, never less than the source's line before."""
+        """Return ms since the buffer's first line, never less than that of the source's line before."""
         try:
             stamp = datetime.fromisoformat(when).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -437,7 +437,7 @@ class LogBuffer:
 
 
 def decode_record(number: int, record: str) -> BufferedLine:
-    """Return the line that a record of the spool holds; an unreadable one (a broken disk) is an empty line."""
+    """Return the line of a stored record; an unreadable one (a broken disk) is an empty line."""
     head, _, rest = record.partition("\t")
     if not rest:
         return BufferedLine(number=number, source=0, line=0, when="", text="")
@@ -463,7 +463,7 @@ def _mark_plain_line(line: LogLine, mark: ClassifyLine) -> MarkedText:
 
 
 def _mark_rewritten_line(line: LogLine, mark: ClassifyLine) -> MarkedText:
-    """Return a rewritten line as it was left, after those earlier states of it that an operator looks for."""
+    """Return the last state of a rewritten line, after its earlier states with a mark."""
     kept: list[str] = []
     level: LogLevel | None = None
     found: LineMark | None = None

@@ -1,4 +1,4 @@
-"""Reading a log of which nobody said whose it is: line by line, or a block of bytes at a time, with the same result. Pure."""
+"""Diagnoses a log of an unknown engine: line by line, or by blocks of bytes, with the same result. Pure."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
 
-UNKNOWN_ENGINE = "container"  # reads what every program may say
+UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
-_MAX_UNDECIDED_LINES = 20_000  # lines after which it is nobody's log
-_QUOTE_SAMPLE_LINES = 12  # of the first lines, by which it is seen whether each is quoted
-_RECENT_LINES = 40  # lines among which the banner of an engine that begins is looked for
-_HEAD_CHARS = 240  # characters of a line in which an engine's mark is looked for
+_MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
+_QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
+_RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
+_HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
 class LogDiagnoser:
-    """Takes in the lines of a log, of ``engine`` (None: of whichever shows itself), and says what they tell.
+    """Reads the lines of a log of ``engine`` (None: detect it), and builds the diagnosis.
 
-    ``ready``: the instance's own rule, None: the engine's. While no line has named the engine every one of them reads.
+    ``ready``: the instance's own rule, None: the engine's. Until a line shows the engine, the analyzers of all engines read.
     """
 
     def __init__(self, engine: str | None = None, ready: ReadinessRule | None = None) -> None:
@@ -49,12 +49,12 @@ class LogDiagnoser:
         self._hints: dict[str, int] = {}
         self._may_change = engine is None
         self._recent: deque[LogLine] = deque(maxlen=_RECENT_LINES)
-        self._held: list[str] | None = []  # the first lines of a paste, None once it is known what stands before each
+        self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self.lines = 0
 
     def feed_raw_line(self, raw: str) -> None:
-        """Take in the next line, as a file has it."""
+        """Read the next line of a file."""
         if self._held is not None:
             if not self._held and raw.strip() and not is_quoted(raw):
                 self._held = None
@@ -78,7 +78,7 @@ class LogDiagnoser:
         self.feed_line(LogLine(when=when, text=text, number=self.lines + 1))
 
     def feed_line(self, line: LogLine) -> None:
-        """Take in the next line, as Docker has it."""
+        """Read the next line from Docker."""
         self.lines += 1
         if self._engine is None and self.lines <= _MAX_UNDECIDED_LINES:
             self._detect_engine(line.text)
@@ -88,9 +88,9 @@ class LogDiagnoser:
             reader.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
-        """Take in whole lines, the last one ended too. What tells nothing is passed over without being looked at singly.
+        """Read complete lines, the last one with its newline. Runs of lines without information are skipped at once.
 
-        A line of nothing but printable ASCII is what `feed` makes of it: nothing is cleaned from it.
+        A line of printable ASCII alone needs no cleaning, so the result is the same as with `feed_raw_line`.
         """
         block = _strip_colours(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
         at, end = 0, len(block)
@@ -116,7 +116,7 @@ class LogDiagnoser:
         self._recent.clear()
         self.lines += block.count(b"\n", at, end)
         stop, number = end, self.lines
-        while stop > at:  # the last of them that is not our own question
+        while stop > at:  # the last of them that is not our own request
             begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
             when, text = split_prefix(strip_broken_colour_codes(block[begins : stop - 1].decode("ascii")))
             if not is_own_request(text):
@@ -126,7 +126,7 @@ class LogDiagnoser:
         return end
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
-        """Return what the lines tell so far. ``plan``: what was started, for a value to try."""
+        """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
         self._feed_held_lines()
         name, reader = self._engine_name, self.analyzer
         facts = {fact: one for fact, one in reader.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
@@ -151,7 +151,7 @@ class LogDiagnoser:
 
     @property
     def analyzer(self) -> LogAnalyzer:
-        """The one that reads for the engine, or for anything at all."""
+        """The analyzer of the engine, or of any container."""
         return (
             self._readers.get(self._engine_name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
@@ -166,7 +166,7 @@ class LogDiagnoser:
         return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True)
 
     def _detect_engine_change(self, line: LogLine) -> None:
-        """Go over to another engine where one begins: a log may hold what ran one after the other."""
+        """Change to another engine where one starts: a log may hold several engines, one after the other."""
         self._recent.append(line)
         text = line.text[:_HEAD_CHARS]
         for word in _load_opening_words():
@@ -241,7 +241,7 @@ _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
 
 @cache
 def _load_opening_words() -> tuple[str, ...]:
-    """Return what a line holds that `_openings` may know: cheap for the others."""
+    """Return texts that a line must contain for `_load_start_patterns` to match: a cheap first test."""
     engines = (load_engine(name) for name in engine_names())
     begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
     return (*begins, ": error: ", "error: invalid argument: ")
@@ -249,8 +249,8 @@ def _load_opening_words() -> tuple[str, ...]:
 
 @cache
 def _load_start_patterns() -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Return for each engine what a line matches with which it begins: how it begins a run, and a mark of its own as well;
-    or the refusal of its command line."""
+    """Return for each engine a test for its first line: the beginning of a run with a mark of the engine, or the refusal of
+    its command line."""
     found = []
     for name in engine_names():
         signs = load_engine(name).signs
@@ -277,18 +277,18 @@ def _create_start_matcher(
 
 @cache
 def _compile_line_run(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    """Return what matches a run of ordinary lines: printable ASCII, framed and prefixed as `unframe` and `peel` take it off."""
+    """Return a matcher for runs of ignorable lines: printable ASCII, with prefixes that `split_prefix` and `strip_log_prefix` remove."""
     line = f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
     return re.compile(f"(?:{line})*+".encode("ascii")).match
 
 
-# Never more than the escape itself, and only where the bytes around it cannot become a character of their own.
+# Removes the escape alone, and only if the bytes around it cannot join into another character.
 _COLOUR_CODE = re.compile(rb"(?>\x1b\[[0-?]*[ -/]*[@-~]?)(?![\x80-\xbf])")
 _EIGHT_BIT_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
 
 
 def _strip_colours(block: bytes) -> bytes:
-    """Return a block without colours, so that its lines may be passed over; as it is where other escapes are in it."""
+    """Return a block without colours, so that its lines can be skipped; unchanged if it has other escapes."""
     if b"\x1b" not in block or _EIGHT_BIT_CONTROL.search(block):
         return block
     plain = _COLOUR_CODE.sub(b"", block)

@@ -1,4 +1,4 @@
-"""What an operator types to find or to keep lines: ``text``, ``!text`` for all others, ``/regular expression/``."""
+"""Filter patterns for log lines, as typed: ``text``, ``!text`` for all other lines, ``/regular expression/``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ESCAPED_CHARACTER = re.compile(r"\\.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterPattern:
-    """Small letters (of ASCII) match large ones, too; a pattern with a large letter means it.
+    """One pattern. It ignores case (of ASCII letters), unless it has an upper-case letter.
 
-    ``fault`` says what is wrong with a regular expression; such a pattern matches every line.
+    ``fault`` is the error of a regular expression; such a pattern matches every line.
     """
 
     typed: str
@@ -27,7 +27,7 @@ class FilterPattern:
     fault: str | None = None
 
     def matches(self, text: str) -> bool:
-        """Tell whether a line is one of those that are meant."""
+        """Tell whether a line matches."""
         return bool(self.select_indices([text]))
 
     def select_indices(self, records: Sequence[str]) -> list[int]:
@@ -43,14 +43,16 @@ class FilterPattern:
                 near = [index for index, record in enumerate(records) if needle in record.lower()]
             else:
                 near = [index for index, record in enumerate(records) if needle in record]
-            hits = [index for index in near if search(get_record_text(records[index]))]  # it may be in the header only
+            hits = [
+                index for index in near if search(get_record_text(records[index]))
+            ]  # the match may be in the record's header only
         if not self.is_inverted:
             return hits
         chosen = set(hits)
         return [index for index in range(len(records)) if index not in chosen]
 
     def find_matches(self, text: str) -> list[tuple[int, int]]:
-        """Return where in a line the pattern is, for showing it; nothing for an inverted one."""
+        """Return the matches in a line, for highlighting; none for an inverted pattern."""
         if self.expression is None or self.is_inverted:
             return []
         found: list[tuple[int, int]] = []
@@ -63,9 +65,9 @@ class FilterPattern:
 
 
 def parse_filter(typed: str) -> FilterPattern | None:
-    """Return the pattern for what was typed, None for nothing (also while only ``!`` or ``/`` is there yet).
+    """Return the pattern for a typed text, None for an empty one (also while it is only ``!`` or ``/``).
 
-    A backslash at the beginning takes the rest as it is: ``\\!`` looks for an exclamation mark.
+    A backslash at the beginning escapes the next character: ``\\!`` searches for an exclamation mark.
     """
     rest = typed
     is_inverted = rest.startswith("!")
@@ -80,7 +82,7 @@ def parse_filter(typed: str) -> FilterPattern | None:
         rest = rest[1:]
     if not rest:
         return None
-    # ASCII: what is highlighted has to be what `select` finds, and str.lower knows other pairs than re does
+    # ASCII: highlighting must match `select_indices`, and str.lower pairs other letters than re does
     flags = re.NOFLAG if rest != rest.lower() else re.IGNORECASE | re.ASCII
     return FilterPattern(
         typed=typed, is_inverted=is_inverted, needle=rest, expression=re.compile(re.escape(rest), flags)
@@ -88,7 +90,7 @@ def parse_filter(typed: str) -> FilterPattern | None:
 
 
 def _compile_expression_filter(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
-    plain = _ESCAPED_CHARACTER.sub("", inner)  # \S and \W are not large letters
+    plain = _ESCAPED_CHARACTER.sub("", inner)  # \S and \W are not upper-case letters
     try:
         flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
         return FilterPattern(

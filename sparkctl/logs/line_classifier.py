@@ -1,4 +1,4 @@
-"""What marks a line of an engine's log: its level, and whether it is the ready line or tells of a failure. Pure."""
+"""Classifies lines of an engine's log: the level, and whether it is the ready line or a failure. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkctl.model.text.bounded_pattern import compile_bounded
 
 
 class LogLevel(StrEnum):
-    """As the line's own header says it; a line without one (a traceback, a banner) has none."""
+    """The level in a line's own header; a line without a header (a traceback, a banner) has none."""
 
     DEBUG = "D"
     INFO = "I"
@@ -21,7 +21,7 @@ class LogLevel(StrEnum):
 
 
 class LineMark(StrEnum):
-    """What an operator looks for in a log. A failure is a line that the engine's knowledge takes for one."""
+    """Marks that an operator searches for. A failure is a line that one of the engine's rules knows."""
 
     READY = "R"
     FAILURE = "F"
@@ -36,7 +36,7 @@ _LEVELS = {
 }
 _MAX_JOINED_LINES = 48  # lines, more than a preparer ever joins
 LineMarks = tuple[LogLevel | None, LineMark | None]
-# What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
+# Headers of other programs in the container: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
 _FOREIGN_HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+"
     r"|(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]\s]+:\d+\] "
@@ -45,14 +45,14 @@ _LEVEL_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR
 
 
 def parse_level_header(text: str) -> tuple[LogLevel | None, int]:
-    """Return the level that a line's header gives it, and how many characters that header is long."""
+    """Return the level in a line's header, and the header's length in characters."""
     said, rest = strip_log_prefix(text)
     level, inner = _parse_inner_header(said, rest)
     return level, len(text) - len(rest) + inner
 
 
 def _parse_inner_header(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
-    """Return the level, and the length of another program's header where one stands after the engine's prefixes."""
+    """Return the level and length of another program's header after the engine's prefixes, if there is one."""
     level = _LEVELS.get(said or "")
     if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _FOREIGN_HEADER.match(rest)) is not None:
         level = level or _LEVELS.get(found["level"] or "") or _LEVEL_LETTERS.get(found["letter"] or "")
@@ -61,19 +61,19 @@ def _parse_inner_header(said: str | None, rest: str) -> tuple[LogLevel | None, i
 
 
 class LineClassifier:
-    """Marks the lines of one container's log, in their order: an error may be spread over several of them.
+    """Marks the lines of one container's log, in order: an error may span several lines.
 
-    ``engine`` None knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.
+    Without ``engine`` it knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.
     """
 
     def __init__(self, engine: Engine | None = None, ready_line: str | None = None) -> None:
         self._engine = engine
         self._is_ready: Callable[[str], object] | None = _compile_ready_line(ready_line) if ready_line else None
         self._preparer = LinePreparer()
-        self._joining = 0  # lines that the preparer has to see, because an error is spread over them
+        self._joining = 0  # lines that the preparer must see, because an error spans them
 
     def classify_line(self, text: str) -> LineMarks:
-        """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
+        """Return the marks of this line (cleaned, one state of a progress bar). The last signal counts."""
         said, rest = strip_log_prefix(text)
         level, _ = _parse_inner_header(said, rest)
         mark: LineMark | None = None
@@ -90,13 +90,13 @@ class LineClassifier:
             if signal is None or signal.failure is None:
                 continue
             level = LogLevel.ERROR
-            if signal.failure.weight != FailureWeight.EXCEPTION:  # a client's bad request leaves one of those, too
+            if signal.failure.weight != FailureWeight.EXCEPTION:  # a client's bad request causes an exception, too
                 mark = LineMark.FAILURE
         return level, mark
 
 
 def _compile_ready_line(ready_line: str) -> Callable[[str], object] | None:
-    """Return what finds the ready line, None for an expression that cannot be used: a recording may hold any."""
+    """Return a matcher for the ready line, None for an invalid expression: a recording may hold any."""
     try:
         return compile_bounded(ready_line).search
     except ValueError:

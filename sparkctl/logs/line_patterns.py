@@ -1,4 +1,4 @@
-"""What the words of a line give away, whatever engine wrote it: requests, stops, durations, and what sounds bad."""
+"""Patterns of log lines that are common to all engines: requests, stops, durations, errors, and prefixes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sparkctl.model.verdict import FailureCause
 
-# What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
+# Lines of every good start: missing optional models, and settings with words like "error" in them.
 _HARMLESS_LINE = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
@@ -22,15 +22,15 @@ _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.
 DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
-# uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
-# Answered well, and nobody but a client of an engine at work asks for that:
+# uvicorn's access line. The path is a client's text: nothing is searched in it.
+# Successful, and only clients of an engine at work send these:
 _USED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"
 _REQUEST_PREFIX = 'INFO: +[^ ]{1,64} - "'
 INFERENCE_REQUEST = _REQUEST_PREFIX + _USED_REQUEST
-# By anybody, us and Prometheus among them:
+# By anybody, including us and Prometheus:
 OTHER_REQUEST = rf"{_REQUEST_PREFIX}(?!{_USED_REQUEST})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
 ACCESS_LINE = re.compile(f"(?P<used>{INFERENCE_REQUEST})|{OTHER_REQUEST}")
-# Printed only after a request to stop, at any time: vLLM's, SGLang's and Python's own words.
+# Printed only after a request to stop, at any time: lines of vLLM, SGLang and Python.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
     *("KeyboardInterrupt", "Received KeyboardInterrupt"),
@@ -43,7 +43,7 @@ SHUTDOWN_PHRASES = (
 )
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
-# What only a start can say: after readiness it is of a start that came later.
+# Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
     (
         FailureCause.UNKNOWN_FLAG,
@@ -66,23 +66,26 @@ STARTUP_ONLY_CAUSES = frozenset(
 )
 ERROR_LEVELS = frozenset({"ERROR", "CRITICAL"})
 _LEVELS_BELOW_ERROR = frozenset({"DEBUG", "INFO", "WARNING"})
-_SOURCE_CODE_PREFIXES = ("    ", '  File "')  # a traceback shows source code, which quotes what was never said
+_SOURCE_CODE_PREFIXES = (
+    "    ",
+    '  File "',
+)  # a traceback shows source code, which may quote messages that were never printed
 
 
 def may_hold_duration(text: str) -> bool:
-    """Tell cheaply whether `TOOK` may match."""
+    """Tell whether `DURATION_PATTERN` may match, at low cost."""
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
 
 
 def is_below_error(level: str | None) -> bool:
-    """Tell whether a program calls a line something less than an error by its ``level``."""
+    """Tell whether a line's ``level`` is lower than error."""
     return level in _LEVELS_BELOW_ERROR
 
 
 def looks_like_error(text: str) -> bool:
-    """Tell whether a line that no rule knows may be an error; what calls itself a warning is none.
+    """Tell whether a line without a rule may be an error; a warning is none.
 
-    Cheap for most: a pattern that ignores case takes ten times as long as looking for the words.
+    Searching the words first is cheap: a pattern that ignores case takes ten times as long.
     """
     low = text.lower()
     for word in _ERROR_WORDS:
@@ -107,13 +110,13 @@ _STREAM_NAME = (
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
 _QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
-# A colour whose escape character was lost on the way to a forum.
+# A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
 
 def split_prefix(line: str) -> tuple[str, str]:
-    """Return the stamp, empty where there is none, and the program's own line."""
-    if line[:1] == "(":  # vLLM's own, and most of the lines there are
+    """Return the timestamp, empty if there is none, and the program's own line."""
+    if line[:1] == "(":  # vLLM's prefix, on most lines
         return "", line
     found = _PREFIX_MATCHER.match(line)
     if found is None or not found.end():
@@ -122,31 +125,31 @@ def split_prefix(line: str) -> tuple[str, str]:
 
 
 def is_quoted(line: str) -> bool:
-    """Tell whether a line may be one that somebody quoted or indented as a whole."""
+    """Tell whether a line may be quoted or indented."""
     return _QUOTING_PATTERN.match(line) is not None
 
 
 def find_common_quoting(lines: Sequence[str]) -> str:
-    """Return what all of these lines have before them, as forums and mails quote: ``> ``, or four spaces and more."""
+    """Return the common quoting of these lines, as in forums and mails: ``> ``, or four spaces and more."""
     told = [line for line in lines if line.strip(" \t>\r\n")]
-    least, most = (min(told), max(told)) if told else ("", "")  # what these two share, all share
+    least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
     found = _QUOTING_PATTERN.match(least[:alike])
-    if found is None or (">" not in found[0] and len(told) < 2):  # one line alone may be a piece of source code
+    if found is None or (">" not in found[0] and len(told) < 2):  # a single line may be source code
         return ""
     return found[0]
 
 
 def strip_quoting(line: str, quoting: str) -> str:
-    """Return a line without what `shared_quoting` found before every one."""
+    """Return a line without the quoting that `find_common_quoting` found."""
     if not quoting:
         return line
     return line.removeprefix(quoting) if line.startswith(quoting) else line.removeprefix(quoting.rstrip())
 
 
 def strip_broken_colour_codes(line: str) -> str:
-    """Return a line without what is left of colours (``[0;36m``) where a paste lost the escape characters.
+    """Return a line without the rest of colour codes (``[0;36m``) whose escape characters a paste lost.
 
-    Whoever colours a part of a line sets the colour back with a code that begins with 0.
+    A program that colours a part of a line resets the colour with a code that begins with 0.
     """
     return _BROKEN_COLOUR_CODE.sub("", line) if "[0" in line else line

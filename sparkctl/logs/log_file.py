@@ -1,4 +1,4 @@
-"""A log in a file, on stdin or in a pipe, as blocks of whole lines: memory stays flat whatever its length and its lines'."""
+"""Reads a log from a file, stdin or a pipe in blocks of whole lines, with constant memory."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
 
 BLOCK_BYTES = 256 << 10  # bytes
-_HALF_LINE_BYTES = 128 << 10  # of a longer line, head and tail are kept
+_HALF_LINE_BYTES = 128 << 10  # half of the limit: of a longer line, head and tail are used
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SAMPLE_BYTES = 64 << 10
 _CONTROL_CHARACTERS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
-_MAX_CONTROL_SHARE = 0.02  # of the bytes of a text: colours and progress bars are none of these
+_MAX_CONTROL_SHARE = 0.02  # of the bytes of a text, without those of colours and progress bars
 
 
 class ByteSource(Protocol):
-    """What can be read."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return up to ``size`` bytes, none at the end."""
         ...
 
 
 @contextmanager
 def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
-    """Open a log. What is appended to a file while it is read is not read. Raises `InvalidInput` for what cannot be read.
+    """Open a log. Data appended while it is read is ignored. Raises `InvalidInput` if it cannot be read.
 
-    ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
+    ``is_saved``: sparkctl wrote it, so it must be a regular file; a log that the user names may be a pipe.
     """
     try:
         file: FileIO | BufferedReader = open_regular_file(path) if is_saved else open_user_file(path)
@@ -56,11 +56,11 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
 
 
 def refuse_endless_stdin(stdin: TextIO) -> None:
-    """Raise `InvalidInput` where stdin is a device as /dev/zero, of which no reading comes to an end."""
+    """Raise `InvalidInput` if stdin is an endless device such as /dev/zero."""
     try:
         fd = stdin.fileno()
     except (OSError, ValueError, AttributeError):
-        return  # it is no file at all
+        return  # not a file
     try:
         refuse_device(fd, "stdin")
     except OSError as error:
@@ -68,9 +68,9 @@ def refuse_endless_stdin(stdin: TextIO) -> None:
 
 
 def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
-    """Yield blocks of whole lines, each line ended by a newline, the last one too. Gzip and UTF-16 are read as well.
+    """Yield blocks of whole lines, each with its newline, the last one too. Reads gzip and UTF-16 as well.
 
-    Raises `InvalidInput` for what is no text or breaks off within its compression.
+    Raises `InvalidInput` if it is not text, or if compressed data ends too early.
     """
     rest = b""
     is_first = True
@@ -107,7 +107,7 @@ def _read_decoded(source: ByteSource, name: str) -> Iterator[bytes]:
 
 
 def _read_first_bytes(source: ByteSource) -> bytes:
-    """Return the first bytes; the zeros before them are left out: a log that was cut under its writer begins with those."""
+    """Return the first bytes without leading zeros: a log that was truncated while open for writing begins with zeros."""
     while piece := source.read(BLOCK_BYTES):
         if piece.startswith(_UTF16_BOMS):
             return piece
@@ -118,7 +118,7 @@ def _read_first_bytes(source: ByteSource) -> bytes:
 
 def _decompress_gzip(source: ByteSource, name: str) -> Iterator[bytes]:
     try:
-        with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _GzipInput(source))) as file:  # of which it only reads
+        with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _GzipInput(source))) as file:  # it only reads
             while piece := file.read(BLOCK_BYTES):
                 yield piece
     except (gzip.BadGzipFile, EOFError, zlib.error) as broken:
@@ -149,7 +149,7 @@ class _PipeSource:
 
 
 class _BoundedSource:
-    """A file up to the size that it had."""
+    """A file up to its size at the beginning."""
 
     def __init__(self, file: ByteSource, size: int) -> None:
         self._file = file
@@ -162,7 +162,7 @@ class _BoundedSource:
 
 
 class _PrefixedSource:
-    """A source of which some was read."""
+    """A source whose first bytes were read already."""
 
     def __init__(self, first: bytes, rest: ByteSource) -> None:
         self._first = first
@@ -176,7 +176,7 @@ class _PrefixedSource:
 
 
 class _GzipInput:
-    """What `gzip` asks a file for."""
+    """The file methods that `gzip` needs."""
 
     def __init__(self, source: ByteSource) -> None:
         self.read = source.read

@@ -1,8 +1,8 @@
-"""Our own questions to an engine, told from everybody else's in its log: by a query that servers write into the access line.
+"""Marks our own requests to an engine with a query, and recognizes them in the access lines of its log.
 
-Who asks an engine for its health, its figures or a token every few seconds fills the very log that is read here. By
-address nobody can be told apart (a Prometheus on the Spark comes from 127.0.0.1, too), so every path that we ask for ends
-in ``by=sparkctl``; no engine that we know minds a query it has no use for.
+Polling an engine's health, metrics and tokens fills the log that is read here. Addresses do not identify a client (a
+Prometheus on the Spark comes from 127.0.0.1, too), so every path that we request ends in ``by=sparkctl``; all known engines
+ignore an unused query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The logs of several ranks as one, by time. Pure, but for waiting on those who read them."""
+"""Merges the logs of several ranks by time. Pure, except for awaiting the sources."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LineBatches = AsyncIterator[Sequence[LogLine]]
 async def merge_by_time(
     sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]
 ) -> AsyncGenerator[tuple[NodeName, tuple[LogLine, ...]], None]:
-    """Yield the lines of all sources in the order in which they were written, those of one source that follow each other
-    together. No more than a batch of each is held.
+    """Yield the lines of all sources in the order of their timestamps; consecutive lines of one source come together. At most
+    one batch of each source is in memory.
 
-    ``ahead``: seconds by which the clock that stamped a source is ahead of ours. The lines of one source keep their own order,
-    also where its clock was set back; what has no stamp stands with the line before it.
+    ``ahead``: seconds by which a source's clock is ahead of ours. The lines of one source keep their own order, also if its
+    clock was set back; a line without a timestamp follows the line before it.
     """
     if len(sources) == 1:
         ((name, batches),) = sources.items()
@@ -42,7 +42,7 @@ async def merge_by_time(
 
 @dataclass(slots=True, kw_only=True)
 class _MergeSource:
-    """What is next of one source: its line ``at`` of the batch that is held."""
+    """The current batch of one source; ``at`` is the index of the next line."""
 
     name: NodeName
     batches: LineBatches
@@ -53,7 +53,7 @@ class _MergeSource:
     last: float = float("-inf")
 
     async def load_batch(self) -> None:
-        """Hold the next batch; none are left where there are no lines then."""
+        """Load the next batch; it is empty at the end of the source."""
         self.lines, self.times, self.at = (), (), 0
         async for batch in self.batches:
             if batch:

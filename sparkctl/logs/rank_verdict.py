@@ -1,4 +1,4 @@
-"""The one verdict on a model whose ranks each tell of an end of their own: that of the first, named by its node. Pure."""
+"""Combines the verdicts of several ranks into one: the first failure counts, with the name of its node. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
 from sparkctl.transport.node_session import NodeSession
 
-# How a rank ends because another one has: no reason of its own.
+# Causes of a rank that ended because another one did.
 CONSEQUENCE_CAUSES = frozenset({FailureCause.WORKER_LOST, FailureCause.NCCL, FailureCause.RAY})
 _MAX_CAUSE_DELAY_SECONDS = (
-    10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
+    10.0  # seconds: a silent end, such as a SIGKILL, gets its Docker timestamp after the other ranks noticed it
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """``ahead``: seconds by which a node's clock is ahead of ours, give or take ``doubt``."""
+    """``ahead``: seconds by which a node's clock is ahead of ours, plus or minus ``doubt``."""
 
     ahead: float
     doubt: float
@@ -29,8 +29,8 @@ class ClockOffset:
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath`` where all that
-    it says is that something else went wrong before."""
+    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath``: its log only says
+    that something else failed before."""
 
     node: NodeName
     cause: FailureCause
@@ -39,20 +39,20 @@ class RankFailure:
 
 
 def compute_clock_offset(asked: float, answer: float, heard: float) -> ClockOffset:
-    """Return how far a clock is ahead that said ``answer``, asked and heard at these moments of ours, in seconds."""
+    """Return the offset of a clock that answered ``answer``; ``asked`` and ``heard`` are our times around it, in seconds."""
     return ClockOffset(answer - (asked + heard) / 2, max(0.0, heard - asked) / 2)
 
 
 def pick_most_precise(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
-    """Return the one with the least doubt, None of none."""
+    """Return the offset with the least doubt, None if there is none."""
     return min(offsets, key=lambda one: one.doubt, default=None)
 
 
 def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeName, ClockOffset]) -> RankFailure:
     """Return the failure that the others follow from: the first, by one clock.
 
-    An aftermath is none while another rank says more: both may come within less than the clocks are known to. That another
-    rank was lost never explains it while some rank has a reason of its own; a trouble between them gives way to such a reason
+    An aftermath never counts while another rank gives a cause, as both may be closer in time than the clocks' precision. A
+    lost rank is never the cause while some rank has a cause of its own; a communication failure gives way to such a cause
     unless that came much later. Raises ValueError without failures.
     """
 
@@ -80,7 +80,7 @@ def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeNam
 def _break_clock_tie(
     in_time: Sequence[RankFailure], ours: Callable[[RankFailure], float], doubts: Mapping[NodeName, float]
 ) -> RankFailure:
-    """Return the first; of those that the clocks do not tell from it, whoever asks gets the same: by the node's name."""
+    """Return the first failure; if the clocks cannot decide, the node's name does, so that every caller gets the same."""
 
     def get_doubt(one: RankFailure) -> float:
         return doubts.get(one.node, 0.0)
@@ -91,20 +91,20 @@ def _break_clock_tie(
 
 
 def add_rank_name(verdict: Verdict, rank: int, ranks: int, node: NodeName) -> Verdict:
-    """Return a verdict that says of which rank it is, and on which node."""
+    """Return a verdict whose summary names the rank and the node."""
     return replace(verdict, summary=sanitize_line(f"Rank {rank} of {ranks}, on {node}: {verdict.summary}"))
 
 
 def merge_rank_verdicts(root: Verdict, others: Iterable[Verdict]) -> Verdict:
-    """Return the root's, with what went wrong elsewhere for a reason of its own beside it; all of them named."""
+    """Return the root's verdict with independent failures of other ranks as contributing, each with its rank."""
     own = tuple(other for other in others if other.cause not in CONSEQUENCE_CAUSES)
     return replace(root, contributing=(*root.contributing, *own))
 
 
 def add_peer_log_commands(verdict: Verdict, instance: str, here: NodeName, nodes: Iterable[NodeName]) -> Verdict:
-    """Return it with the commands that show the other side, where the trouble is between ranks and no setting explains it.
+    """Add commands that show the other ranks' logs and the link, if the failure is between ranks and no setting explains it.
 
-    ``here``: the node whose rank it is of; ``nodes``: of all ranks.
+    ``here``: the node of the verdict's rank; ``nodes``: those of all ranks.
     """
     every = tuple(nodes)
     if verdict.cause not in CONSEQUENCE_CAUSES or verdict.field is not None or len(every) < 2:
@@ -114,12 +114,12 @@ def add_peer_log_commands(verdict: Verdict, instance: str, here: NodeName, nodes
     return replace(verdict, remedy=f"{verdict.remedy} The log: {'; '.join(logs)}. The link: {link}")
 
 
-_MEASUREMENT_COUNT = 3  # the first may wait for a shell to be loaded; the quickest counts
+_MEASUREMENT_COUNT = 3  # the first may wait for a shell to load; the fastest counts
 _TIMEOUT_SECONDS = 5.0
 
 
 async def measure_clock_offset(session: NodeSession) -> ClockOffset | None:
-    """Return a node's offset, None where it does not say; takes three round trips."""
+    """Return a node's clock offset, None if it does not answer; takes three round trips."""
     found = []
     for _ in range(_MEASUREMENT_COUNT):
         asked = session.clock.unix_time()

@@ -1,4 +1,4 @@
-"""Keeping the log of a container that is about to be gone."""
+"""Saves the log of a container before its removal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparkctl.transport.node_session import NodeSession
 
 @dataclass(frozen=True, slots=True)
 class SaveLogResult:
-    """Where the log is, None: nowhere. Only if it is ``whole`` nothing is lost with the container.
+    """Where the log was saved, None: nowhere. Only if it is ``whole``, nothing is lost with the container.
 
-    A container that is gone, and one whose log driver keeps nothing to read, have nothing to lose.
+    It is also ``whole`` if the container is gone, or if its log driver stores nothing readable.
     """
 
     path: str | None
@@ -30,9 +30,9 @@ class SaveLogResult:
 async def save_log(
     session: NodeSession, ctx: CommandContext, emit: Emit, container: Container, more: Collection[str] = ()
 ) -> SaveLogResult:
-    """Write the container's whole log to the state directory; warn where that cannot be done. Raises `NodeError`.
+    """Save the container's complete log in the state directory; warn if that fails. Raises `NodeError`.
 
-    The secrets of its container, and ``more`` that the caller knows, are masked. Memory stays flat whatever the log's length.
+    The container's secrets, and ``more`` from the caller, are masked. Memory use is constant.
     """
     instance = container.get_label(ContainerLabel.INSTANCE) or container.name
 

@@ -1,4 +1,4 @@
-"""Finding lines of a book a slice at a time, so that whoever asked can do something else, or stop, in between."""
+"""Incremental search and filters over a line buffer, a slice at a time, so that the screen stays responsive."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ RecordSelector = Callable[[Sequence[str]], list[int]]
 
 
 class IncrementalSearch:
-    """The lines of a book that are wanted, as far as it was looked through; then kept up with what arrives.
+    """The matching lines of a buffer as far as it was searched, then kept up to date with new lines.
 
-    Every `step` looks at the next lines, old ones first. It is complete when it `is_done`, and again after each step
-    once lines were added to the book.
+    Every `search_next` reads the next lines, old ones first. It is complete when it `is_done`; new lines need another
+    call.
     """
 
     def __init__(self, book: LogBuffer, select: RecordSelector) -> None:
@@ -38,31 +38,31 @@ class IncrementalSearch:
 
     @property
     def is_done(self) -> bool:
-        """Whether every line was looked at."""
+        """Whether all lines were searched."""
         return self._next >= self._book.spool.end
 
     @property
     def fraction(self) -> float:
-        """How much of it is done, 0 to 1."""
+        """The searched share, 0 to 1."""
         whole = self._book.spool.end - self._began
         return 1.0 if whole <= 0 else min(1.0, (self._next - self._began) / whole)
 
     def search_next(self, lines: int = SLICE_LINES) -> int:
-        """Look at the next lines; return how many of them are wanted."""
+        """Search the next lines; return how many of them match."""
         start = max(self._next, self._book.spool.first)
         records = self._book.spool.read(start, start + lines)
         chosen = self._select(records)
         self._next = start + len(records)
         moments = [0] * len(chosen)
         if not isinstance(self._book.order, ArrivalOrder):
-            # the moment is in the record: looked up for those lines only that are wanted
+            # the time is in the record: parse it for matching lines only
             moments = [int(records[index].partition("\t")[0][4:] or "0", 16) for index in chosen]
         self._add_sorted_runs(moments, [start + index for index in chosen])
         self.rows.drop_before(self._book.spool.first)
         return len(chosen)
 
     def _add_sorted_runs(self, moments: list[int], numbers: list[int]) -> None:
-        """Add in runs that do not fall: a slice may hold lines of several sources."""
+        """Add lines in runs with rising times: a slice may hold lines of several sources."""
         begin = 0
         for at in range(1, len(moments) + 1):
             if at == len(moments) or moments[at] < moments[at - 1]:
@@ -71,7 +71,7 @@ class IncrementalSearch:
 
 
 def select_matching(patterns: Sequence[FilterPattern | None], source: int | None = None) -> RecordSelector:
-    """Return what selects the records that match every pattern and are from this source (None: from any)."""
+    """Return a selector for records that match all patterns and are from this source (None: from any)."""
 
     def select_records(records: Sequence[str]) -> list[int]:
         chosen = list(range(len(records)))
@@ -87,7 +87,7 @@ def select_matching(patterns: Sequence[FilterPattern | None], source: int | None
 
 
 def select_errors(records: Sequence[str]) -> list[int]:
-    """Select the records that are errors: a level that says so, or a failure that the engine's knowledge found."""
+    """Select the error records: those with an error level, and failures that an engine's rule found."""
     return [index for index, record in enumerate(records) if record and is_error_mark(record[0], record[1])]
 
 
@@ -97,7 +97,7 @@ def select_marks(records: Sequence[str]) -> list[int]:
 
 
 def select_evidence_line(source: int, line: int) -> RecordSelector:
-    """Return what selects a line by its number in its own log, as a verdict names it."""
+    """Return a selector for a line by its number in its own log, as in a verdict."""
     needle = f"\t{line}\t"
 
     def select_records(records: Sequence[str]) -> list[int]:
@@ -115,7 +115,7 @@ RowsCallback = Callable[[LineOrder], None]
 
 
 class LogFilter:
-    """``rows`` are the lines that are shown; while a new filter is worked on they are still those of the old one."""
+    """Filter and search of a log screen. ``rows``: the shown lines, still of the old filter while a new one runs."""
 
     def __init__(self, book: LogBuffer, clock: Callable[[], float] = time.monotonic) -> None:
         self.book = book
@@ -123,35 +123,35 @@ class LogFilter:
         self.source: int | None = None
         self.only = ""
         self.sought = ""
-        self.pattern: FilterPattern | None = None  # what is sought
+        self.pattern: FilterPattern | None = None  # the search pattern
         self._only: FilterPattern | None = None
         self._shown: IncrementalSearch | None = None
         self._found: IncrementalSearch | None = None
         self._jobs: dict[str, tuple[IncrementalSearch, RowsCallback]] = {}
         self._clock = clock
 
-    # what to look at
+    # filter and search settings
 
     def set_filter(self, typed: str) -> None:
-        """Show only lines that match; an empty pattern shows all, and so does a faulty one."""
+        """Show only matching lines; an empty or invalid pattern shows all."""
         pattern = parse_filter(typed)
         self.only = typed
         self._only = None if pattern is None or pattern.fault else pattern
         self._apply_filter()
 
     def select_source(self, source: int | None) -> None:
-        """Show one source alone, or all of them merged (None)."""
+        """Show one source, or all of them merged (None)."""
         self.source = source
         self._apply_filter()
 
     def set_search(self, typed: str, then: RowsCallback | None = None) -> None:
-        """Look for a pattern among the shown lines; an empty one ends the search. ``then`` gets what was found."""
+        """Search the shown lines for a pattern; an empty one ends the search. ``then`` gets the result."""
         self.sought = typed
         self.pattern = parse_filter(typed)
         self._start_search(then)
 
     def search_once(self, select: RecordSelector, then: RowsCallback, *, everywhere: bool = False) -> None:
-        """Look for lines once, among the shown ones or everywhere, and hand them over when all were looked at."""
+        """Search once, in the shown lines or everywhere, and pass the result to ``then`` when all were searched."""
         shown = select_matching((self._only,), self.source)
         wanted = select if everywhere else _combine_selectors(shown, select)
         self._jobs[_SINGLE_SEARCH_JOB] = (IncrementalSearch(self.book, wanted), then)
@@ -159,7 +159,7 @@ class LogFilter:
     # the work
 
     def run_for(self, seconds: float) -> bool:
-        """Do what is to be done, for about so long but a slice at least; return whether more is left."""
+        """Work for about ``seconds``, at least one slice; return whether work is left."""
         until = self._clock() + seconds
         while self._jobs:
             name, (scan, then) = next(iter(self._jobs.items()))
@@ -172,38 +172,38 @@ class LogFilter:
         return False
 
     def catch_up(self) -> None:
-        """Look at the lines that were added since."""
+        """Process lines added since."""
         for scan in (self._shown, self._found):
             if scan is not None and not any(scan is job for job, _ in self._jobs.values()):
                 while not scan.is_done:
                     scan.search_next()
 
-    # what came of it
+    # results
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with a pattern."""
+        """The error of an invalid pattern."""
         kept = parse_filter(self.only)
         return next((each.fault for each in (kept, self.pattern) if each is not None and each.fault), None)
 
     @property
     def found_rows(self) -> LineOrder | None:
-        """The shown lines that match what is sought, as far as they are known; None while nothing is sought."""
+        """The shown lines that match the search so far; None without a search."""
         return None if self._found is None else self._found.rows
 
     @property
     def filter_progress(self) -> float | None:
-        """How much of a new filter's work is done, 0 to 1; None when there is none."""
+        """Progress of a new filter, 0 to 1; None if there is none."""
         return self._get_job_progress(_FILTER_JOB)
 
     @property
     def search_progress(self) -> float | None:
-        """The same of a search."""
+        """Progress of a search, 0 to 1; None if there is none."""
         return self._get_job_progress(_SEARCH_JOB)
 
     def find_index_since(self, seconds: float) -> int | None:
-        """Return the index of the first shown line of the last ``seconds`` before the newest; None where no line tells
-        its time. Stamps of stdout and stderr cross by microseconds, which nobody sees here."""
+        """Return the index of the first shown line of the last ``seconds`` before the newest; None if no line
+        has a time. Timestamps of stdout and stderr differ by microseconds, which does not matter here."""
         rows = self.rows
         newest = next(
             (when for at in range(len(rows) - 1, max(-1, len(rows) - 100), -1) if (when := self._get_line_time(at))),
@@ -221,7 +221,7 @@ class LogFilter:
             return None
 
     def is_shown(self, key: LineKey) -> bool:
-        """Tell whether a line is among the shown ones."""
+        """Tell whether a line is shown."""
         at = self.rows.find_index(key)
         return at < len(self.rows) and self.rows.get_key(at) == key
 
@@ -252,11 +252,11 @@ class LogFilter:
 
 
 def _ignore_rows(rows: LineOrder) -> None:
-    """The rows are shown as they are."""
+    """Do nothing with the result."""
 
 
 def find_next_line(rows: LineOrder, key: LineKey, *, backwards: bool) -> tuple[LineKey, bool]:
-    """Return the line of ``rows`` (not empty) after or before ``key``, and whether it was only found by going round."""
+    """Return the line of ``rows`` (not empty) after or before ``key``, and whether the search wrapped around."""
     at = rows.find_index(key)
     if backwards:
         return rows.get_key(at - 1 if at > 0 else len(rows) - 1), at == 0

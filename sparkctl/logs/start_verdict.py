@@ -1,7 +1,7 @@
-"""The verdict on a start that did not become ready. Pure: what was seen in, cause, evidence and remedy out.
+"""Builds the verdict on a start that did not become ready: cause, evidence and remedy. Pure.
 
-Order of proof: what Docker knows for certain (a limit's OOM kill), then the engine's own concrete words, then the
-exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM ends with 0 after a crash).
+Order of proof: what Docker knows for certain (the OOM kill of a limit), then the engine's own concrete lines, then the exit
+code, which is often misleading (SGLang kills itself with 137 on a clean stop, vLLM ends with 0 after a crash).
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ _DOCKER_ERROR_CAUSES = (
     (DockerPermissionDenied, FailureCause.PERMISSION),
 )
 _SIGINT_EXIT, _SIGKILL_EXIT, _SIGTERM_EXIT = 130, 137, 143
-_SIGNAL_EXIT_BASE = 128  # an exit code is this and the signal's number
+_SIGNAL_EXIT_BASE = 128  # exit code of a signal: this plus the signal's number
 _NO_STOP_REQUEST = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
-_HIGH_FLOOR_BYTES = 16 * DEFAULT_FLOOR_BYTES  # bytes: over it the floor itself is the reason, not what the engine takes
-_DROP_WINDOW_SECONDS = 10.0  # seconds before the guard's act in which the fall is looked for
+_HIGH_FLOOR_BYTES = (
+    16 * DEFAULT_FLOOR_BYTES
+)  # bytes: above this the floor itself is the reason, not the engine's memory
+_DROP_WINDOW_SECONDS = 10.0  # seconds before the guard's action in which the drop is searched
 
 
 def build_exit_verdict(
@@ -44,10 +46,9 @@ def build_exit_verdict(
     again: str | None = None,
     requests: tuple[int, ...] | None = None,
 ) -> Verdict:
-    """Return why the container ended. ``container`` is None where it is gone: removed by somebody else.
+    """Return why the container ended. ``container`` is None if somebody else removed it.
 
-    ``again`` is the command that starts it once more; ``requests`` the signals with which Docker was asked to end it, None
-    where that is not known.
+    ``again``: the command that starts it again; ``requests``: the signals that Docker was asked to send, None if not known.
     """
     again = again or f"sparkctl up {plan.profile} --node {plan.node}"
     if container is None:
@@ -70,7 +71,7 @@ def build_exit_verdict(
 def build_docker_error_verdict(
     plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
 ) -> Verdict:
-    """Return why Docker did not start it, by what kind of error that is, or by its words where they name a cause."""
+    """Return why Docker did not start it, by the kind of error, or by its message if that names a cause."""
     said = redact(error.message, plan.secret_values)
     signal = engine.classify_line(said)
     failure = None if signal is None else signal.failure
@@ -81,7 +82,7 @@ def build_docker_error_verdict(
         summary=f"Docker on {plan.node} did not start {plan.instance}: {said}."
         + (" The one that ran before was stopped." if old_is_gone else ""),
         evidence=(Evidence(said, "docker"),),
-        remedy=hint or f"mend the profile, then: {again}",
+        remedy=hint or f"fix the profile, then: {again}",
     )
 
 
@@ -93,8 +94,8 @@ def build_guard_kill_verdict(
     claims: str | None,
     within: float | None = None,
 ) -> Verdict:
-    """Return why the guard ended it. ``claim``: the profile field by which it takes its memory, ``claims``: its value;
-    ``within``: for how long it was watched (seconds), before which nothing is proof."""
+    """Return why the guard stopped it. ``claim``: the profile field that sets its memory, ``claims``: the field's value;
+    ``within``: how long it was watched (seconds); earlier readings prove nothing."""
     where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
     evidence = [
         Evidence(describe_memory_drop(receipt, within), "guard"),
@@ -126,9 +127,9 @@ def build_guard_kill_verdict(
 
 
 def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> str:
-    """Return the curve in words: from the top of the last seconds before the act to what the act was decided on.
+    """Describe the memory drop: from the maximum in the last seconds before the action to the reading that caused it.
 
-    ``within``: not more seconds than these.
+    ``within``: use at most the last ``within`` seconds.
     """
     window = _DROP_WINDOW_SECONDS if within is None else min(_DROP_WINDOW_SECONDS, within)
     before = [one for one in receipt.samples if receipt.at - window <= one.at <= receipt.at]
@@ -142,15 +143,15 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
 
 
 def build_fatal_line_verdict(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
-    """Return the verdict of a log with a line after which the engine cannot come up, though its process still runs."""
+    """Return the verdict for a log line after which the engine cannot become ready, though its process still runs."""
     return verdict_builder.build_verdict(log, plan) or verdict_builder.build_verdict_from_line(fatal, plan)
 
 
 def build_timeout_verdict(
     plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, limit: str, why_not: str | None
 ) -> Verdict:
-    """Return the verdict of a phase that outlived its time. ``limit`` names the setting, ``why_not`` the last answer
-    of health or probe."""
+    """Return the verdict for a phase that exceeded its time limit. ``limit`` names the setting; ``why_not`` is the last answer
+    of the health path or the probe."""
     step = f" ({log.step.name})" if log.step else ""
     evidence = [Evidence(f"{phase}{step} for {format_duration(seconds)}", "clock")]
     if why_not:
@@ -179,7 +180,7 @@ def build_timeout_verdict(
 
 
 def build_pause_verdict(plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, again: str) -> Verdict:
-    """Return the verdict of a start whose time went by while its container was paused."""
+    """Return the verdict for a start that timed out while its container was paused."""
     return Verdict(
         cause=FailureCause.TIMED_OUT,
         summary=f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
@@ -214,7 +215,7 @@ def _build_oom_verdict(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> V
 
 
 def _has_named_cause(log: LogAnalyzer) -> bool:
-    """Tell whether a line names what went wrong, more than that something did."""
+    """Tell whether a line names a concrete cause."""
     return (
         log.root_failure is not None
         and log.root_failure.failure is not None
@@ -283,7 +284,7 @@ def _build_stop_verdict(
     again: str,
     requests: tuple[int, ...] | None = None,
 ) -> Verdict:
-    """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
+    """Return the verdict on a start that was stopped: by Docker's events, by its log, or by the signal alone."""
     asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
     return Verdict(
         cause=FailureCause.STOPPED_BY_OTHERS,
@@ -305,7 +306,7 @@ def _describe_progress(log: LogAnalyzer) -> str:
 
 
 def _format_exit_code(code: int | None) -> str:
-    """Return an exit code, with the signal that it stands for."""
+    """Return an exit code, with its signal if it means one."""
     return (
         str(code)
         if code is None or code <= _SIGNAL_EXIT_BASE
@@ -330,7 +331,7 @@ def _format_container_state(container: Container) -> str:
 
 
 def _find_drop_start(samples: list[GuardMemoryReading]) -> GuardMemoryReading | None:
-    """Return where the fall began: the last reading of nearly the highest level."""
+    """Return where the drop began: the last reading near the maximum."""
     highest = max((one.available for one in samples), default=0)
     near = [one for one in samples if one.available >= highest - highest // 50]
     return near[-1] if near else None

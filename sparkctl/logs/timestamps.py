@@ -1,4 +1,4 @@
-"""When a line was written: by Docker's stamp, else by the header that the engine puts before it. Pure."""
+"""Parses the time of a log line: from Docker's timestamp, else from the engine's own header. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# Any year will do where the line names none; a leap year knows every day.
+# Used for lines without a year; a leap year has every day.
 _DEFAULT_YEAR = 2000
 _HEADER_PATTERN = re.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
@@ -19,20 +19,20 @@ _HEADER_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogTime:
-    """``seconds`` of one clock; moments of two clocks cannot be compared."""
+    """``seconds`` of one ``clock``; times of different clocks cannot be compared."""
 
     clock: str  # docker | engine | start
     seconds: float
 
     def seconds_since(self, earlier: LogTime | None) -> float | None:
-        """Return the seconds between the two, None where that is not known."""
+        """Return the seconds between the two, None if not known."""
         if earlier is None or earlier.clock != self.clock or self.seconds < earlier.seconds:
             return None
         return self.seconds - earlier.seconds
 
 
 def parse_log_time(when: str, text: str) -> LogTime | None:
-    """Return when a line was written. ``when``: Docker's stamp, empty where there is none; ``text``: the raw line."""
+    """Return when a line was written. ``when``: Docker's timestamp, empty if there is none; ``text``: the raw line."""
     if when:
         return _parse_timestamp("docker", when)
     found = _HEADER_PATTERN.match(text)

@@ -1,4 +1,4 @@
-"""From what a log has told to the verdict: the root, what contributed, the change to try. Pure."""
+"""Builds a verdict from an analyzed log: the root failure, contributing ones, and the change to try. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, 
 
 _MODEL_FLAGS = frozenset({"model", "model-path", "m", "served-model-name", "alias"})
 _FILE_FLAG_PATTERN = re.compile("model|draft|spec|token|lora|adapter|mmproj|config|template")  # in a flag's name
-_MIN_PATH_CHARS = 3  # characters: a shorter value stands in a line by chance
+_MIN_PATH_CHARS = 3  # characters: shorter values appear in lines by chance
 
 
 def find_flag_with_path(command: Sequence[str], text: str) -> str | None:
-    """Return the flag, without dashes, whose value ``text`` names; None where it names none, or the model itself."""
+    """Return the flag, without dashes, whose value appears in ``text``; None if there is none, or if it is the model itself."""
     named: list[tuple[int, bool, str | None]] = []
     for flag, value in _iterate_flag_values(command):
         is_model = flag is None or flag in _MODEL_FLAGS
@@ -35,7 +35,7 @@ def find_flag_with_path(command: Sequence[str], text: str) -> str | None:
 
 
 def _iterate_flag_values(command: Sequence[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield each value of a command with its flag, None for what stands before any."""
+    """Yield each value of a command with its flag, None for values before the first flag."""
     flag: str | None = None
     for word in command:
         if word.startswith("-") and len(word) > 1:
@@ -49,7 +49,7 @@ def _iterate_flag_values(command: Sequence[str]) -> Iterator[tuple[str | None, s
 
 
 def _iterate_paths(value: str) -> Iterator[str]:
-    """Yield what a value may name: itself, and each text in it where it is JSON; of NAME=PATH the path, too."""
+    """Yield the paths that a value may name: itself, each text inside JSON, and the path of NAME=PATH."""
     try:
         said = json.loads(value) if value[:1] in "{[" else value
     except (ValueError, RecursionError):
@@ -68,13 +68,13 @@ def _iterate_paths(value: str) -> Iterator[str]:
 
 
 def _line_names_path(text: str, path: str, *, with_files: bool) -> bool:
-    """Tell whether a line names exactly this, or ``with_files`` something in it."""
+    """Tell whether a line names exactly this path, or ``with_files`` a file in it."""
     below = "" if with_files else r"|/(?!['\"\s]|$)"
     return re.search(rf"(?<![\w./-]){re.escape(path.rstrip('/'))}(?![\w-]|\.\w{below})", text) is not None
 
 
-# What a share of memory may become by a guess. On memory that the desktop and the page cache share, more than the upper
-# one is not safe whatever the engine says, and with less than the lower one another model is the better advice.
+# Limits for a guessed share of memory. As the desktop and the page cache use the same memory, more than the upper one is not
+# safe, whatever the engine says; with less than the lower one, another model is the better advice.
 _MIN_MEMORY_SHARE, _MAX_MEMORY_SHARE = 0.3, 0.85
 _MEMORY_SHARE_STEP = 0.08
 
@@ -82,9 +82,9 @@ _MEMORY_SHARE_STEP = 0.08
 def suggest_field_change(
     plan: LaunchPlan, field: str | None, change: ChangeDirection | None = None, value: str | None = None
 ) -> FieldChange | None:
-    """Return the change to try, None where no value can be known.
+    """Return the change to try, None if no value is known.
 
-    ``value`` is what the engine itself says to set; without it ``change`` and the plan's own value make a first try.
+    ``value`` is the engine's own suggestion; without it, ``change`` and the plan's current value give a first try.
     """
     if field is None:
         return None
@@ -98,7 +98,7 @@ def suggest_field_change(
 
 
 def get_current_value(plan: LaunchPlan, field: str) -> str | None:
-    """Return what the failed start had in this field, None where the plan does not tell."""
+    """Return the failed start's value of this field, None if the plan does not have it."""
     section, _, name = field.partition(".")
     match section:
         case "args":
@@ -133,7 +133,7 @@ def _next_value(field: str, was: str | None, change: ChangeDirection | None) -> 
 
 
 def _change_number(was: str, change: ChangeDirection | None) -> str | None:
-    """Return a share one step on, or a count halved or doubled; None for what is no number or has no way to go."""
+    """Return a share changed by one step, or a count halved or doubled; None if it is no number or cannot change further."""
     try:
         now = float(was)
     except ValueError:
@@ -160,14 +160,14 @@ def _parse_gigabytes(text: str) -> int:
         return 8
 
 
-MAX_EVIDENCE_CHARS = 400  # characters of a line that a proof shows
+MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
 _MAX_CONTRIBUTING = 4
 _MODEL_PATH_FIELD = "model.path"
 
 
 def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
-    """Return the verdict that the log's own lines give, None where no line of it tells of a failure that was not lived
-    through. ``plan``: what was started, for a value to try; ``more``: proofs from elsewhere."""
+    """Return the verdict by the log's own lines, None if no line shows a failure that the engine did not survive. ``plan``:
+    what was started, for a value to try; ``more``: evidence from elsewhere."""
     root = log.root_failure
     if root is None or root.failure is None:
         return None
@@ -181,7 +181,7 @@ def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[
 def build_verdict_from_line(
     seen: EvidenceLine, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()
 ) -> Verdict:
-    """Return the verdict of one line that tells of a failure."""
+    """Return the verdict for one failure line."""
     failure = seen.failure
     assert failure is not None
     failure = _with_named_flag(failure, seen.text, plan)
@@ -196,7 +196,7 @@ def build_verdict_from_line(
 
 
 def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
-    """Return a line of the log as a proof, none for none."""
+    """Return a line of the log as evidence; empty for None."""
     return (
         ()
         if seen is None
@@ -205,23 +205,23 @@ def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
 
 
 def build_last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
-    """Return the line with which a log stops, which may be any: as the last that was heard of it, none for none."""
+    """Return the last line of a log as evidence, whatever it says; empty for None."""
     return tuple(replace(one, origin=LAST_LINE_ORIGIN) for one in build_line_evidence(seen))
 
 
 def proves_failure(log: LogAnalyzer) -> bool:
-    """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
+    """Tell whether the root is more than a healthy server prints for a client's bad request or a stop."""
     return log.end_cause is not None
 
 
 def is_consequence(log: LogAnalyzer, verdict: Verdict) -> bool:
-    """Tell whether a verdict is by the log, and the log says no more than that something else went wrong before."""
+    """Tell whether a verdict comes from the log, and the log only says that something else failed before."""
     failure = None if log.root_failure is None else log.root_failure.failure
     return failure is not None and failure.weight <= FailureWeight.AFTERMATH and failure.cause is verdict.cause
 
 
 def _suggest_flag(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -> str:
-    """Return what a refused flag may have been meant as, nothing of any other failure."""
+    """Return a suggestion for a refused flag; empty for other failures."""
     if failure.cause is not FailureCause.UNKNOWN_FLAG or not (failure.field or "").startswith("args."):
         return ""
     from sparkctl.profiles.profile_lint import suggest_flag_name
@@ -229,15 +229,15 @@ def _suggest_flag(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -
     told = log.facts.get(EngineFactName.ENGINE_VERSION)
     version = None if told is None else told.value
     if plan is not None and plan.engine_version is not None and (version is None or " " in version):
-        version = plan.engine_version  # the log is silent, or only tells what version it is like
+        version = plan.engine_version  # the log has no version, or only a similar one
     flag = (failure.field or "").removeprefix("args.")
     said = suggest_flag_name(log.engine.name, flag, version, "" if plan is None else plan.image)
     return f" ({_redact_text(said)})" if said else ""
 
 
 def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
-    """Return a failure of the model's files with the flag to change, where the line names the model that a flag brings (a draft
-    model, a tokenizer, an adapter) and not the model itself."""
+    """Return a failure of model files with the flag to change, if the line names a model that a flag loads (a draft model, a
+    tokenizer, an adapter) and not the model itself."""
     if plan is None or failure.field != _MODEL_PATH_FIELD:
         return failure
     flag = find_flag_with_path(plan.command, text)
@@ -253,12 +253,12 @@ def _format_summary(seen: EvidenceLine, failure: Failure) -> str:
 
 
 def _suggest_edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:
-    """Return the change to try; without a plan only where the engine itself names the value."""
+    """Return the change to try; without a plan, only if the engine itself names the value."""
     if plan is not None:
         return suggest_field_change(plan, failure.field, failure.change, failure.value)
     return None if failure.field is None or failure.value is None else FieldChange(failure.field, failure.value)
 
 
 def _redact_text(text: str) -> str:
-    """Return what a log said as it may be shown anywhere."""
+    """Return text of a log with secrets masked."""
     return redact_word(sanitize_line(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sparkctl.model.container import ENDED_STATES, ContainerState
@@ -9,6 +10,9 @@ from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
+
+_MAX_RANKS = 4096  # ranks: more than any model has
+_RANK_PATTERN = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +60,8 @@ class InstanceView:
 
     @property
     def rank_position(self) -> tuple[int, int] | None:
-        """Its rank and the number of ranks (the head is 0); None for a model on one Spark."""
-        if self.rank is None:
-            return None
-        index, _, count = self.rank.partition("/")
-        return int(index), int(count)
+        """Which of how many ranks it is, the head being 0; None for one Spark alone, and for text that is no rank."""
+        return parse_rank_position(self.rank)
 
     def get_nccl_variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""
@@ -70,6 +71,14 @@ class InstanceView:
     def is_alive(self) -> bool:
         """Tell whether its processes may exist."""
         return self.state not in ENDED_STATES
+
+
+def parse_rank_position(text: str | None) -> tuple[int, int] | None:
+    """Return rank and number of ranks of "0/2"; None for any other text: a node or a recording can hold anything."""
+    found = _RANK_PATTERN.fullmatch(text or "")
+    if found is None or not int(found[1]) < int(found[2]) <= _MAX_RANKS:
+        return None
+    return int(found[1]), int(found[2])
 
 
 def is_worker(one: InstanceView) -> bool:

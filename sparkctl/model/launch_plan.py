@@ -197,6 +197,6 @@ def resolve_node_port(port: int | None, network: str | None, options: tuple[tupl
         return port
     for flag, value in options:
         parts = value.removesuffix("/tcp").split(":")
-        if flag == "publish" and len(parts) >= 2 and parts[-1] == str(port) and parts[-2].isdigit():
+        if flag == "publish" and len(parts) >= 2 and parts[-1] == str(port) and parts[-2].isdecimal():
             return int(parts[-2])
     return None

@@ -1,4 +1,4 @@
-"""Ready means: the ready line was seen, the health path answers, and one token came out of a real request."""
+"""Requests that prove an engine ready: its health path answers, and a real request produces one token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.transport import http_client
 from sparkctl.transport.node_connection import NodeConnection
 
-# what a server says that compares whole targets: it is asked once more, without the query that it does not take
+# answers of a server that compares whole request targets: it is asked once more, without the query
 _QUERY_REJECTED_STATUSES = (400, 404, 405)
 
 
 @dataclass(slots=True)
 class QueryMarkerSupport:
-    """What is known of how one server takes our questions, kept by whoever asks it more than once.
+    """Whether one server accepts the query that marks our requests; callers keep it between requests.
 
-    A question without the query stands in the engine's own log as anybody's does. It is not asked any more of a server that
-    ``takes_queries``: one that compares whole targets never answers one with success.
+    Without the query, our requests look like any client's in the engine's log. A server that ``takes_queries`` is never asked
+    without it: one that compares whole request targets never answers a query with success.
     """
 
     takes_queries: bool = False
@@ -40,9 +40,9 @@ async def request_engine(
     timeout: float,
     manners: QueryMarkerSupport | None = None,
 ) -> http_client.HttpResponse:
-    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`.
+    """Send a request to the engine on a port of the node, at most twice; ``timeout`` seconds each. Raises as `request_tcp`.
 
-    Where sshd forwards no connection to the port, a command on the node asks: what serves is never called down for that.
+    If sshd forwards no connection to the port, a command on the node sends the request: the engine is not down.
     """
     manners = manners or QueryMarkerSupport()
 
@@ -71,14 +71,14 @@ _NAME_TIMEOUT = 5.0
 _TOKEN_TIMEOUT = 120.0  # the first request may still compile
 _MAX_BODY_BYTES = 16384  # bytes of an answer's body
 _MAX_SHOWN_CHARS = 200  # characters of an answer's body
-_API_KEY_STATUSES = (401, 403)  # an API key is wanted: alive, whoever asks
+_API_KEY_STATUSES = (401, 403)  # an API key is required: the server is alive
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """``good``: as it should be. ``what``: in our words. ``unproven``: alive, but it will not say more to us.
+    """``good``: the probe succeeded. ``what``: in our words. ``unproven``: alive, but it gives us no further answer.
 
-    ``said`` is what the engine said, one printable line with whatever secrets the engine repeats: shown by `told` only.
+    ``said`` is the engine's answer as one printable line; it may repeat secrets, so show it with `format_masked` only.
     """
 
     good: bool
@@ -97,7 +97,7 @@ async def check_health(
     timeout: float = _HEALTH_TIMEOUT,
     manners: QueryMarkerSupport | None = None,
 ) -> ProbeResult:
-    """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
+    """Ask the health path once. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
     port = service.port
     if service.ready.health is None or port is None:
         return ProbeResult(True, "health is not asked")
@@ -119,9 +119,9 @@ async def check_health(
 
 
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
-    """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
+    """Return the HTTP status for a path on which the engine generates nothing; None without an answer.
 
-    Raises `LinkLost`.
+    Raises `ConnectionLost`.
     """
     try:
         return (
@@ -136,12 +136,12 @@ async def request_status(link: NodeConnection, port: int, path: str, timeout: fl
 
 
 def is_alive_status(status: int | None) -> bool:
-    """Tell whether a server that answers with this status is up: one that wants an API key is."""
+    """Tell whether a server that answers with this status is up; one that requires an API key is up, too."""
     return status is not None and (200 <= status < 300 or status in _API_KEY_STATUSES)
 
 
 async def read_served_model(link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None) -> str | None:
-    """Return the first name that an engine serves under, None where it does not say."""
+    """Return the first model name that an engine serves, None if it does not say."""
     try:
         answer = await request_engine(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
         name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
@@ -153,7 +153,7 @@ async def read_served_model(link: NodeConnection, port: int, manners: QueryMarke
 async def resolve_served_model(
     link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
 ) -> ReadinessTarget:
-    """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
+    """Return the target with the served model name, asking the engine if it is not known. Raises `ConnectionLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
     return replace(service, served_model=await read_served_model(link, service.port, manners))
@@ -162,7 +162,7 @@ async def resolve_served_model(
 async def request_token(
     link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
 ) -> ProbeResult:
-    """Ask for one token by the rule's API; a server without /v1/completions is asked for a chat answer instead."""
+    """Request one token by the rule's API; fall back to a chat request if there is no /v1/completions."""
     manners = manners or QueryMarkerSupport()
     if service.ready.probe == "none":
         return ProbeResult(True, "no token is asked of this engine")
@@ -212,7 +212,7 @@ async def _request_completion(
 
 
 def contains_token(body: bytes) -> bool:
-    """Tell whether an OpenAI-style answer, plain or as server-sent events, holds at least one generated token."""
+    """Tell whether an OpenAI-style answer, plain or as server-sent events, has at least one generated token."""
     text = body.decode("utf-8", "replace")
     if text.lstrip().startswith("data:"):
         chunks = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
@@ -240,5 +240,5 @@ def _build_auth_headers(service: ReadinessTarget) -> dict[str, str]:
 
 
 def _format_body_line(body: bytes) -> str:
-    """Return the body as one printable line. It is cut only after masking: half a secret would not be found."""
+    """Return the body as one printable line. It is cut only after masking: masking does not find half a secret."""
     return sanitize_line(body[:_MAX_BODY_BYTES].decode("utf-8", "replace").replace("\n", " ")).strip()

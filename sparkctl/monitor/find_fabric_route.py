@@ -1,8 +1,8 @@
-"""Which way the Sparks of one model take to each other, and the environment that tells their libraries so. Pure.
+"""Finds the network route between the Sparks of one model, and builds the environment for NCCL and others. Pure.
 
-Each end has names, addresses and indices of its own: one value for both is how such starts fail. What is set follows
-NVIDIA's and the community's launchers for two Sparks: NCCL over both functions of the cabled port, everything that opens
-sockets bound to the first of them.
+Each end has its own interface names, addresses and GID indices: one value for both makes such starts fail. The settings follow
+NVIDIA's and the community's launchers for two Sparks: NCCL uses both functions of the cabled port, and all sockets are bound
+to the first of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes, RouteEnd, parse_port_number
 from sparkctl.model.node import NodeName
 
-_FAST_MBIT_S = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too
+_FAST_MBIT_S = 40_000  # Mb/s: from this speed on, a port without RDMA counts as the cable, too
 _JUMBO_MTU = 9000
 _VIRTUAL_INTERFACES = (
     "docker",
@@ -31,9 +31,9 @@ _LAN_COST_NOTE = (
 
 
 def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> FabricRoute:
-    """Return the way between the nodes, given in the order of ranks; ``chosen`` are interfaces that the config names.
+    """Return the route between the nodes, given in the order of ranks; ``chosen`` are interfaces that the config names.
 
-    Raises `Refused` where they have no network in common, or where two of them have one address.
+    Raises `OperationRefused` if they have no common network, or if two of them have the same address.
     """
     usable = {each.node: _list_usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
     shared = set.intersection(*({lane.network for lane in lanes} for lanes in usable.values()))
@@ -51,7 +51,7 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
     taken = fast or shared
     order = list(dict.fromkeys(lane.network for lane in usable[all_lanes[0].node] if lane.network in taken))
     if not fast:
-        order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
+        order = order[:1]  # one interface is enough on a LAN: two of them share one cable to the switch
     ends = tuple(
         RouteEnd(node, tuple(_find_lane_on_network(lanes, network) for network in order))
         for node, lanes in usable.items()
@@ -61,7 +61,7 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
 
 
 def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str, str], ...]:
-    """Return what a node's container is told of the way, for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
+    """Return the environment of a node's container for the route: for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
     end = way.get_route_end(node)
     name, network = end.lanes[0].interface, end.lanes[0].network
     env = {
@@ -69,8 +69,8 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
         "GLOO_SOCKET_IFNAME": name,
         "TP_SOCKET_IFNAME": name,
         "UCX_NET_DEVICES": name,
-        # Not by name: mpirun hands the head's on to every rank. And its daemons would try Docker's bridges, the same on all.
-        # mpirun of Open MPI 5 makes of the second what its daemons read (PRTE_MCA_*, PMIX_MCA_*) itself, and hands it on.
+        # Not by name: mpirun passes the head's on to every rank, and its daemons would try Docker's bridges, which all nodes have.
+        # mpirun of Open MPI 5 derives from the second what its daemons read (PRTE_MCA_*, PMIX_MCA_*), and passes it on.
         "OMPI_MCA_btl_tcp_if_include": network,
         "OMPI_MCA_oob_tcp_if_include": network,
         "NCCL_IGNORE_CPU_AFFINITY": "1",
@@ -92,7 +92,7 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
 
 
 def _list_usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[FabricLane, ...]:
-    """Return a node's lanes that may be taken, the fast ones first; one that the config names leaves only its port's."""
+    """Return a node's usable lanes, fast ones first; an interface named in the config restricts them to its port."""
     lanes = [lane for lane in each.lanes if not lane.interface.startswith(_VIRTUAL_INTERFACES)]
     if chosen is None:
         return tuple(sorted(lanes, key=lambda lane: (not _is_fast(lane), lane.device is None)))

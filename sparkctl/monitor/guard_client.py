@@ -1,4 +1,4 @@
-"""The guard of one node: started there where none runs, and talked to over its socket inside the connection we have."""
+"""Client of the guard on one node: starts the guard if none runs, and sends commands to its socket over the connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparkctl.node.guard_decoder import MAX_LINE_BYTES, decode_guard_line, decod
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 
-_START_TIMEOUT_SECONDS = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
+_START_TIMEOUT_SECONDS = 20.0  # seconds for Python, for sudo's lookups, and for Docker's socket
 _ANSWER_TIMEOUT_SECONDS = 10.0
 _CHUNK_BYTES = 65536
 _PYTHON_HINT = "the guard needs Python 3.8 or newer on the node: python3 -V"
@@ -35,15 +35,15 @@ GuardEventHandler = Callable[[GuardEvent], None]
 
 
 class GuardClient:
-    """Commands to the guard, one after the other, and its events as they come. Made by `start` and `attach`.
+    """Sends commands to the guard, one after the other, and receives its events. Made by `start_guard` and `connect_guard`.
 
-    Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
+    Every command raises `GuardUnavailable` if the guard refuses, is silent or has ended; `ConnectionLost` if the connection broke.
     """
 
     def __init__(
         self, session: NodeSession, streams: tuple[ByteReader, ByteWriter], on_event: GuardEventHandler
     ) -> None:
-        self.already = True  # it ran before we came
+        self.already = True  # it ran before we connected
         self._node = session.node.name
         self._reader, self._writer = streams
         self._on_event = on_event
@@ -53,12 +53,12 @@ class GuardClient:
 
     @classmethod
     async def start_guard(cls, session: NodeSession, on_event: GuardEventHandler) -> GuardClient:
-        """Start the guard where none runs, and talk to it."""
+        """Start the guard if none runs, and connect to it."""
         started = await _start_guard_process(session)
         try:
             streams = await session.link.open_unix(started.socket)
         except OSError:
-            if started.already:  # it may have ended since it was found, having had nothing to watch
+            if started.already:  # it may have ended meanwhile, as it had nothing to watch
                 started = await _start_guard_process(session)
             streams = await _open_guard_socket(session, started)
         link = cls(session, streams, on_event)
@@ -69,7 +69,7 @@ class GuardClient:
     async def connect_guard(
         cls, session: NodeSession, socket: str, on_event: GuardEventHandler = lambda event: None
     ) -> GuardClient | None:
-        """Talk to a guard that runs; None where nobody answers at its socket."""
+        """Connect to a running guard; return None if nothing answers at its socket."""
         try:
             return cls(session, await session.link.open_unix(socket), on_event)
         except OSError:
@@ -77,11 +77,11 @@ class GuardClient:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the guard can be heard."""
+        """Tell whether the connection to the guard is open."""
         return not self._listening.done()
 
     async def wait_closed(self) -> None:
-        """Return once the guard cannot be heard any more."""
+        """Wait until the connection to the guard ends."""
         await asyncio.wait({self._listening})
 
     async def watch_container(
@@ -95,28 +95,28 @@ class GuardClient:
         port: int | None,
         health: str | None,
     ) -> GuardState:
-        """Watch a container (its whole id), anew where it is watched already."""
+        """Watch a container, given by its full id; a running watch of it starts again."""
         return await self._request_state(
             _ANSWER_TIMEOUT_SECONDS, do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
             floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
         )  # fmt: skip
 
     async def set_phase(self, container: str, weights: bool, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:
-        """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
+        """Tell the guard whether weights are being loaded now: this allows dropping page cache for four seconds."""
         return await self._request_state(within, do="phase", container=container, weights=weights)
 
     async def unwatch_container(
         self, container: str, why: UnwatchReason, within: float = _ANSWER_TIMEOUT_SECONDS
     ) -> GuardState:
-        """End a watch."""
+        """Stop watching a container."""
         return await self._request_state(within, do="unwatch", container=container, why=why)
 
     async def get_state(self, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:
-        """Return what it says of itself, within so many seconds."""
+        """Return the guard's state, within so many seconds."""
         return await self._request_state(within, do="state")
 
     async def close(self) -> None:
-        """Leave it alone: what it watches goes on."""
+        """Close the connection; the guard keeps watching."""
         self._listening.cancel()
         await asyncio.gather(self._listening, return_exceptions=True)
         self._writer.close()
@@ -128,7 +128,7 @@ class GuardClient:
         return answer
 
     async def _send_command(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
-        """Send one command and return its answer: they come in the order of the commands."""
+        """Send one command and return its answer: answers come in the order of the commands."""
         async with self._asking:
             if not self.is_open and self._answers.empty():
                 raise GuardUnavailable(f"the guard on {self._node} has ended")
@@ -138,7 +138,7 @@ class GuardClient:
                     await self._writer.drain()
                     answer = await self._answers.get()
             except TimeoutError as late:
-                self._listening.cancel()  # a late answer would be taken for the next one's
+                self._listening.cancel()  # a late answer would be taken for the next command's
                 raise GuardNotResponding(
                     f"the guard on {self._node} did not answer within {within:.0f} s",
                     f"on {self._node}: ps -o pid,stat,etime,cmd -C sparkctl-guard   (stat T: somebody stopped it: kill -CONT PID)",
@@ -152,7 +152,7 @@ class GuardClient:
         return answer
 
     async def _read_guard_lines(self) -> None:
-        """Read lines until the end of the socket, however it comes: whoever waits for an answer is told."""
+        """Read lines until the socket ends, for any reason; every command that waits for an answer then fails."""
         rest = b""
         end: Exception = GuardUnavailable(f"the guard on {self._node} has ended")
         try:
@@ -186,7 +186,7 @@ async def _open_guard_socket(session: NodeSession, started: GuardProcess) -> tup
 
 
 async def _start_guard_process(session: NodeSession) -> GuardProcess:
-    """Run the guard's start to its one line."""
+    """Run the command that starts the guard, and read the one line that it prints."""
     name, start = session.node.name, bootstrap.build_guard_program()
     try:
         held = await session.link.start_process(start.argv)

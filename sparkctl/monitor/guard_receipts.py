@@ -1,4 +1,4 @@
-"""What the guard of a node left behind: receipts of what it ended, collected by whoever comes next, guard or no guard."""
+"""Collects the guard's receipts from a node: what it stopped, also when no guard runs any more."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ echo "@@ end"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardDirectory:
-    """``socket``: where a guard of ours may be listening, None: there is none. ``others``: guards of other users there.
+    """``socket``: where our guard may listen, None if there is none. ``others``: number of other users' guards on the node.
 
-    ``ends_at_logout``: the node's logind ends what a user started when that user's last session ends. ``states``: of the
-    processes of our own guard, a letter each as /proc has it.
+    ``ends_at_logout``: the node's logind kills a user's processes when the user's last session ends. ``states``: the process
+    states of our own guard, one letter each as in /proc.
     """
 
     socket: str | None = None
@@ -49,11 +49,11 @@ class GuardDirectory:
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether somebody has stopped our guard (SIGSTOP, a debugger): it watches nothing until it goes on."""
+        """Tell whether our guard is stopped (SIGSTOP, a debugger): it watches nothing until it continues."""
         return any(state in ("T", "t") for state in self.states)
 
     def list_warnings(self, node: str) -> Iterator[tuple[str, str | None]]:
-        """Yield what else is to be known of guards on this node, each with what to do."""
+        """Yield further warnings about guards on this node, each with its remedy."""
         if self.ends_at_logout:
             what = "ends a user's processes at logout (KillUserProcesses in logind.conf)"
             remedy = "in /etc/systemd/logind.conf: KillUserProcesses=no, then: sudo systemctl restart systemd-logind"
@@ -63,9 +63,9 @@ class GuardDirectory:
 
 
 async def read_guard_directory(session: NodeSession) -> GuardDirectory:
-    """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none.
+    """Return the content of the guard's directory on the node. A receipt that cannot be read is skipped.
 
-    Raises `NodeError` where the node answers something else.
+    Raises `NodeError` if the answer is not in the expected form.
     """
     done = await session.run(["sh", "-c", _GUARD_DIRECTORY_SCRIPT, "sparkctl-guard"])
     directory, listens, others, at_logout, receipts = None, False, 0, False, []
@@ -112,7 +112,7 @@ def _decode_receipt(line: bytes) -> GuardReceipt | None:
 
 
 def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:
-    """Keep a receipt beside the container's log and among the failed starts; False where it was kept before."""
+    """Save a receipt beside the container's log and record the failed start; return False if it was saved before."""
     instance, node = receipt.instance or receipt.container[:12], session.node.name
     try:
         if ctx.history.find_receipt(instance, node, receipt.container) is not None:

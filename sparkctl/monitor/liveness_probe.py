@@ -1,6 +1,6 @@
-"""Whether an engine that is ready and idle can still make a token: asked rarely, and never while it is at work.
+"""Checks whether a ready, idle engine can still produce a token: rarely, and never while it is at work.
 
-An engine can hang with its health path answering: the API's process lives, the one that generates does not.
+An engine can hang while its health path answers: the API process lives, the process that generates does not.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.profiles.container_labels import parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession
 
-PROBE_INTERVAL = 300.0  # seconds without a token, at least, before one is asked for
+PROBE_INTERVAL = 300.0  # seconds: the least time without a token before one is requested
 PROBE_JITTER = (
-    60.0  # seconds that are added by dice: of two viewers one asks first, and the other sees that token counted
+    60.0  # seconds: random part of the interval, so that of two viewers one asks first and the other sees that token
 )
 _NO_PROBE = "none"
 
 
 @dataclass(slots=True)
 class ProbedEngine:
-    """One engine: when a token of it was last known of (monotonic), how long to wait, and whether it is told as hung."""
+    """One engine: time of its last known token (monotonic), how long to wait, and whether it is reported as hung."""
 
     name: str
     proved: float
@@ -40,9 +40,9 @@ class ProbedEngine:
 
 
 class LivenessProbe:
-    """The engines of one node. ``dice`` returns 0..1. A token that anybody gets proves an engine alive as well as ours.
+    """The engines of one node. ``dice`` returns 0..1. Any client's token proves an engine alive, not only ours.
 
-    What is not known to be idle by its own metrics is not asked, so an engine without them never is.
+    An engine is asked only if its own metrics show that it is idle, so an engine without metrics is never asked.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class LivenessProbe:
     async def probe_idle_engine(
         self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
     ) -> None:
-        """Take in who made tokens, and ask the one that is due for longest. Raises LinkLost, NodeError.
+        """Note which engines made tokens, and ask the engine that is due for longest. Raises ConnectionLost, NodeError.
 
-        ``told``: the engines' figures as they are at the moment; ``ahead``: seconds that the node's clock is before ours.
+        ``told``: the engines' current figures; ``ahead``: seconds by which the node's clock is ahead of ours.
         """
         now = self._session.clock.monotonic()
         here = {one.container_id or "": one for one in instances if has_meter(one)}
@@ -90,13 +90,13 @@ class LivenessProbe:
         watched.proved, watched.patience = (
             self._session.clock.monotonic(),
             self._pick_probe_delay(),
-        )  # whatever comes of it
+        )  # whatever the result
         if container is None or rule is None or one.port is None:
             return
         manners = QueryMarkerSupport()
         model = await engine_probe.read_served_model(self._session.link, one.port, manners)
         if model is None:
-            return  # nobody to ask for: a wrong name would be our own fault
+            return  # the served name is not known, and a wrong one would be our own fault
         began = self._session.clock.unix_time() + ahead
         answer = await engine_probe.request_token(self._session.link, ReadinessTarget(one.port, rule, model), manners)
         watched.proved = self._session.clock.monotonic()
@@ -143,7 +143,7 @@ class LivenessProbe:
 
 
 def select_probe_rule(container: Container) -> ReadinessRule | None:
-    """Return the rule that says how to ask for a token; None where its labels say that it is not to be asked."""
+    """Return the rule for requesting a token; None if the labels forbid it."""
     rule = parse_ready_rule_label(container)
     if rule is None or rule.probe == _NO_PROBE or container.get_label(ContainerLabel.LIVENESS) == _NO_PROBE:
         return None
@@ -151,12 +151,12 @@ def select_probe_rule(container: Container) -> ReadinessRule | None:
 
 
 def is_generating(numbers: EngineMeter | None) -> bool:
-    """Tell whether its figures prove that tokens came lately."""
+    """Tell whether the figures prove recent tokens."""
     return numbers is not None and (numbers.activity is EngineActivity.DECODING or bool(numbers.generation_rate))
 
 
 def is_idle(numbers: EngineMeter | None) -> bool:
-    """Tell whether its own figures say that nothing runs and nothing waits; what they do not say is no idleness."""
+    """Tell whether the figures show that nothing runs and nothing waits; unknown figures do not mean idle."""
     return (
         numbers is not None and numbers.activity is EngineActivity.IDLE and numbers.running == 0 and not numbers.waiting
     )

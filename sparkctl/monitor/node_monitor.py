@@ -1,6 +1,6 @@
-"""One node, followed: samples, what Docker says runs, and the engines' figures, each by a task of its own.
+"""Monitors one node: samples, containers, engine figures, guard, switch and liveness, each in a task of its own.
 
-None of them waits for another: a Docker that hangs, or an engine that does not answer, holds up no sample.
+No task waits for another: a hanging Docker or a silent engine delays no sample.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_connection import ConnectionStatus, node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
-_MAX_FACT_LINES = 20_000  # of a log: a start that says more than that before it is ready tells nothing more of this
+_MAX_FACT_LINES = 20_000  # of a log: later lines before readiness have no more facts
 _LOG_TIMEOUT_SECONDS = 20.0  # seconds for one log
 
 
 class EngineFactsReader:
-    """Reads each container's log once, one after the other."""
+    """Reads the engine facts from each container's log once, one log after the other."""
 
     def __init__(self, session: NodeSession, emit: Callable[[Event], None]) -> None:
         self._session, self._emit = session, emit
         self._read: set[str] = set()
 
     async def read_new_logs(self, instances: Iterable[InstanceView]) -> None:
-        """Read the logs of those that are new and ready. Raises NodeError."""
+        """Read the logs of new, ready instances. Raises NodeError."""
         wanted = {one.container_id or "": one.engine or "" for one in instances if has_meter(one)}
         self._read &= wanted.keys()
         for container, engine in wanted.items():
             if container in self._read:
                 continue
             facts: tuple[EngineFact, ...] = ()
-            with suppress(DockerError, TimeoutError):  # a log that cannot be read tells nothing
+            with suppress(DockerError, TimeoutError):  # an unreadable log has no facts
                 async with asyncio.timeout(_LOG_TIMEOUT_SECONDS):
                     facts = await self._read_facts(container, engine)
             self._read.add(container)
@@ -86,41 +86,41 @@ class EngineFactsReader:
                 left -= len(batch)
                 if reader.was_ready or left <= 0:
                     break
-                await asyncio.sleep(0)  # a long log holds up nobody else
+                await asyncio.sleep(0)  # let others run during a long log
         return tuple(reader.facts.values())
 
 
 _GUARD_POLL_SECONDS = 10.0
-_GUARD_SEARCH_SECONDS = 30.0  # seconds between two looks for a guard's socket, which run a shell on the node
+_GUARD_SEARCH_SECONDS = 30.0  # seconds between two searches for a guard's socket, which run a shell on the node
 
 
 class GuardPoller:
-    """Emits `GuardStood` of a node."""
+    """Emits `GuardStatusChanged` events of a node."""
 
     def __init__(self, session: NodeSession, emit: Callable[[Event], None]) -> None:
         self._session, self._emit = session, emit
         self._socket: str | None = None
 
     async def run(self, answers: asyncio.Event) -> None:
-        """Ask again and again while the node answers."""
+        """Poll the guard while the node answers."""
         clock = self._session.clock
         while True:
             await answers.wait()
-            with suppress(NodeError):  # the sampler meets it, too, and says so
+            with suppress(NodeError):  # the sampler reports the same error
                 watched = await self._read_guarded_instances()
                 if answers.is_set():
                     self._emit(GuardStatusChanged(clock.unix_time(), self._session.node.name, watched))
             await clock.sleep(_GUARD_SEARCH_SECONDS if self._socket is None else _GUARD_POLL_SECONDS)
 
     async def _read_guarded_instances(self) -> tuple[str, ...] | None:
-        """Return the instances that a guard watches, none where none runs; None where one may run that cannot be asked."""
+        """Return the instances that a guard watches, empty if no guard runs; None if a running guard cannot be reached."""
         if self._socket is None:
             left = await guard_receipts.read_guard_directory(self._session)
             self._socket = left.socket
             if self._socket is None:
                 return None if left.states else ()
         link = await GuardClient.connect_guard(self._session, self._socket)
-        if link is None:  # it has gone, and its socket with it; or the node lets nobody through to it
+        if link is None:  # it has ended and its socket is gone, or the node forwards no connection to it
             left = await guard_receipts.read_guard_directory(self._session)
             self._socket = left.socket
             return None if left.states else ()
@@ -134,13 +134,13 @@ class GuardPoller:
 
 _DOCKER_POLL_SECONDS = 5.0
 _METRICS_POLL_SECONDS = 2.0
-_ACTIVE_SWITCH_POLL_SECONDS = 3.0  # the same while one goes on
+_ACTIVE_SWITCH_POLL_SECONDS = 3.0  # the same while a switch runs
 _SWITCH_POLL_SECONDS = (
-    10.0  # seconds between two looks for a switch that somebody does or has left: a shell on the node each
+    10.0  # seconds between two searches for a running or interrupted switch; each runs a shell on the node
 )
-_HISTORY_WRITE_SECONDS = 120.0  # seconds between two words to the history
-_LIVENESS_POLL_SECONDS = 5.0  # seconds between looks at whether an engine is due to be asked for a token
-_LOCAL_ERROR_RETRY_SECONDS = 10.0  # seconds until a file of ours is looked for once more: no node hears of it
+_HISTORY_WRITE_SECONDS = 120.0  # seconds between two writes to the history
+_LIVENESS_POLL_SECONDS = 5.0  # seconds between two checks whether an engine's liveness probe is due
+_LOCAL_ERROR_RETRY_SECONDS = 10.0  # seconds until a missing local file is looked for again; this contacts no node
 _LOADING_PHASES = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
@@ -148,9 +148,9 @@ _LOADING_PHASES = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.S
 class NodeMonitor:
     """Emits what happens on one node. ``run`` goes on until it is cancelled.
 
-    ``every``: seconds between samples. While an instance of ours is loading there they come every second. ``again``:
-    seconds until a node that cannot be used (a refused login, an unknown key, no Python) is tried once more; None: not. What
-    is wrong on our side, as an identity file that is gone, is looked at again in any case: no node is asked for that.
+    ``every``: seconds between samples; while one of our instances is loading, they come every second. ``again``: seconds until
+    an unusable node (a refused login, an unknown key, no Python) is tried again; None: never. A local problem, such as a
+    missing identity file, is always checked again: this contacts no node.
     """
 
     ctx: CommandContext
@@ -158,20 +158,20 @@ class NodeMonitor:
     every: float
     emit: Callable[[Event], None]
     again: float | None = None
-    who: AgentHello | None = None  # what the node said of itself last
-    _troubles: frozenset[str] = frozenset()  # kinds of findings told of ``who``
+    who: AgentHello | None = None  # the node's last identity
+    _troubles: frozenset[str] = frozenset()  # kinds of findings reported about ``who``
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
     _told: dict[str, MeterReading] = field(default_factory=dict)
-    _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
-    _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
-    _switch: SwitchJournalStatus | None = None  # as it was told last
-    _ended: frozenset[str] = frozenset()  # containers of ours that are there, and had ended when they were listed last
-    _is_misplaced: bool = False  # what was wrong last is on our side
+    _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
+    _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
+    _switch: SwitchJournalStatus | None = None  # as last reported
+    _ended: frozenset[str] = frozenset()  # our containers that exist but had ended at the last list
+    _is_misplaced: bool = False  # the last error was a local one
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
 
     async def run(self) -> None:
-        """Follow the node; without ``again`` ends where waiting does not help, the last event saying why."""
+        """Monitor the node. Without ``again``, end when waiting does not help; the last event says why."""
         asker = self.ctx.asker
         while True:
             again = await self._follow_session(NodeSession(self.node, asker, self.ctx.clock))
@@ -180,10 +180,10 @@ class NodeMonitor:
             self._answers.clear()
             self._listed.clear()
             await self.ctx.clock.sleep(again)
-            asker = asker if self._is_misplaced else NonInteractivePrompter()  # nobody is asked twice
+            asker = asker if self._is_misplaced else NonInteractivePrompter()  # do not prompt twice
 
     async def _follow_session(self, opened: NodeSession) -> float | None:
-        """Follow it as long as that can be; return in how many seconds to try again, None for not at all."""
+        """Monitor one session until it fails; return the seconds until the next try, None for never."""
         async with opened as session:
             self.session = session
             session.link.add_status_listener(lambda status: self._on_link_changed(session, status))
@@ -228,10 +228,10 @@ class NodeMonitor:
                     self._emit_setting_findings(event)
                 for task in beside:
                     if task.done():
-                        task.result()  # a defect is not to be hidden
+                        task.result()  # do not hide a defect
 
     def _emit_setting_findings(self, event: SampleArrived) -> None:
-        """Tell what is wrong with how the node is set up, and what no longer is."""
+        """Report problems of the node's settings, and those that are solved."""
         found = (
             [] if self.who is None else list(node_settings.list_setting_problems(event.node, self.who, event.sample))
         )
@@ -248,12 +248,12 @@ class NodeMonitor:
     async def _poll_containers(
         self, session: NodeSession, sampler: NodeSampler, inspections: ContainerInspections
     ) -> None:
-        """Ask Docker what runs, again and again."""
+        """List the containers again and again."""
         while True:
             await self._answers.wait()
             try:
                 listed = await read_container_list(session, inspections)
-            except NodeError:  # the sampler meets it next, and brings the link back
+            except NodeError:  # the sampler meets the same error, and reconnects
                 self._answers.clear()
                 continue
             if self._answers.is_set():
@@ -272,7 +272,7 @@ class NodeMonitor:
             await sampler.set_rate(wanted)
 
     async def _poll_meters(self, session: NodeSession) -> None:
-        """Read the engines again and again; of a node that cannot be asked nothing is told."""
+        """Read the engines' figures again and again; they are not known while the node does not answer."""
         meters, watching = EngineMeters(session), EngineAverages()
         kept = session.clock.monotonic()
         try:
@@ -283,7 +283,7 @@ class NodeMonitor:
                     meters.follow_logs(self._ahead)
                     self._told = meters.get_current_readings(self._ahead)
                 except NodeError:
-                    self._told = dict.fromkeys(self._told, MeterReading(None))  # the sampler meets it, too, and says so
+                    self._told = dict.fromkeys(self._told, MeterReading(None))  # the sampler reports the same error
                 for container, told in self._told.items():
                     watching.add_reading(container, told.numbers)
                 if session.clock.monotonic() - kept > _HISTORY_WRITE_SECONDS:
@@ -297,47 +297,47 @@ class NodeMonitor:
             await meters.aclose()
 
     def _record_engine_figures(self, watching: EngineAverages) -> None:
-        """Keep with its start what an engine was seen to do."""
+        """Store measured engine figures with the start."""
         for container, length, rate in watching.pop_changed():
             self.ctx.history.record_engine_figures(container, length, rate)
 
     async def _poll_liveness(self, session: NodeSession, inspections: ContainerInspections) -> None:
-        """Ask engines that have been idle for long for a token; it may take one minutes to give none."""
+        """Request a token from engines that have been idle for long; a hung engine takes minutes to fail."""
         liveness = LivenessProbe(session, inspections, self.emit, random.random)
         while True:
             await self._listed.wait()
-            with suppress(NodeError, DockerError):  # the sampler meets it, too, and says so
+            with suppress(NodeError, DockerError):  # the sampler reports the same error
                 await liveness.probe_idle_engine(self._instances, lambda: self._told, self._ahead)
             await self.ctx.clock.sleep(_LIVENESS_POLL_SECONDS)
 
     async def _read_engine_facts(self, session: NodeSession) -> None:
-        """Read once what the log of each engine that is ready tells of how it runs."""
+        """Read the facts from the log of each ready engine, once."""
         learner = EngineFactsReader(session, self.emit)
         while True:
             await self._listed.wait()
-            with suppress(NodeError):  # the sampler meets it, too, and says so
+            with suppress(NodeError):  # the sampler reports the same error
                 await learner.read_new_logs(self._instances)
             await self.ctx.clock.sleep(_DOCKER_POLL_SECONDS)
 
     async def _poll_switch_journal(self, session: NodeSession) -> None:
-        """Look again and again whether a switch goes on there, or was left; told when it is other than before."""
+        """Poll for a running or interrupted switch; report changes."""
         while True:
             if not self._answers.is_set():
-                self._switch = None  # who was away is told anew
+                self._switch = None  # report it again after a lost connection
             await self._answers.wait()
             await self._read_switch_journal(session)
             goes_on = self._switch is not None and self._switch.journal is not None and self._switch.is_held
             await self.ctx.clock.sleep(_ACTIVE_SWITCH_POLL_SECONDS if goes_on else _SWITCH_POLL_SECONDS)
 
     async def _read_switch_journal(self, session: NodeSession) -> None:
-        with suppress(NodeError):  # the sampler meets it, too, and says so
+        with suppress(NodeError):  # the sampler reports the same error
             view = await switch_journal_io.read_journal(session)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
                 self.emit(SwitchJournalReported(self.ctx.clock.unix_time(), self.node.name, view))
 
     async def _refresh_switch_on_end(self, session: NodeSession, listed: ContainersListed) -> None:
-        """Look for a switch before something is told to have ended: it may have been stopped by one."""
+        """Read the switch journal before an ended container is reported: a switch may have stopped it."""
         if not listed.known:
             return
         ended = {one.container_id for one in listed.instances if one.ours and not one.is_alive and one.container_id}
@@ -347,14 +347,14 @@ class NodeMonitor:
 
     def _on_link_changed(self, session: NodeSession, status: ConnectionStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):
-            return  # a sample will tell more
+            return  # a sample follows with more
         self._answers.clear()
-        self._listed.clear()  # there is nothing to ask until the node is back
+        self._listed.clear()  # wait until the node is back
         self.emit(session.build_state_event(status))
 
 
 async def read_container_list(session: NodeSession, inspections: ContainerInspections) -> ContainersListed:
-    """Return what Docker says runs, or why it does not say. Raises NodeError where the node cannot be asked."""
+    """Return the container list, or why Docker does not answer. Raises NodeError if the node does not answer."""
     name, spec = session.node.name, session.node.memory_bandwidth_gb_s
     try:
         containers = await session.docker.list_containers()
@@ -401,7 +401,7 @@ def emit_meter_readings(session: NodeSession, told: dict[str, MeterReading], emi
 
 
 def build_failure_state(session: NodeSession, error: NodeError | InvalidInput) -> NodeStateChanged:
-    """Return the state that an error stands for, with its words; of a fault of ours, that nothing is known of the node."""
+    """Return the node state for an error, with its message; for a local fault the node's state is unknown."""
     state = node_state_for_error(error) if isinstance(error, NodeError) else NodeState.UNKNOWN
     return NodeStateChanged(
         ts=session.clock.unix_time(), node=session.node.name, state=state, detail=error.message, hint=error.hint

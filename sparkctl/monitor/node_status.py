@@ -1,4 +1,4 @@
-"""``status``: every node at once, what runs there, ours and foreign, and how far it is."""
+"""Reads the status of nodes: all instances, ours and foreign, with their phase."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
 async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeStatusView:
-    """Return what is true on a node now; an error of the node is a view too, with its state and words."""
+    """Return the current status of a node; a failed node has a view with its state and the error."""
     node = session.node
     try:
         with isolate_node_failures(node):
@@ -63,7 +63,7 @@ async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeSta
             next_try=now.next_try,
             docker_known=False,
         )
-    except DockerError as error:  # it broke off between the list and a question about one container
+    except DockerError as error:  # it failed between the list and the inspection of a container
         return _build_view_without_docker(ctx, node, error, None)
 
 
@@ -108,7 +108,7 @@ def _build_view_without_docker(
 
 
 async def read_node_statuses(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeStatusView, ...]:
-    """Return a view of each node, looked at together."""
+    """Return a view of each node, read at the same time."""
 
     async def read_one_node(node: Node) -> NodeStatusView:
         async with NodeSession(node, ctx.asker, ctx.clock) as session:
@@ -125,7 +125,7 @@ def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView,
 async def watch_node_statuses(
     ctx: CommandContext, nodes: Sequence[Node], every: float = 2.0
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
-    """Yield a view of all nodes again and again; lost connections come back by themselves, visibly."""
+    """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly."""
     sessions = [NodeSession(node, ctx.asker, ctx.clock) for node in nodes]
     returning: dict[str, asyncio.Task[None]] = {}
     try:
@@ -145,7 +145,7 @@ async def watch_node_statuses(
 async def _read_or_show_reconnect(
     ctx: CommandContext, session: NodeSession, returning: dict[str, asyncio.Task[None]]
 ) -> NodeStatusView:
-    """Look, or show the reconnecting that goes on in the background."""
+    """Read the status, or show the reconnect that runs in the background."""
     task = returning.get(session.node.name)
     if task is not None and not task.done():
         now = session.link.status
@@ -165,9 +165,9 @@ async def _read_or_show_reconnect(
 
 
 async def build_instance_view(session: NodeSession, container: Container, held: int | None) -> InstanceView | None:
-    """Return what a container is to an operator, ``held`` being its memory.
+    """Return a container's view, ``held`` being its memory.
 
-    None for a foreign one that has ended, and for one that went while it was asked about.
+    None for a foreign container that has ended, and for one that disappeared meanwhile.
     """
     if not container.is_managed:
         if not container.is_alive:
@@ -214,7 +214,7 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
 
 
 async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase, Step | None, str | None]:
-    """Return how far an instance of ours is, by its own ready rule; its log's tail tells the step of a load."""
+    """Return the phase of our instance, by its own ready rule; the tail of its log gives the step of a load."""
     if not container.is_alive:
         ended = await session.docker.inspect_container(container.id)
         failed = ended.exit_code not in (0, None) or bool(ended.error)
@@ -242,7 +242,7 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     if answer.good and rule.health is not None:
         await _remember_ready(session, container, rule)
         return Phase.READY, None, None
-    # Secrets are looked up only where the engine has said something: status of what is ready stays quick.
+    # Secrets are read only if the engine's answer is shown, so that the status of ready instances stays fast.
     why_not = (
         answer.format_masked(await session.docker.read_secret_values(container.id)) if answer.said else answer.what
     )
@@ -250,10 +250,10 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
 
 
 async def _ask_health_paths(session: NodeSession, container: Container, rule: ReadinessRule) -> Phase | None:
-    """Return the phase of an engine whose health path would make it generate, by what makes it generate nothing.
+    """Return the phase of an engine whose health path makes it generate, by paths that do not.
 
-    None where that does not prove it: then the health path has to be asked. A version without a quiet path for readiness is
-    asked whether it is alive, once it was found ready; that it stops, only its log tells.
+    None if they prove nothing: then the health path has to be used. A version without a quiet readiness path is asked whether
+    it is alive, once it was found ready; only its log shows a stop.
     """
     port = parse_port_label(container)
     paths = find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "")
@@ -274,13 +274,13 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
 
 
 async def _remember_ready(session: NodeSession, container: Container, rule: ReadinessRule) -> None:
-    """Keep that it was found ready, where asking again would make it generate again."""
+    """Remember that it was found ready, if another health request would make it generate again."""
     if find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "") is not None:
         session.seen_ready[container.id] = (await session.docker.inspect_container(container.id)).started
 
 
 async def _describe_guard_stop(session: NodeSession, container: Container) -> str | None:
-    """Say what the guard's receipt for it says; the imports wait, as nearly nothing ends so."""
+    """Describe the guard's receipt for a container. The imports are late, as this is rare."""
     from sparkctl.logs.start_verdict import describe_memory_drop
     from sparkctl.monitor import guard_receipts
 
@@ -295,7 +295,7 @@ async def _redact_container_text(session: NodeSession, container: Container, tex
 async def _read_phase_from_log(
     session: NodeSession, container: Container, rule: ReadinessRule, why_not: str
 ) -> tuple[Phase, Step | None, str | None]:
-    """Read the tail of the log for the step."""
+    """Return the phase and step by the tail of the log."""
     try:
         log = await _read_log_tail(session, container, rule)
     except LogUnreadable:
@@ -306,20 +306,20 @@ async def _read_phase_from_log(
         return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
     is_worker = not (parse_rank_label(container) or "0").startswith(
         "0"
-    )  # it answers nobody: what is true of it, its head knows
+    )  # a worker answers no clients: its head decides
     if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
     return (log.phase if log.fatal_line is None else Phase.FAILED), log.step, why_not
 
 
 async def _find_hidden_failure(session: NodeSession, container: Container) -> str | None:
-    """Say what its log ends in where that is its death: vLLM whose engine core was killed ends with exit code 0, too."""
+    """Return the failure at the end of the log: vLLM with a killed engine core also ends with exit code 0."""
     from sparkctl.engines.base import FailureWeight
 
     try:
         log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
     except DockerError:
-        return None  # it is being removed, for one
+        return None  # for example, it is being removed
     root = None if log is None else log.root_failure
     if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
         return None
@@ -327,9 +327,9 @@ async def _find_hidden_failure(session: NodeSession, container: Container) -> st
 
 
 async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool:
-    """Tell whether one that ended by a signal was stopped: by its log, or by the signal where the log ends on no error.
+    """Tell whether a container that ended by a signal was stopped: by its log, or by the signal if the log ends without error.
 
-    SIGKILL alone proves nothing: it ends an orderly stop that took too long, and is how SGLang ends itself.
+    SIGKILL alone proves nothing: it ends a slow orderly stop, and SGLang kills itself with it.
     """
     if container.oom_killed:
         return False
@@ -345,7 +345,7 @@ async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool
 async def _read_log_tail(
     session: NodeSession, container: Container, rule: ReadinessRule, lines: int = _TAIL_LINES
 ) -> LogAnalyzer | None:
-    """Read the last of its log, None where its engine is not known; the imports wait, as mostly this is not needed."""
+    """Read the end of its log, None if its engine is not known. The imports are late, as this is rarely needed."""
     from sparkctl.engines import engine_names, load_engine
     from sparkctl.logs.analyzer import LogAnalyzer
     from sparkctl.transport.docker.log_stream import ContainerLogStream
@@ -354,7 +354,7 @@ async def _read_log_tail(
     if engine not in engine_names():
         return None
     log = LogAnalyzer(engine=load_engine(engine), ready=rule)
-    # Of one that was started again, what its log says of before is not what it does now.
+    # After a restart, older lines of the log do not describe the current run.
     begun = (await session.docker.inspect_container(container.id)).started
     async with aclosing(
         ContainerLogStream(session.link, container.id, since=begun, tail=lines).read_available()
@@ -364,19 +364,19 @@ async def _read_log_tail(
     return log
 
 
-_INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is told soon enough
+_INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is not urgent
 _MAX_INSPECTIONS = 24  # containers a round
 
 
 class ContainerInspections:
-    """The inspections of one node's containers, each as old as half a minute at most."""
+    """The inspections of one node's containers, each at most half a minute old."""
 
     def __init__(self, session: NodeSession) -> None:
         self._session = session
         self._known: dict[str, tuple[float, Container]] = {}
 
     async def update_inspections(self, containers: Iterable[Container]) -> None:
-        """Inspect those that live and are due, and forget those that are gone. Raises DockerError, LinkLost."""
+        """Inspect running containers that are due, and forget those that are gone. Raises DockerError, ConnectionLost."""
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
@@ -392,11 +392,11 @@ class ContainerInspections:
             return None
 
     def get_container(self, container_id: str | None) -> Container | None:
-        """Return a container as it was inspected last, None where it was not."""
+        """Return the last inspection of a container, None if there was none."""
         seen = self._known.get(container_id or "")
         return None if seen is None else seen[1]
 
     def add_inspection(self, one: InstanceView) -> InstanceView:
-        """Return an instance with what its inspection adds."""
+        """Return an instance with the data of its inspection."""
         found = self.get_container(one.container_id)
         return one if found is None else replace(one, restarts=found.restart_count, nccl=found.nccl)

@@ -1,6 +1,6 @@
-"""Who follows the nodes while the panel is open: a task a node, of the app's own and of no widget.
+"""Runs one monitoring task for each node while the panel is open.
 
-A defect in one of them ends that one and is said in its tile; the others go on.
+A defect in one task ends that task and is shown in the node's tile; the others go on.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sparkctl.transport.node_session import NodeSession, SharedSession
 if TYPE_CHECKING:
     pass
 
-_CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for putting connections away
+_CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for closing connections
 
 
 class NodeSupervisor:
-    """Starts and ends the followers. ``emit`` is given every event."""
+    """Starts and ends the tasks. ``emit`` gets every event."""
 
     def __init__(self, ctx: CommandContext, emit: Callable[[Event], None], every: float = INTERACTIVE_INTERVAL) -> None:
         self._ctx, self._emit, self._every = ctx, emit, every
@@ -36,17 +36,17 @@ class NodeSupervisor:
 
     @property
     def sample_interval(self) -> float:
-        """Seconds between two samples of a node; while something loads there it is less."""
+        """Seconds between two samples of a node; less while an instance is loading."""
         return self._every
 
     def set_sample_interval(self, seconds: float) -> None:
-        """Sample each node so often, from the next look at its Docker on."""
+        """Set the seconds between two samples; it takes effect at each node's next container list."""
         self._every = seconds
         for follower in self._followers.values():
             follower.every = seconds
 
     def follow_nodes(self, nodes: Sequence[Node]) -> None:
-        """Follow these nodes from now on, all at once, and no others; what is followed already is left alone."""
+        """Monitor exactly these nodes from now on; running tasks of them go on."""
         wanted = {node.name: node for node in nodes}
         for name in [name for name, node in self._nodes.items() if wanted.get(name) != node]:
             self._stop_follower(name)
@@ -56,20 +56,19 @@ class NodeSupervisor:
                 self._start_follower(node)
 
     def get_node(self, name: NodeName) -> Node | None:
-        """Return a node that is followed."""
+        """Return a monitored node by name."""
         return self._nodes.get(name)
 
     def create_background_session(self, node: Node) -> NodeSession:
-        """Return a session for something beside the following: over its connection, or one of its own where it has none.
-        Nobody is asked anything for it."""
+        """Return a session for background work: over the task's connection, or over a new one. It never prompts the operator."""
         follower = self._followers.get(node.name)
         if follower is None or follower.session is None or follower.node != node:
             return NodeSession(node, clock=self._ctx.clock)
         return SharedSession(follower.session)
 
     def create_command_session(self, node: Node) -> NodeSession:
-        """Return a session for what the operator has started: over the connection that is there, so that nobody is asked for
-        a second factor once more; one of its own, which may ask, where none is."""
+        """Return a session for a command of the operator: over the existing connection, so that no second factor is asked for
+        again; otherwise over a new one, which may prompt."""
         follower = self._followers.get(node.name)
         session = None if follower is None or follower.node != node else follower.session
         if session is None or session.link.status.state is not NodeState.OK:
@@ -77,7 +76,7 @@ class NodeSupervisor:
         return SharedSession(session)
 
     def reconnect_node(self, name: NodeName) -> None:
-        """Connect to a node anew, now."""
+        """Reconnect to a node now."""
         node = self._nodes.get(name)
         if node is not None:
             self._stop_follower(name)
@@ -86,7 +85,7 @@ class NodeSupervisor:
             self._start_follower(node)
 
     def play_recording(self, player: RecordingPlayer) -> None:
-        """Play a recording in place of following anything."""
+        """Play a recording instead of monitoring nodes."""
         self._tasks[None] = asyncio.create_task(player.run(), name="play")
 
     async def aclose(self) -> None:

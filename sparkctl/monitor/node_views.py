@@ -1,4 +1,4 @@
-"""The live state as views: what a front end shows of a node and of an instance. Frozen; None is "not known"."""
+"""Views of the live state: what a front end shows of a node and its instances. Frozen; None is "not known"."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatusView:
-    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not. ``switch``: the journal
-    of a switch that goes on there or was left, None where there is none or it was not asked for."""
+    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, but its Docker did not. ``switch``: the
+    journal of a running or interrupted switch, None if there is none or it was not read."""
 
     name: NodeName
     state: NodeState
@@ -33,26 +33,26 @@ class NodeStatusView:
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether everything of ours on the node is ready or on its way there, and nothing is unknown.
+        """Tell whether all our instances on the node are ready or starting, and nothing is unknown.
 
-        `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
+        `down` removes what it stops, so an ended container of ours that still exists ended in some other way.
         """
         bad = (Phase.FAILED, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN)
         if self.switch is not None and not self.switch.is_held:
-            return False  # it was left, and nobody is at work on it
-        # those their heads answer for
+            return False  # it was interrupted, and no process continues it
+        # their heads count for them
         judged = [i for i in self.instances if not i.is_kept and (i.phase is not Phase.UNKNOWN or not is_worker(i))]
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTelemetryView:
-    """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
+    """What a node does at ``when`` (unix seconds): the agent's last sample, and the instances with their memory.
 
-    ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
-    does not say at the moment, and the instances are those of then. ``sampled``: when the sample got here, unix seconds.
+    ``instances_seen``: time of Docker's last list, unix seconds; None before the first. ``docker_known`` False: Docker does
+    not answer now, and the instances are from the last list. ``sampled``: when the sample arrived, unix seconds.
     ``findings``: what is wrong, the worst first.
-    ``memory_bandwidth``: what the memory is specified for, GB/s, where the operator's config was asked.
+    ``memory_bandwidth``: the specified memory bandwidth in GB/s, if the config was read.
     """
 
     name: NodeName
@@ -74,7 +74,7 @@ class NodeTelemetryView:
         """The memory in four parts, by the sample, or else by the last ``reading``; None where there is neither."""
         sampled = None if self.sample is None else self.sample.memory
         memory = sampled or self.reading
-        if memory is None or memory.total <= 0:  # a machine without memory says nothing
+        if memory is None or memory.total <= 0:  # no usable reading
             return None
         if self.sample is None or sampled is None:
             return build_memory_bar(memory, None)
@@ -85,15 +85,15 @@ _ROLLBACK_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 def list_rollback_containers(view: SwitchJournalStatus | None) -> tuple[str, ...]:
-    """Return the ids of the containers that a journal keeps; of a way back that broke off none, as one that is down then may
-    have failed."""
+    """Return the ids of the containers that a switch keeps for a rollback; none for an interrupted rollback, as a stopped
+    container may have failed then."""
     if view is None or view.journal is None or (view.journal.step in _ROLLBACK_STEPS and not view.is_held):
         return ()
     return tuple(container for _, container in view.journal.old)
 
 
 def mark_rollback_containers(instances: Sequence[InstanceView], kept: Collection[str]) -> tuple[InstanceView, ...]:
-    """Return a node's instances, those that ended because a switch stopped them as what they are."""
+    """Return a node's instances, with ``is_kept`` set for those that a switch stopped and keeps."""
     return tuple(
         replace(one, phase=Phase.STOPPED, step=None, detail=None, is_kept=True)
         if one.ours and not one.is_alive and one.container_id in kept

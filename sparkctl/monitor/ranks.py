@@ -1,4 +1,4 @@
-"""One model on several Sparks: an instance of one name on each of them, none of which answers without the others. Pure."""
+"""Groups the ranks of one model on several Sparks: which containers and instances belong together. Pure."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import decode_step_label
 from sparkctl.model.container import Container
-from sparkctl.model.instance import is_worker
+from sparkctl.model.instance import is_worker, parse_rank_position
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 
-if TYPE_CHECKING:  # a key is looked up without them
+if TYPE_CHECKING:  # not needed at run time
     from sparkctl.model.instance import InstanceView
     from sparkctl.monitor.node_views import NodeTelemetryView
 
 
 def count_ranks(one: InstanceView) -> int:
-    """Return over how many Sparks its model is spread by its labels: one GPU each, so as many as there are ranks; else 1."""
+    """Return over how many Sparks the labels say that its model is spread: one GPU each, so the number of ranks; else 1."""
     if one.ours and one.rank_position is not None:
         return one.rank_position[1]
     return one.per_step.ranks if one.ours and one.per_step is not None else 1
 
 
 def is_head(one: InstanceView) -> bool:
-    """Tell whether it is the one that answers: rank 0, or where no label says which it is the one with a port."""
+    """Tell whether it is the head, which answers clients: rank 0, or without a rank label the one with a port."""
     return one.rank_position[0] == 0 if one.rank_position is not None else one.port is not None
 
 
 def find_ranks(one: InstanceView, instances: Iterable[InstanceView]) -> tuple[InstanceView, ...]:
-    """Return the parts of its model that exist, itself among them, of all that runs anywhere."""
+    """Return all running ranks of its model, itself included."""
     if count_ranks(one) == 1:
         return (one,)
     return tuple(each for each in instances if each.is_alive and count_ranks(each) > 1 and is_same_start(each, one))
 
 
 def is_same_start(one: InstanceView, other: InstanceView) -> bool:
-    """Tell whether two are ranks of one model: of one start, where both say of which they are."""
+    """Tell whether two are ranks of one model: same name, and same start if both have the label."""
     return one.name == other.name and (one.run is None or other.run is None or one.run == other.run)
 
 
 def apply_head_state(mine: Sequence[InstanceView], all_of_them: Iterable[InstanceView]) -> tuple[InstanceView, ...]:
-    """Return a node's instances, workers among them as far as their heads are: a worker answers nobody, so whether its model
-    is ready only its head, of all that is seen, can say. One that has failed or ended has done so by itself."""
+    """Return a node's instances, with the phase of its head for each worker: a worker answers no clients, so only its head
+    knows whether the model is ready. A worker that failed or ended keeps its own phase."""
     heads: list[InstanceView] | None = None
     shown = []
     for one in mine:
@@ -65,23 +65,20 @@ def _apply_head_phase(one: InstanceView, head: InstanceView | None) -> InstanceV
         )
     if head.phase is Phase.READY:
         return replace(one, phase=Phase.READY, step=None, detail=None)
-    if one.phase in (Phase.READY, Phase.UNKNOWN, None):  # it has nothing to do, and waits for the others
+    if one.phase in (Phase.READY, Phase.UNKNOWN, None):  # it has finished its part, and waits for the others
         return replace(one, phase=Phase.WARMING if head.is_alive else Phase.UNKNOWN, step=None, detail=None)
     return replace(one, detail=None)
 
 
 def list_nodes_of_instance(one: InstanceView, views: Iterable[NodeTelemetryView]) -> tuple[NodeName, ...]:
-    """Return the Sparks on which its model is seen, in the order of the views; never without its own."""
+    """Return the Sparks on which its model runs, in the order of the views; its own is always included."""
     seen = [each.node for each in find_ranks(one, (each for view in views for each in view.instances))]
     return tuple(dict.fromkeys(seen if one.node in seen else [one.node, *seen]))
 
 
-_MAX_RANKS = 4096  # ranks: more than any model has
-
-
 @dataclass(frozen=True, slots=True)
 class RankContainer:
-    """A container that may have processes on ``node``. ``held``: its memory in bytes; ``port`` on the node, by its label."""
+    """A container that may have processes on ``node``. ``held``: its memory in bytes; ``port``: on the node, by its label."""
 
     node: NodeName
     container: Container
@@ -90,24 +87,19 @@ class RankContainer:
 
     @property
     def name(self) -> str:
-        """Its instance where it is ours, else the container's name."""
+        """The instance's name if sparkctl started it, else the container's name."""
         return self.container.get_label(ContainerLabel.INSTANCE) or self.container.name
 
     @property
     def rank_position(self) -> tuple[int, int] | None:
-        """Which rank it is, of how many; None for one that is a model by itself."""
-        index, slash, count = (self.container.get_label(ContainerLabel.RANK) or "").partition("/")
-        if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit()):
-            return None
-        if len(count) > len(str(_MAX_RANKS)) or not 0 <= int(index) < int(count):
-            return None
-        return int(index), int(count)
+        """Rank and number of ranks; None for a model on one Spark."""
+        return parse_rank_position(self.container.get_label(ContainerLabel.RANK))
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceContainers:
-    """One instance, all of it that was found: its head first. ``missing``: how many of its ranks were not found, and
-    ``elsewhere`` where they should be, as far as its labels tell. A foreign container is one by itself."""
+    """All containers of one instance that were found, the head first. ``missing``: number of ranks that were not found;
+    ``elsewhere``: the nodes where they should be, by the labels. A foreign container is an instance of its own."""
 
     name: str
     parts: tuple[RankContainer, ...]
@@ -121,17 +113,17 @@ class InstanceContainers:
 
     @property
     def memory_bytes(self) -> int:
-        """What all of it holds, as far as that is known; bytes."""
+        """Memory of all its containers in bytes, as far as known."""
         return sum(one.held or 0 for one in self.parts)
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """Where it was found, its head first."""
+        """The nodes where it was found, the head's first."""
         return tuple(one.node for one in self.parts)
 
     @property
     def container_ids(self) -> frozenset[str]:
-        """Its containers' ids."""
+        """The ids of its containers."""
         return frozenset(one.container.id for one in self.parts)
 
     def get_label(self, name: str) -> str | None:
@@ -139,15 +131,15 @@ class InstanceContainers:
         return self.parts[0].container.get_label(name)
 
     def containers_on(self, node: NodeName) -> tuple[RankContainer, ...]:
-        """Return what of it is on a node."""
+        """Return its containers on a node."""
         return tuple(one for one in self.parts if one.node == node)
 
 
 def group_by_instance(occupants: Iterable[RankContainer]) -> tuple[InstanceContainers, ...]:
     """Return the instances that these containers make up, in the order of their heads.
 
-    Ranks belong together by the label that every rank of one start has. Where nobody labelled them so, containers of one
-    instance and hash do whose own label says that its model is divided among several Sparks.
+    Ranks belong together by the label that all ranks of one start share. Without that label, containers of the same instance
+    and hash belong together if their own labels say that the model is divided among several Sparks.
     """
     found: dict[tuple[str, ...], list[RankContainer]] = {}
     for one in occupants:
@@ -170,7 +162,7 @@ def _group_key(one: RankContainer) -> tuple[str, ...]:
 
 
 def _sort_key(one: RankContainer) -> tuple[int, bool, str, str]:
-    """The head first: by its label, else because it has a port."""
+    """Return a sort key that puts the head first: by its label, else because it has a port."""
     return (one.rank_position[0] if one.rank_position else 0, one.port is None, one.node, one.container.id)
 
 

@@ -1,7 +1,7 @@
-"""What a node did, in fixed memory: every second of the last 15 minutes, and every 15 seconds of the last 6 hours.
+"""Time series of a node's samples in fixed memory: each second of the last 15 minutes, each 15 seconds of the last 6 hours.
 
-Samples are placed by the node's own monotonic clock: a wall clock that is set forward or back moves nothing. What was
-not known is not there; no value is carried over a gap.
+Samples are placed by the node's monotonic clock, so setting the wall clock moves nothing. Unknown values stay unknown; no
+value is carried over a gap.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FINE_STEP, FINE_SPAN = 1.0, 900.0
 COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
 _MIN_TWO_SAMPLE_SECONDS = (
     1.5 * FINE_STEP
-)  # at least, from a sample to the one after the next: a rate of 1 s is never exact
+)  # the least time between a sample and the next but one: a rate of 1 s is never exact
 _UNKNOWN_VALUE = math.nan
 
 
 class SeriesName(StrEnum):
-    """What is kept. Bytes, shares 0..1, MHz, watts, degrees Celsius, bytes/s over all links of the kind."""
+    """Names of the series. Bytes, shares 0..1, MHz, watts, degrees Celsius, bytes/s over all links of the kind."""
 
     AVAILABLE = "available"
     GPU_PROCESSES = "gpu_processes"
@@ -46,7 +46,7 @@ class SeriesName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """The values within one stretch of time."""
+    """The range of values within one stretch of time."""
 
     mean: float
     least: float
@@ -55,7 +55,7 @@ class ValueRange:
 
 @dataclass(frozen=True, slots=True)
 class _BucketCache:
-    """``first`` is the number of the oldest, counted from the axis' zero, ``newest`` when the newest sample was, on it."""
+    """Cached buckets. ``first``: number of the oldest, counted from the axis' zero; ``newest``: time of the newest sample."""
 
     newest: float
     first: int
@@ -63,7 +63,7 @@ class _BucketCache:
 
 
 class SampleSeries:
-    """The history of one node, 0.4 MB. Values are single floats: of 128 GiB they keep steps of 8 KiB."""
+    """The series of one node, 0.4 MB. Values are 32-bit floats: at 128 GiB their resolution is 8 KiB."""
 
     def __init__(self) -> None:
         self._fine = _FineRing(round(FINE_SPAN / FINE_STEP), len(SeriesName))
@@ -79,7 +79,7 @@ class SampleSeries:
 
     @property
     def byte_size(self) -> int:
-        """Bytes that it takes, from its first sample to its last."""
+        """Memory of the series in bytes; it does not change."""
         return self._fine.byte_size + self._coarse.byte_size
 
     @property
@@ -88,14 +88,14 @@ class SampleSeries:
         return 0.0 if self._first is None else self._now - self._first
 
     def add_sample(self, sample: Sample, ts: float, boot: str | None = None) -> bool:
-        """Keep a sample that got here at ``ts`` (unix seconds) from the ``boot`` of this id; tell whether it was news.
+        """Store a sample that arrived at ``ts`` (unix seconds), of the ``boot`` with this id; return whether it was new.
 
-        One that is not later than the last one of its boot is none.
+        A sample that is not later than the last one of its boot is not new.
         """
         if self._uptime is None:
             self._ahead = -sample.uptime
         elif self._is_reboot(sample.uptime, boot):
-            # How long the node was away only our own clock can tell, and that one may jump.
+            # Only our own clock knows how long the node was away, and it may jump.
             away = min(max(ts - self._heard, COARSE_STEP), COARSE_SPAN)
             self._ahead = self._now + away - sample.uptime
         elif sample.uptime <= self._uptime:
@@ -124,7 +124,7 @@ class SampleSeries:
                 yield at, value
 
     def get_long_history(self, series: SeriesName) -> tuple[tuple[float, ValueRange | None], ...]:
-        """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
+        """Return (seconds before the newest sample, range) of each 15 s of the last 6 hours that had a sample."""
         return tuple(
             (max(0.0, self._now - at), spread)
             for at, spread in self._coarse.iterate_slots(_SERIES_COLUMNS[series], self._now)
@@ -132,16 +132,16 @@ class SampleSeries:
         )
 
     def get_buckets(self, series: SeriesName, seconds: float, count: int) -> tuple[ValueRange | None, ...]:
-        """Return ``count`` equal stretches of the last ``seconds``, oldest first; None: nothing known in that one.
+        """Return ``count`` equal buckets of the last ``seconds``, oldest first; None: nothing known in that bucket.
 
-        They begin at whole multiples of their width on the node's clock, and the last has the newest sample in it: a curve
-        moves on, and does not shimmer. A stretch that is shorter than the time between samples may well have none.
+        Buckets begin at whole multiples of their width on the node's clock, and the last one has the newest sample: so a
+        curve moves without flicker. A bucket that is shorter than the time between samples may be empty.
         """
         made = self._made.get((series, seconds, count))
         if made is None:
             before = self._before.get((series, seconds, count))
             width = seconds / count
-            first = math.floor(self._now / width) - (count - 1)  # of the stretches, counted from the axis' zero
+            first = math.floor(self._now / width) - (count - 1)  # of the buckets, counted from the axis' zero
             if seconds > FINE_SPAN:
                 spreads = self._compute_coarse_buckets(series, width, first, count)
             else:
@@ -152,8 +152,7 @@ class SampleSeries:
     def _compute_fine_buckets(
         self, series: SeriesName, width: float, first: int, count: int, before: _BucketCache | None
     ) -> tuple[ValueRange | None, ...]:
-        """Return the stretches, those of ``before`` as they were: only the last that there was then, and what follows, can be
-        other now."""
+        """Return the buckets, reusing those of ``before``: only its last bucket, and later ones, can have changed."""
         if before is None:
             return _group_into_buckets(self._iterate_fine_values(series), width, first, count)
         last = math.floor(before.newest / width)
@@ -179,7 +178,7 @@ class SampleSeries:
 
 
 def extract_values(sample: Sample) -> list[float]:
-    """Return one value for each of `Series`, in its order; NaN for what is not known."""
+    """Return one value for each of `SeriesName`, in its order; NaN for unknown values."""
     bar = None if sample.memory is None else build_memory_bar(sample.memory, sample.gpu_memory)
     pressure = sample.detail.pressure if sample.detail is not None else None
     gpus = sample.gpus or ()
@@ -216,7 +215,7 @@ def _sum_known(values: Sequence[float | None]) -> float:
 def _group_into_buckets(
     values: Iterable[tuple[float, float]], width: float, first: int, count: int
 ) -> tuple[ValueRange | None, ...]:
-    """Return the spread of each stretch: plain numbers until the end, for a picture gathers thousands of them."""
+    """Return the range of each bucket. It uses plain numbers until the end, as a screen needs thousands of them."""
     stretches: list[list[float]] = [[] for _ in range(count)]
     for when, value in values:
         at = math.floor(when / width) - first
@@ -227,7 +226,7 @@ def _group_into_buckets(
 
 def _compute_range(values: Sequence[float]) -> ValueRange:
     least, most = min(values), max(values)
-    return ValueRange(min(most, max(least, sum(values) / len(values))), least, most)  # a sum may be a bit off
+    return ValueRange(min(most, max(least, sum(values) / len(values))), least, most)  # a sum has rounding errors
 
 
 def _merge_ranges(before: ValueRange | None, weight: int, more: ValueRange) -> ValueRange:
@@ -246,13 +245,13 @@ def _rotate_array(places: array[float], first: int) -> array[float]:
 
 
 class _FineRing:
-    """The last so many samples, as they came."""
+    """A ring of the last samples."""
 
     def __init__(self, capacity: int, columns: int) -> None:
         self._at = _create_filled_array("d", _UNKNOWN_VALUE, capacity)
         self._values = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
         self._columns = columns
-        self._next = 0  # place of the next one; the newest is before it
+        self._next = 0  # place of the next sample; the newest is before it
 
     @property
     def byte_size(self) -> int:
@@ -261,7 +260,7 @@ class _FineRing:
     def add_values(self, at: float, values: array[float]) -> None:
         newest = (self._next - 1) % len(self._at)
         before = (newest - 1) % len(self._at)
-        crowded = at - self._at[before] < _MIN_TWO_SAMPLE_SECONDS  # then it takes the place of the newest
+        crowded = at - self._at[before] < _MIN_TWO_SAMPLE_SECONDS  # then it replaces the newest
         place = newest if crowded else self._next
         self._at[place] = at
         self._values[place * self._columns : (place + 1) * self._columns] = values
@@ -286,7 +285,7 @@ class _FineRing:
 
 
 class _CoarseRing:
-    """Mean, least and most of each 15 s. A place belongs to the slot whose number it holds."""
+    """Mean, minimum and maximum of each 15 s. A place belongs to the slot whose number it holds."""
 
     def __init__(self, capacity: int, columns: int) -> None:
         self._slot = array("q", [-1]) * capacity
@@ -325,7 +324,7 @@ class _CoarseRing:
         self._most[column] = max(self._most[column], value)
 
     def iterate_slots(self, column: int, now: float) -> Iterator[tuple[float, ValueRange | None]]:
-        """Yield (the middle of the slot, its spread) from the oldest slot to that of ``now``."""
+        """Yield (the middle of the slot, its range) from the oldest slot to that of ``now``."""
         last = int(now // COARSE_STEP)
         for slot in range(max(0, last - len(self._slot) + 1), last + 1):
             place = slot % len(self._slot)

@@ -1,4 +1,4 @@
-"""The probe on one node, kept running: its samples as events, through lost connections, ended probes and silence."""
+"""Runs the sampling agent on one node and yields its samples, through lost connections, ended agents and silence."""
 
 from __future__ import annotations
 
@@ -23,22 +23,20 @@ LOADING_INTERVAL = 1.0
 BACKGROUND_INTERVAL = 5.0
 DOCKER_ROOT = "/var/lib/docker"
 _SILENCE_SECONDS = 5.0  # seconds without a sample, beyond its rate, after which the node's state is unknown
-_STALL_SECONDS = 30.0  # seconds of silence after which a probe is given up and another one started
-_MIN_PAUSE_SECONDS = 1.0  # before another probe, so that one that ends at once does not keep the node busy
-_MAX_PAUSE_SECONDS = 30.0  # what that grows to while no probe gets as far as a sample
-_MAX_FAILED_PROBES = (
-    3  # probes in a row that ended without a single sample, from which on the node's Python is asked for
-)
+_STALL_SECONDS = 30.0  # seconds of silence after which a new agent replaces the old one
+_MIN_PAUSE_SECONDS = 1.0  # before a new agent, so that one that ends at once does not keep the node busy
+_MAX_PAUSE_SECONDS = 30.0  # the longest pause while no agent sends a sample
+_MAX_FAILED_PROBES = 3  # agents in a row without a sample, after which the node's Python is checked
 _OLD_PYTHON_EXIT = 42
 _PYTHON_CHECK = ("python3", "-ISc", f"import sys; sys.exit({_OLD_PYTHON_EXIT} if sys.version_info < (3, 8) else 0)")
-_NOT_FOUND_EXITS = (126, 127)  # what a shell says of a command that is not there, or that cannot be run
+_NOT_FOUND_EXITS = (126, 127)  # a shell's exit codes for a command that does not exist or cannot run
 
 
 class NodeSampler:
-    """`samples` runs the probe for as long as it is iterated; closing it ends the probe.
+    """Samples one node: `stream_samples` runs the agent as long as it is iterated; closing it ends the agent.
 
-    ``identity`` is what the node said of itself, None before the first answer. ``foreign``: lines that came among the
-    probe's own and were passed over.
+    ``identity`` is the node's own description, None before the first answer. ``foreign``: number of skipped lines that
+    something else wrote among the agent's.
     """
 
     def __init__(
@@ -65,18 +63,18 @@ class NodeSampler:
         self.foreign = 0
 
     async def set_rate(self, every: float) -> None:
-        """Sample every so many seconds from now on."""
+        """Set the seconds between two samples, from now on."""
         self.every = every
         if self._held is not None:
-            with contextlib.suppress(ConnectionLost):  # the next probe starts at this rate
+            with contextlib.suppress(ConnectionLost):  # the next agent starts at this rate
                 await self._held.write(f"every {every:g}\n".encode())
 
     async def stream_samples(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
-        """Yield each sample, and the node's state where it becomes unknown by silence and where it is known again.
+        """Yield each sample, and the node's state when it becomes unknown by silence and when it is known again.
 
-        A lost connection is waited for and the probe started anew; so is one that ended, whatever ended it, after pauses
-        that grow while no sample comes: a node short of memory kills probes, too. Raises `NodeError` where waiting does
-        not help: the node is not to be had by this user, or has no Python for the probe (`ProbeFailed`).
+        After a lost connection, or when the agent ends for any reason, the agent is started again, with pauses that grow
+        while no sample comes: a node short of memory kills agents, too. Raises `NodeError` if waiting does not help: this
+        user may not log in, or the node has no Python for the agent (`AgentFailed`).
         """
         while True:
             try:
@@ -87,14 +85,16 @@ class NodeSampler:
                 if self._consecutive_failures:
                     yield await self._build_no_sample_state()
             except (ConnectionLost, NodeStarved, NodeUnreachable):
-                await self.session.link.reconnect()  # at once where the link lives and only the session was refused
+                await (
+                    self.session.link.reconnect()
+                )  # returns at once if the connection lives and only the session was refused
             await self.session.clock.sleep(self._next_pause())
 
     def _next_pause(self) -> float:
         return min(_MAX_PAUSE_SECONDS, self._pause * 2.0 ** min(10, max(0, self._consecutive_failures - 1)))
 
     async def _build_no_sample_state(self) -> NodeStateChanged:
-        """Return the state after probes that ended without a sample. Raises ProbeFailed where none can ever run."""
+        """Return the state after agents that ended without a sample. Raises AgentFailed if none can ever run."""
         name, clock = self.session.node.name, self.session.clock
         if self._consecutive_failures >= _MAX_FAILED_PROBES and await self._has_no_python():
             raise AgentFailed(
@@ -117,7 +117,7 @@ class NodeSampler:
         )
 
     async def _has_no_python(self) -> bool:
-        """Tell whether it is certain that the node has no Python for the probe; one that was killed says nothing."""
+        """Tell whether the node certainly has no Python for the agent; a killed check proves nothing."""
         python = sys.executable if self.session.node.is_local else _PYTHON_CHECK[0]
         try:
             said = await self.session.link.run((python, *_PYTHON_CHECK[1:]), timeout=self._patience)
@@ -126,13 +126,13 @@ class NodeSampler:
         return said.status in (*_NOT_FOUND_EXITS, _OLD_PYTHON_EXIT)
 
     def _describe_foreign_lines(self) -> str:
-        """Return what to add of lines that something else wrote."""
+        """Return a note about lines that something else wrote."""
         if not self.foreign:
             return ""
         return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from something else"
 
     async def _run_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
-        """Run one probe until it ends or says nothing for too long."""
+        """Run one agent until it ends or is silent for too long."""
         here = self.session.node.is_local
         start = (bootstrap.build_local_agent_program if here else bootstrap.build_agent_program)(self.every, self.disks)
         held = self._held = await self.session.link.start_process(start.argv)
@@ -153,7 +153,7 @@ class NodeSampler:
 
     async def _read_samples(self, held: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         clock, name = self.session.clock, self.session.node.name
-        heard = patient = clock.monotonic()  # a sample; a sample, or the last complaint that there was none
+        heard = patient = clock.monotonic()  # the last sample; the last sample or silence report
         greeted = False
         while True:
             try:
@@ -175,7 +175,7 @@ class NodeSampler:
                 said = decode_agent_line(line)
             except ValueError:
                 if not greeted:
-                    continue  # a login shell that greets
+                    continue  # a login shell's greeting
                 self.foreign += 1
                 if self.foreign == 1 and not self._silent:
                     yield replace(
@@ -195,7 +195,7 @@ class NodeSampler:
 
 
 async def _send_keepalives(held: RemoteProcess) -> None:
-    """Keep the probe's dead-man switch from firing; a broken link is the reader's to tell."""
+    """Send keepalives so that the agent does not end itself; the reader reports a broken connection."""
     with contextlib.suppress(ConnectionLost):
         while True:
             await asyncio.sleep(bootstrap.KEEPALIVE_SECONDS / 4)
@@ -206,9 +206,9 @@ _IDENTITY_TIMEOUT_SECONDS = 10.0
 
 
 async def read_identity_and_sample(session: NodeSession) -> tuple[AgentHello, Sample] | None:
-    """Return who a node is and its second sample: whose a process of the GPU is, the first does not know yet.
+    """Return a node's identity and its second sample: the first does not know yet which container a GPU process is in.
 
-    None where the probe does not run there or says nothing in time.
+    None if the agent does not run there or sends nothing in time.
     """
     sampler = NodeSampler(session, every=0.5, disks=())
     try:

@@ -1,4 +1,4 @@
-"""How a start went: each phase with its steps, when it began and when it ended. Pure."""
+"""The timeline of a start: each phase and step with its beginning and end, and what is still expected. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sparkctl.model.events import Event, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 
-MAX_SPANS = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
+MAX_SPANS = 32  # limits the list for an engine that alternates between two steps
 _FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
 _STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpan:
-    """A phase, or a step of one. ``began`` and ``ended`` are unix seconds; ``ended`` None: it goes on."""
+    """A phase, or a step of one. ``began`` and ``ended`` are unix seconds; ``ended`` is None while it runs."""
 
     phase: Phase
     step: Step | None
@@ -25,18 +25,18 @@ class PhaseSpan:
 
     @property
     def part_key(self) -> tuple[Phase, str | None]:
-        """Which part of a start it is."""
+        """The key of this part of a start."""
         return self.phase, None if self.step is None else self.step.name
 
     def compute_duration(self, now: float) -> float:
-        """Return how long it took, or has taken."""
+        """Return its duration in seconds, up to ``now`` while it runs."""
         return max(0.0, (now if self.ended is None else self.ended) - self.began)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTimeline:
-    """One start as far as it was watched. ``elapsed`` counts from the beginning of the verb as of ``told`` (unix seconds),
-    ``expected`` is the usual length of the whole start, ``expected_parts`` that of its parts."""
+    """One start as far as it was watched. ``elapsed``: seconds since the command began, as of ``told`` (unix seconds).
+    ``expected`` is the usual duration of the whole start, ``expected_parts`` those of its parts."""
 
     stretches: tuple[PhaseSpan, ...] = ()
     phase: Phase = Phase.PLANNED
@@ -47,22 +47,22 @@ class StartupTimeline:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the start has come to an end, good or bad."""
+        """Tell whether the start has ended, in success or failure."""
         return self.phase in _FINAL_PHASES
 
     def compute_duration(self, now: float) -> float | None:
-        """Return how long the start has taken by now, or took; None where its beginning is not known."""
+        """Return the start's duration in seconds, up to ``now`` while it runs; None if its beginning is not known."""
         if self.elapsed is None:
             return None
         return self.elapsed if self.is_over else self.elapsed + max(0.0, now - self.told)
 
 
 def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> StartupTimeline | None:
-    """Return the course with one more word of it; None for what is no start: a stop."""
+    """Return the timeline after an event; None if the event belongs to a stop."""
     if event.phase in _STOP_PHASES:
         return None
     if event.phase in _FINAL_PHASES and (course is None or course.is_over):
-        return course  # it was so already: nothing was started
+        return course  # it was ready already: nothing was started
     if course is None or _begins_anew(course, event):
         course = StartupTimeline()
     course = replace(
@@ -94,11 +94,11 @@ def _continues_span(last: PhaseSpan, event: PhaseChanged) -> bool:
     return event.step is None or last.step is None or last.step.name == event.step.name
 
 
-# --- against what is expected -----------------------------------------------------------------------------------------
+# --- comparison with expected durations -----------------------------------------------------------------------------------------
 
 
 def merge_spans(stretches: Sequence[PhaseSpan]) -> list[PhaseSpan]:
-    """Return the stretches with those of the same part that follow each other as one."""
+    """Return the spans, with consecutive spans of the same part merged."""
     found: list[PhaseSpan] = []
     for one in stretches:
         last = found[-1] if found else None
@@ -110,12 +110,12 @@ def merge_spans(stretches: Sequence[PhaseSpan]) -> list[PhaseSpan]:
 
 
 def match_expected_seconds(course: StartupTimeline) -> list[float | None]:
-    """Return the expected seconds of each `merged` stretch of a course, None where they are not known."""
+    """Return the expected seconds of each merged span of a timeline, None where they are not known."""
     return [None if at is None else course.expected_parts[at].seconds for at in _match_expected_indexes(course)]
 
 
 def list_remaining_parts(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
-    """Return the parts that are still to come after the one that a course is at, as far as they are known."""
+    """Return the expected parts after the current one, as far as they are known."""
     last = max((at for at in _match_expected_indexes(course) if at is not None), default=-1)
     return tuple(
         one
@@ -125,7 +125,7 @@ def list_remaining_parts(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
 
 
 def _match_expected_indexes(course: StartupTimeline) -> list[int | None]:
-    """Return where each stretch is among the expected parts; of a part that comes twice, the second is the second."""
+    """Return the index of each span among the expected parts; repeated parts are matched in order."""
     left = list(enumerate(course.expected_parts))
     places: list[int | None] = []
     for one in merge_spans(course.stretches):
@@ -137,21 +137,21 @@ def _match_expected_indexes(course: StartupTimeline) -> list[int | None]:
 
 
 class PhaseTimer:
-    """Is given the events of one start, from its beginning. It goes by their ``elapsed``: a wall clock may be set."""
+    """Measures the phases of one start by its events. It uses their ``elapsed``, as a wall clock may be set."""
 
     def __init__(self) -> None:
         self._course: StartupTimeline | None = None
         self._has_gap = False
 
     def record_event(self, event: Event) -> None:
-        """Note a phase; while the connection is lost, steps go by unseen."""
+        """Record a phase; steps during a lost connection are not seen."""
         if isinstance(event, PhaseChanged) and event.elapsed is not None:
             self._course = advance_timeline(self._course, replace(event, ts=event.elapsed))
         elif isinstance(event, NodeStateChanged) and event.state is not NodeState.OK:
             self._has_gap = self._has_gap or self._course is not None
 
     def get_durations(self) -> tuple[PhaseDuration, ...]:
-        """Return what each part took, in order; nothing where not every one was seen from its beginning to its end."""
+        """Return the duration of each part, in order; empty if one of them was not seen completely."""
         course = self._course
         if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MAX_SPANS:
             return ()

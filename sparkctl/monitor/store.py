@@ -1,6 +1,6 @@
-"""The live store: every event goes through `Store.apply`, and every front end reads what came of it here.
+"""The live store: every event goes through `Store.apply_event`, and every front end reads the state from here.
 
-Pure: nothing is awaited, asked or written. The same events, live or from a recording, make the same state.
+Pure: it awaits, requests and writes nothing. The same events, live or from a recording, give the same state.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline
 
-_STOP_TIMEOUT_SECONDS = 180.0  # seconds without a word of it after which a stop that was told is no longer believed
-_GONE_STOP_TIMEOUT_SECONDS = 5.0  # the same once its container is gone: then there is a word every second or two
+_STOP_TIMEOUT_SECONDS = 180.0  # seconds without news, after which a reported stop no longer counts
+_GONE_STOP_TIMEOUT_SECONDS = 5.0  # the same once its container is gone: then news comes every second or two
 _LOADING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyTime:
-    """Since when (unix seconds) and which container: None until it is listed."""
+    """Since when (unix seconds) an instance is ready, and its container: None until it is listed."""
 
     since: float
     container: str | None = None
 
 
 def is_still_stopping(phase: PhaseChanged, listed: ContainersListed) -> bool:
-    """Tell whether a stop that was told goes on: its engine answers until it ends, which makes it no ready one."""
+    """Tell whether a reported stop still runs: the engine answers until it ends, but is no longer ready."""
     if phase.phase is not Phase.STOPPING:
         return False
     lives = any(one.ours and one.name == phase.instance and one.is_alive for one in listed.instances)
@@ -71,7 +71,7 @@ def is_still_stopping(phase: PhaseChanged, listed: ContainersListed) -> bool:
 def track_ready_since(
     known: dict[str, ReadyTime], before: ContainersListed | None, listed: ContainersListed
 ) -> dict[str, ReadyTime]:
-    """Return since when what is listed as ready is so: as it was told, or by the list before, which had it on its way."""
+    """Return since when each listed instance is ready: by its events, or by an earlier list that had it starting."""
     phases = {one.container_id: one.phase for one in before.instances} if before is not None else {}
     found: dict[str, ReadyTime] = {}
     for one in listed.instances:
@@ -90,44 +90,44 @@ _STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 @dataclass(slots=True, kw_only=True)
 class NodeRecord:
-    """``name`` is the node's; ``when`` the time of its last event that was news."""
+    """All that is known of one node; ``when``: the time of its last event that changed anything."""
 
     name: NodeName
     state: NodeStateChanged
     when: float
     rings: SampleSeries = field(default_factory=SampleSeries)
     arrived: SampleArrived | None = None
-    memory: MemoryReading | None = None  # from a look; a sample tells more
-    listed: ContainersListed | None = None  # the last that Docker answered for
-    docker: ContainersListed | None = None  # the last, answered or not
+    memory: MemoryReading | None = None  # from an inspection; a sample has more
+    listed: ContainersListed | None = None  # the last list that Docker answered
+    docker: ContainersListed | None = None  # the last list, answered or not
     numbers: dict[str, MeterArrived] = field(default_factory=dict)  # by container id
     facts: dict[str, EngineFactsReported] = field(default_factory=dict)  # by container id
-    phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
+    phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, since the last list
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
-    ready: dict[str, ReadyTime] = field(default_factory=dict)  # by instance, where it was seen getting ready
-    dropped: CachesDropped | None = None  # the last time that its page cache was
+    ready: dict[str, ReadyTime] = field(default_factory=dict)  # by instance, if it was seen becoming ready
+    dropped: CachesDropped | None = None  # the last drop of its page cache
     drafting: dict[str, MeterSeries] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
-    switch: SwitchJournalStatus | None = None  # what lies there of a switch; None: not known
-    kept: tuple[str, ...] = ()  # ids of the containers that it kept when what runs was listed, and since
+    switch: SwitchJournalStatus | None = None  # the switch journal on it; None: not known
+    kept: tuple[str, ...] = ()  # ids of containers that the switch keeps, at the last list and since
     told: dict[tuple[str, str | None], FindingReported] = field(
         default_factory=dict
-    )  # findings of asking, not of sampling
+    )  # findings of checks, not of samples
     health: NodeDetectors = field(default_factory=NodeDetectors)
     troubles: tuple[Finding, ...] = ()
 
     def build_snapshot(self, sample: Sample) -> NodeSnapshot:
-        """Return what the detectors of what is wrong look at."""
+        """Return the input of the detectors."""
         known = self.docker is not None and self.docker.known
         return NodeSnapshot(self.name, sample, self.list_instances() if known else None)
 
     def mark_guard_unknown(self) -> None:
-        """That no guard ran was so before something began to start: it may have brought one, which was not asked for yet."""
+        """Forget that no guard ran: a start may have brought one since."""
         self.guarded = self.guarded or None
 
     def list_instances(self) -> tuple[InstanceView, ...]:
-        """Return what was listed as it is now, and what is being started and was not listed yet."""
+        """Return the listed instances with their current phase, and starting ones that are not listed yet."""
         listed = mark_rollback_containers(self.listed.instances if self.listed else (), self.kept)
         kept = {one.name for one in listed if one.is_kept}
         names = {one.name for one in listed if one.ours and not one.is_kept}
@@ -137,7 +137,7 @@ class NodeRecord:
             if name not in names and not (name in kept and phase.phase in _STOP_PHASES)
         ]
         names |= {one.name for one in coming}
-        # Where the new one has the name of the one that is kept for it, that name means the new one.
+        # If the new instance has the same name as the kept one, the name means the new one.
         shown = [one for one in listed if not (one.is_kept and one.name in names)]
         return tuple(self._add_live_state(one) for one in (*shown, *coming))
 
@@ -154,7 +154,7 @@ class NodeRecord:
 
 
 def create_node_record(name: NodeName, now: float) -> NodeRecord:
-    """Return a node of which nothing is known yet."""
+    """Return the record of a node of which nothing is known yet."""
     return NodeRecord(name=name, state=NodeStateChanged(ts=now, node=name, state=NodeState.UNKNOWN), when=now)
 
 
@@ -181,13 +181,11 @@ def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPla
 
 
 _STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_UNLISTED_GRACE_SECONDS = (
-    60.0  # seconds that a container may be followed by its start before Docker was asked what runs
-)
+_UNLISTED_GRACE_SECONDS = 60.0  # seconds for which a start's container counts before Docker lists it
 
 
 class TopicKind(StrEnum):
-    """What an event can change."""
+    """Kinds of state that an event can change."""
 
     STATE = "state"
     SAMPLE = "sample"
@@ -203,7 +201,7 @@ class TopicKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something that is other than it was: what, of which node, of which instance where it is about one."""
+    """One change: of which kind, on which node, and of which instance if it concerns one."""
 
     what: TopicKind
     node: NodeName
@@ -211,18 +209,18 @@ class Topic:
 
 
 class Store:
-    """The state of the nodes as of the last event. Nodes stand in the order given, others behind as they turn up."""
+    """The state of the nodes as of the last event. Nodes keep the given order; others follow as they appear."""
 
     def __init__(self, nodes: Iterable[NodeName] = (), now: float = 0.0) -> None:
         self._nodes = {name: create_node_record(name, now) for name in nodes}
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """The nodes that are known."""
+        """The names of all known nodes."""
         return tuple(self._nodes)
 
     def apply_event(self, event: Event) -> tuple[Topic, ...]:
-        """Take in an event; return what is other than before, nothing where the event was no news."""
+        """Apply an event; return what changed, nothing if the event was no news."""
         if event.node is None:
             return ()
         if event.node not in self._nodes:
@@ -237,7 +235,7 @@ class Store:
         return tuple(self.get_view(name) for name in self._nodes)
 
     def _collect_findings(self, name: NodeName) -> tuple[Finding, ...]:
-        """Return what is wrong with a node: by its samples, beside the others, by what was asked; the worst first."""
+        """Return the findings of a node, worst first: by its samples, by comparison with other nodes, and by checks."""
         answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
         sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
         are_all = len(sights) == len(self._nodes)
@@ -245,23 +243,23 @@ class Store:
         ready = {one.name for one in self._list_instances(name) if one.phase is Phase.READY}
         sampled = [
             one
-            for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
+            for one in self._nodes[name].troubles  # as of the last sample; the instance may have become ready since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
         shown = [*sampled, *beside, *detect_slow_path(self._list_instances(name))]
-        newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
+        newer = {(one.kind.value, one.instance) for one in shown}  # samples repeat what checks found before
         asked = (_build_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
         return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
 
     def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
-        """Return what stands on a node; of workers what their heads say, as far as the nodes of those answer."""
+        """Return the instances of a node; workers have the phase of their heads, as far as the heads' nodes answer."""
         answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
         return apply_head_state(
             self._nodes[name].list_instances(), (one for live in answering for one in live.list_instances())
         )
 
     def get_view(self, name: NodeName) -> NodeTelemetryView:
-        """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
+        """Return the node's current view; for a node that does not answer, only its state and the reason. Raises KeyError."""
         live = self._nodes[name]
         state = live.state
         if state.state is not NodeState.OK:
@@ -286,9 +284,9 @@ class Store:
         )
 
     def get_last_known_view(self, name: NodeName) -> NodeTelemetryView:
-        """Return the view with what was known last, also of a node that does not answer now. Raises KeyError.
+        """Return the last known view, also of a node that does not answer now. Raises KeyError.
 
-        Its ``sampled`` and ``instances_seen`` say of when that is; what an engine did then is not in it.
+        ``sampled`` and ``instances_seen`` are the times of that knowledge; the engines' figures are left out.
         """
         live = self._nodes[name]
         if live.state.state is NodeState.OK:
@@ -304,66 +302,66 @@ class Store:
         )
 
     def get_state(self, name: NodeName) -> NodeStateChanged:
-        """Return what was last told of the connection. Raises KeyError."""
+        """Return the last state of the connection. Raises KeyError."""
         return self._nodes[name].state
 
     def get_phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
-        """Return what was told of an instance's start since it was last listed, None where nothing was. Raises KeyError."""
+        """Return the last phase of an instance's start since the last list, None if there was none. Raises KeyError."""
         return self._nodes[name].phases.get(instance)
 
     def get_startup_timeline(self, name: NodeName, instance: str) -> StartupTimeline | None:
-        """Return how the last start that was watched went, None where none was. Raises KeyError."""
+        """Return the timeline of the last watched start, None if there was none. Raises KeyError."""
         return self._nodes[name].courses.get(instance)
 
     def get_ready_since(self, name: NodeName, instance: str) -> float | None:
-        """Return since when (unix seconds) an instance is ready, None where nobody saw it getting so. Raises KeyError."""
+        """Return since when (unix seconds) an instance is ready, None if that was not seen. Raises KeyError."""
         found = self._nodes[name].ready.get(instance)
         return None if found is None else found.since
 
     def get_last_cache_drop(self, name: NodeName) -> CachesDropped | None:
-        """Return the last drop of a node's page cache that was told, None where none was. Raises KeyError."""
+        """Return the last reported drop of a node's page cache, None if there was none. Raises KeyError."""
         return self._nodes[name].dropped
 
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
-        """Return the plan of the last start that was watched, secrets and all. Raises KeyError."""
+        """Return the plan of the last watched start, secrets included. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
 
     def get_meter_series(self, name: NodeName, container: str) -> MeterSeries | None:
-        """Return how the drafts of a container fared lately, None where nothing is known. Raises KeyError."""
+        """Return the recent engine figures of a container, None if nothing is known. Raises KeyError."""
         return self._nodes[name].drafting.get(container)
 
     def get_guarded_instances(self, name: NodeName) -> tuple[str, ...] | None:
-        """Return which instances a guard watches there, none where none runs; None where that is not known. Raises KeyError."""
+        """Return the instances that a guard watches, empty if no guard runs; None if not known. Raises KeyError."""
         return self._nodes[name].guarded
 
     def get_switch_status(self, name: NodeName) -> SwitchJournalStatus | None:
-        """Return what lies there of a switch, None where that is not known. Raises KeyError."""
+        """Return the status of the switch journal on the node, None if not known. Raises KeyError."""
         return self._nodes[name].switch
 
     def get_sample_series(self, name: NodeName) -> SampleSeries:
-        """Return what the node did in the last hours. Raises KeyError."""
+        """Return the time series of the last hours. Raises KeyError."""
         return self._nodes[name].rings
 
     def get_clock_offset(self, name: NodeName) -> float | None:
-        """Return the seconds by which a node's clock was ahead of ours when it was last heard, its way to us taken off
-        them; None where that is not known. Raises KeyError."""
+        """Return the seconds by which a node's clock was ahead of ours at its last sample, corrected for the transfer time;
+        None if not known. Raises KeyError."""
         arrived = self._nodes[name].arrived
         return None if arrived is None else arrived.sample.time - arrived.ts
 
     def get_reported_findings(self, name: NodeName) -> tuple[FindingReported, ...]:
-        """Return the last finding of each check that was asked, of the node and of each instance. Raises KeyError."""
+        """Return the last finding of each check, for the node and for each instance. Raises KeyError."""
         return tuple(self._nodes[name].told.values())
 
     @singledispatchmethod
     def _apply(self, event: Event, live: NodeRecord) -> tuple[Topic, ...]:
-        """What is left is told to the operator as it comes, and changes nothing here."""
+        """Apply an event to one node. Other events are shown to the operator as they come, and change nothing here."""
         return ()
 
     @_apply.register
     def _(self, event: NodeStateChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.state = live.state, event
         if event.state is not NodeState.OK:
-            live.numbers.clear()  # what an engine did is of that moment only
+            live.numbers.clear()  # an engine's figures hold for that moment only
             live.guarded = None
             live.switch = None
         return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
@@ -443,7 +441,7 @@ class Store:
         live.phases[event.instance] = event
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
-        elif event.elapsed:  # none: it was so already when it was asked for
+        elif event.elapsed:  # without it, the instance was in that phase already
             live.ready[event.instance] = ReadyTime(event.ts)
         course = advance_timeline(live.courses.get(event.instance), event)
         if course is None:
@@ -501,7 +499,7 @@ def _list_alive_ids(listed: ContainersListed) -> set[str | None]:
 
 
 def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic, ...]:
-    """Keep why a start that was followed has ended."""
+    """Store why a watched start ended."""
     phase = live.phases.get(instance)
     if phase is None:
         return ()
@@ -510,7 +508,7 @@ def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic
 
 
 def _build_finding(found: FindingReported) -> Finding | None:
-    """Return what is wrong by an event; None where all is well, or of a kind that this version does not know."""
+    """Return the finding of an event; None if all is well, or if this version does not know its kind."""
     wrong = found.severity in (Severity.PROBLEM, Severity.WARNING, Severity.NOTE)
     if not wrong or found.node is None or found.check not in set(FindingKind):
         return None

@@ -1,4 +1,4 @@
-"""The journal of a switch on a node: read, written before each step, and removed when there is nothing to finish."""
+"""Reads, writes and removes the journal of a switch on a node. It is written before each step of the switch."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from sparkctl.node import switch_journal_codec as travelling
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
 
-_TIMEOUT_SECONDS = 20.0  # seconds: it is written through to the disk
+_TIMEOUT_SECONDS = 20.0  # seconds: the write includes a sync to disk
 
 
 class SwitchInProgress(OperationRefused):
-    """A switch goes on here, or was left: nothing else is changed meanwhile."""
+    """A switch runs on the node or was left unfinished: nothing else may change it meanwhile."""
 
 
 async def read_journal(session: NodeSession) -> SwitchJournalStatus:
-    """Return the journal that lies on a node. Raises `NodeError`."""
+    """Return the journal on a node. Raises `NodeError`."""
     return (await read_journal_with_text(session))[0]
 
 
 async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalStatus, str]:
-    """Return the journal that lies on a node, and its very text: an older version may have written less. Raises `NodeError`."""
+    """Return the journal on a node and its exact text, as an older version may have written fewer fields. Raises `NodeError`."""
     seen = (await session.read_node("journal")).journal
     return build_journal_view(seen), travelling.NO_JOURNAL if seen is None else seen.text
 
 
 def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
-    """Return what was found; one that is damaged, or another user's, is there and unknown."""
+    """Return the journal's status; a damaged journal, or another user's, exists but is unreadable."""
     if seen is None:
         return SwitchJournalStatus(JournalPresence.UNREADABLE, why="the node did not say")
     if seen.state == "none":
@@ -49,15 +49,15 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
 
 
 async def write_journal(session: NodeSession, text: str, over: Sequence[str]) -> bool:
-    """Write it, whole or not at all, where one of the texts ``over`` lies, or nothing; False where something else does.
+    """Write the journal, completely or not at all. Return False if another text than one of ``over`` is there.
 
-    Raises `NodeError`, and `Refused` where the node does not take it.
+    Raises `NodeError`, and `OperationRefused` if the node cannot store it.
     """
     return await _run_journal_script(session, travelling.build_write_command(text, over), "written")
 
 
 async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
-    """Remove it; as `write` does."""
+    """Remove the journal, under the same conditions as `write_journal`."""
     return await _run_journal_script(session, travelling.build_remove_command(over), "removed")
 
 
@@ -77,7 +77,7 @@ async def _run_journal_script(session: NodeSession, argv: list[str], what: str) 
 
 
 async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
-    """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
+    """Raise `SwitchInProgress` if a switch runs (``is_held``: another process holds the lock) or was left unfinished."""
     view = await read_journal(session)
     if view.found is JournalPresence.NONE:
         return
@@ -85,14 +85,14 @@ async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
 
 
 def refuse_if_journal_found(node: NodeName, ctx: CommandContext, seen: JournalFile | None) -> None:
-    """The same by a look that was made anyway; steps of the switch itself, which hold the node's lock, are let through."""
+    """Do the same with a journal that was already read; steps of the switch itself, which hold the node's lock, may go on."""
     view = build_journal_view(seen)
     if node not in ctx.holds and view.found is not JournalPresence.NONE:
         raise build_switch_refusal(node, view, is_held=view.is_held)
 
 
 def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:
-    """Return the refusal of anything else."""
+    """Return the error that refuses other operations during a switch."""
     if view.journal is None:
         return SwitchInProgress(
             f"a journal of a switch lies on {node}, and {view.why}: what it was about is not known",
@@ -105,7 +105,7 @@ def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool)
 
 
 def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str:
-    """Return what can be done about a switch that was left, a line each: only what is not refused at its step."""
+    """Return the commands that can finish an interrupted switch at its step, one a line."""
     where = f"--node {node or journal.affected_nodes[0]}"
     new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
     resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
@@ -123,7 +123,7 @@ def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str
 
 
 def format_abandon_command(where: str) -> str:
-    """Return how a switch is ended with nothing of it left; ``where`` names its node, as a flag."""
+    """Return the command that gives a switch up; ``where`` names its node, as a flag."""
     return f"give it up, with neither serving: sparkctl abort --give-up {where}"
 
 
@@ -139,7 +139,7 @@ def describe_switch(journal: SwitchJournal, *, is_held: bool) -> str:
 
 
 def format_step_number(step: SwitchStep) -> str:
-    """Return ``step 3 of 6 (releasing)``; the way back has no numbers."""
+    """Return ``step 3 of 6 (releasing)``; the rollback has no numbers."""
     if step is SwitchStep.LEFT:
         return "the new one's failure, for study"
     return (

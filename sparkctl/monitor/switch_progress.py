@@ -1,4 +1,4 @@
-"""How a switch goes, out of what it tells: its plan, its steps with what proved each, and how it ended. Pure."""
+"""Follows a switch by its events: its plan, its steps with their evidence, and how it ended. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchPlan, SwitchStep
 
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
-_INSTANT_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # are reached at once
+_INSTANT_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # reached at once
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What proved a step, on a node where it is one's alone."""
+    """What proved a step; ``node`` is set if it concerns one node only."""
 
     text: str
     node: NodeName | None = None
@@ -22,7 +22,7 @@ class StepEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SwitchStepProgress:
-    """One step. ``began`` and ``ended`` in unix seconds; ``ended`` None while it goes on, and of one that broke off."""
+    """One step. ``began`` and ``ended`` in unix seconds; ``ended`` is None while it runs, and for a step that broke off."""
 
     step: SwitchStep
     began: float
@@ -32,7 +32,7 @@ class SwitchStepProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchProgress:
-    """A switch as far as it was told. ``began``: unix seconds. ``old``: whom it stops, where a journal has said it and no plan."""
+    """A switch as far as it is known. ``began``: unix seconds. ``old``: the instances it stops, from a journal without a plan."""
 
     instance: str
     began: float
@@ -43,31 +43,31 @@ class SwitchProgress:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether its verb has ended."""
+        """Tell whether the switch has ended."""
         return self.end is not None
 
     @property
     def current_step(self) -> SwitchStep | None:
-        """The step that it is at."""
+        """The current step."""
         return self.steps[-1].step if self.steps else None
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Whom it stops, as its plan or its journal has it; none where neither was told."""
+        """The instances it stops, by its plan or its journal; empty if neither is known."""
         return self.old if self.plan is None else self.plan.stops
 
     def affects_instance(self, instance: str) -> bool:
-        """Tell whether an instance is one that it starts or stops."""
+        """Tell whether it starts or stops an instance."""
         return instance == self.instance or instance in self.stops
 
     @property
     def is_rolling_back(self) -> bool:
-        """Tell whether the new one has failed and the old one is brought back."""
+        """Tell whether the new instance failed and the old one is being restored."""
         return any(one.step in ROLLBACK_STEPS for one in self.steps)
 
 
 def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgress | None:
-    """Return the switch as it is after an event; an event that is none of its own changes nothing."""
+    """Return the switch after an event; other events change nothing."""
     match event:
         case SwitchPlanned():
             return SwitchProgress(instance=event.plan.instance, began=event.ts, plan=event.plan)
@@ -80,7 +80,7 @@ def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgres
 
 
 def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> SwitchProgress:
-    """What somebody goes on with begins in the middle; a step that is told twice is one."""
+    """Add a step. A resumed switch begins in the middle; a step that is reported twice counts once."""
     if course is None or course.is_over or course.instance != event.instance:
         began = event.ts - (event.elapsed or 0.0)
         course = SwitchProgress(instance=event.instance, began=began)
@@ -97,5 +97,5 @@ def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> Sw
 
 
 def _breaks_off(one: SwitchStepProgress, by: SwitchStep) -> bool:
-    """Tell whether a step was not done when the next one began: it is what failed."""
+    """Tell whether a step had not finished when the next one began: then it failed."""
     return not one.proofs and (by is SwitchStep.LEFT or (by in ROLLBACK_STEPS and one.step not in ROLLBACK_STEPS))

@@ -1,4 +1,4 @@
-"""``top``: what every node does, by the probe; what runs there, by Docker; what the engines do, by their figures."""
+"""Reads and watches all nodes for ``top``: samples of the agent, containers by Docker, and the engines' figures."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from sparkctl.monitor.store import Store
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
-_SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single look: shares and rates take two
+_SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single reading: shares and rates need two
 _ALIVE_TIMEOUT_SECONDS = 5.0
 _SAMPLE_TIMEOUT_SECONDS = 10.0
-_METRICS_GAP_SECONDS = 1.0  # seconds between the two readings of an engine in a single look
+_METRICS_GAP_SECONDS = 1.0  # seconds between the two readings of an engine in a single reading
 
 
 async def read_load_views(
     ctx: CommandContext, nodes: Sequence[Node], record: Emit | None = None
 ) -> tuple[NodeTelemetryView, ...]:
-    """Return what each node does now; a node that cannot be asked is a view too, with its state and words.
+    """Return a view of each node now; a node that does not answer has a view with its state and the error.
 
-    ``record`` is given every event on the way.
+    ``record`` gets every event.
     """
     store = Store()
     emit = _create_emitter(store, record)
@@ -46,7 +46,7 @@ async def read_load_views(
 
 
 def _create_emitter(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
-    """Return how an event goes its way: written down, taken in, and told of where it changed something."""
+    """Return a function that records an event, applies it to the store, and sets ``news`` if anything changed."""
 
     def emit(event: Event) -> None:
         if record is not None:
@@ -58,7 +58,7 @@ def _create_emitter(store: Store, record: Emit | None, news: asyncio.Event | Non
 
 
 def _emit_initial_states(ctx: CommandContext, nodes: Sequence[Node], emit: Emit) -> None:
-    """Let the nodes stand in the operator's order, in a recording, too."""
+    """Emit one state for each node first, so that the nodes keep the operator's order, in a recording, too."""
     for node in nodes:
         emit(NodeStateChanged(ts=ctx.clock.unix_time(), node=node.name, state=NodeState.UNKNOWN))
 
@@ -66,7 +66,7 @@ def _emit_initial_states(ctx: CommandContext, nodes: Sequence[Node], emit: Emit)
 def _emit_version_differences(
     ctx: CommandContext, before: Mapping[NodeName, AgentHello], now: Mapping[NodeName, AgentHello], emit: Emit
 ) -> None:
-    """Tell in what the nodes differ that should not, and where they no longer do."""
+    """Report versions that differ between nodes, and those that no longer do."""
     unlike = {one.node: one for one in node_settings.compare_node_versions(now)}
     for one in node_settings.compare_node_versions(before):
         if one.node not in unlike:
@@ -84,7 +84,7 @@ def _emit_version_differences(
 
 
 async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentHello | None:
-    """Look once; return who the node says it is."""
+    """Read a node once; return its identity."""
     async with NodeSession(node, ctx.asker, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
@@ -127,7 +127,7 @@ async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, Agen
 
 
 async def _read_engine_meters(session: NodeSession, listed: ContainersListed, ahead: float, emit: Emit) -> None:
-    """Emit what two readings of each engine tell; what they cannot tell stays unknown."""
+    """Emit the figures from two readings of each engine; the rest stays unknown."""
     if not any(has_meter(one) for one in listed.instances):
         return
     meters = EngineMeters(session)
@@ -145,11 +145,11 @@ async def watch_load_views(
     record: Emit | None = None,
     again: float | None = None,
 ) -> AsyncGenerator[tuple[NodeTelemetryView, ...], None]:
-    """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
+    """Yield all nodes whenever one of them changes; lost connections reconnect by themselves, visibly.
 
-    ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
-    instance of ours is loading there. ``record`` is given every event. ``again``: seconds until a node that cannot be used,
-    as one that refused the login, is tried once more; None: not at all.
+    ``every``: seconds between two samples of a node (`monitor.sampler` names three rates), one second at most while an
+    instance of ours is loading there. ``record`` gets every event. ``again``: seconds until an unusable node (a refused
+    login, for example) is tried once more; None: never.
     """
     news = asyncio.Event()
     store = Store()
@@ -166,7 +166,7 @@ async def watch_load_views(
             news.clear()
             for task in tasks:
                 if task.done():
-                    task.result()  # a defect is not to be hidden
+                    task.result()  # do not hide a defect
             known = {one.node.name: one.who for one in followers if one.who is not None}
             if known != compared:
                 _emit_version_differences(ctx, compared, known, emit)

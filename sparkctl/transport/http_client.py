@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client over a link: one request, one connection, one whole answer."""
+"""A small HTTP/1.1 client over a node connection: one request, one connection, one complete response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkctl.transport.node_connection import ByteReader, ByteWriter, NodeConne
 MAX_BODY_BYTES = 32 << 20
 Headers = Sequence[tuple[str, str]]
 _EXIT_CONNECTION_REFUSED, _EXIT_COMMAND_NOT_FOUND = 111, 127
-# One line, which every login shell hands on as it is. 111 is ECONNREFUSED.
+# One line, which every login shell passes on unchanged. 111 is ECONNREFUSED.
 _RELAY_SCRIPT = (
     "import socket,sys;c=socket.socket();c.settimeout(float(sys.argv[2]));"
     f"c.connect_ex(('127.0.0.1',int(sys.argv[1]))) and sys.exit({_EXIT_CONNECTION_REFUSED});c.sendall(sys.stdin.buffer.read());"
@@ -23,7 +23,7 @@ _RELAY_SCRIPT = (
 
 
 class InvalidHttpResponse(ProtocolViolation):
-    """Whoever answered did not speak HTTP, broke off, or said more than 32 MiB."""
+    """The response is not HTTP, is incomplete, or has more than 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class HttpResponse:
     body: bytes
 
     def get_header(self, name: str) -> str | None:
-        """Return the first header of this name, None where it is not there."""
+        """Return the first header with this name, None if there is none."""
         return next((value for key, value in self.headers if key == name.lower()), None)
 
     @property
@@ -55,10 +55,10 @@ async def request_tcp(
     timeout: float = 10.0,
     host: str = "127.0.0.1",
 ) -> HttpResponse:
-    """Ask a TCP server as the node sees it.
+    """Send a request to a TCP server, as seen from the node.
 
-    Raises TimeoutError where the whole answer is not there after ``timeout`` seconds, ConnectionRefusedError where
-    nobody listens, LinkLost where the connection to the node breaks, BadAnswer for what is no HTTP.
+    Raises TimeoutError if the response is not complete after ``timeout`` seconds, ConnectionRefusedError if nobody listens,
+    ConnectionLost if the connection to the node breaks, InvalidHttpResponse if the response is not HTTP.
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_tcp(host, port)
@@ -78,9 +78,9 @@ async def request_in_session(
     headers: Headers = (),
     timeout: float = 10.0,
 ) -> HttpResponse:
-    """Ask a server on the node's loopback through a command there: for a node whose sshd forwards no TCP connections.
+    """Send a request to the node's loopback through a command there, for a node whose sshd forwards no TCP connections.
 
-    Raises as `request`, and ForwardingForbidden where the node has no python3 to ask with.
+    Raises as `request_tcp`, and ForwardingForbidden if the node has no python3.
     """
 
     stream = _CommandStream(link, port, timeout)
@@ -91,7 +91,7 @@ async def request_in_session(
 
 
 class _CommandStream:
-    """A connection of one question: what is written goes to the server when it is drained, then its answer is read."""
+    """A connection for one request: `drain` sends what was written, then the response is read."""
 
     def __init__(self, link: NodeConnection, port: int, timeout: float) -> None:
         self._link, self._port, self._timeout = link, port, timeout
@@ -101,7 +101,7 @@ class _CommandStream:
         self._question += data
 
     def write_eof(self) -> None:
-        """The answer ends the exchange."""
+        """Do nothing: the response ends the exchange."""
 
     async def drain(self) -> None:
         argv = ["python3", "-IS", "-c", _RELAY_SCRIPT, str(self._port), f"{self._timeout:.0f}"]
@@ -120,7 +120,7 @@ class _CommandStream:
         return answer
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 async def request_unix(
@@ -134,9 +134,9 @@ async def request_unix(
     timeout: float = 10.0,
     largest: int | None = None,
 ) -> HttpResponse:
-    """Ask a server behind a unix socket on the node; raises as `request`, and for Docker's socket its own errors.
+    """Send a request to a unix socket on the node; raises as `request_tcp`, and for Docker's socket its own errors.
 
-    ``largest``: bytes of a body that are taken at most; None: 32 MiB.
+    ``largest``: the largest accepted body in bytes; None: 32 MiB.
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_unix(socket)
@@ -151,7 +151,7 @@ _PARTS_PER_TURN = 64  # pieces
 _MAX_PARTS, _MIN_MEAN_PART_BYTES = (
     4096,
     64,
-)  # pieces of an answer, and beyond that the bytes that they have to have on average
+)  # fragments of a response; beyond that number, their minimum average size in bytes
 
 
 async def send_request(
@@ -164,9 +164,9 @@ async def send_request(
     headers: Headers,
     largest: int | None = None,
 ) -> HttpResponse:
-    """Ask, return the whole answer of at most ``largest`` bytes (None: 32 MiB), close the stream.
+    """Send a request, return the complete response of at most ``largest`` bytes (None: 32 MiB), close the stream.
 
-    Raises BadAnswer, and LinkLost where the link breaks.
+    Raises InvalidHttpResponse, and ConnectionLost if the connection breaks.
     """
     try:
         connection = h11.Connection(our_role=h11.CLIENT)
@@ -209,7 +209,7 @@ async def _read_response(connection: h11.Connection, reader: ByteReader, largest
             parts.append(bytes(event.data))
             size += len(event.data)
             if len(parts) % _PARTS_PER_TURN == 0:
-                await asyncio.sleep(0)  # what has arrived already would never let anybody else run
+                await asyncio.sleep(0)  # data that has already arrived would never yield to other tasks
             if len(parts) > _MAX_PARTS and size < _MIN_MEAN_PART_BYTES * len(parts):
                 raise InvalidHttpResponse("the answer comes in pieces of a few bytes")
             if size > largest:

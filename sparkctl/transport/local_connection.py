@@ -1,4 +1,4 @@
-"""The node that is this very machine: the same interface over subprocesses and sockets, without SSH."""
+"""The connection to this machine as a node: subprocesses and sockets instead of SSH."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_LINE_BYTES = 1 << 20
 
 
 class LocalConnection:
-    """`Link` for ``host: local``. ``docker`` is the path of Docker's socket."""
+    """`NodeConnection` for ``host: local``. ``docker`` is the path of Docker's socket."""
 
     def __init__(self, node: Node, docker: str = DOCKER_SOCKET) -> None:
         self.node = node
@@ -36,16 +36,16 @@ class LocalConnection:
 
     @property
     def status(self) -> ConnectionStatus:
-        """Unknown before `connect`, then ok for good."""
+        """Unknown before `connect`, then always ok."""
         return self._status
 
     def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, until what is returned is called."""
+        """Call ``listener`` at every change; the returned function removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
-        """There is nothing to connect to."""
+        """Set the status to ok; no connection is needed."""
         if self._status.state is NodeState.OK:
             return
         self._status = ConnectionStatus(NodeState.OK)
@@ -53,7 +53,7 @@ class LocalConnection:
             listener(self._status)
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
-        """There is nothing that could be lost."""
+        """Set the status to ok; a local connection cannot be lost."""
         await self.connect()
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
@@ -74,7 +74,7 @@ class LocalConnection:
             await kill_process_group(process)
             raise
         finally:
-            stdin_pipe.close()  # a command that read nothing leaves it open, and with it the whole transport
+            stdin_pipe.close()  # a command that read nothing leaves it open, and the transport with it
         return CommandResult(*output, status if status >= 0 else None)
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
@@ -82,7 +82,7 @@ class LocalConnection:
         return _LocalProcess(await _start_process(argv, quiet=True))
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
-        """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
+        """Open a unix socket. For Docker's: DockerPermissionDenied or DockerUnavailable instead of OSError."""
         wanted = self._docker if path == DOCKER_SOCKET else path
         try:
             return await asyncio.open_unix_connection(wanted)
@@ -92,7 +92,7 @@ class LocalConnection:
             raise _docker_socket_error(self.node.name, error) from error
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
-        """Open a TCP connection; ConnectionRefusedError where nobody listens."""
+        """Open a TCP connection; ConnectionRefusedError if nobody listens."""
         return await asyncio.open_connection(host, port)
 
     async def docker_socket(self) -> Path:
@@ -100,7 +100,7 @@ class LocalConnection:
         return Path(self._docker)
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no connection."""
 
 
 class _LocalProcess:
@@ -110,7 +110,7 @@ class _LocalProcess:
         self._process = process
 
     async def readline(self) -> bytes:
-        """Return its next line of stdout, b"" when it has ended; of one that is longer than 1 MiB a part after the other."""
+        """Return its next line of stdout, b"" when it has ended; a line longer than 1 MiB comes in parts."""
         assert self._process.stdout is not None
         try:
             return await self._process.stdout.readuntil()
@@ -140,9 +140,9 @@ class _LocalProcess:
 
 
 async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
-    """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone.
+    """Start in the home directory and in a process group of its own, like an SSH login; Ctrl-C reaches only us.
 
-    asyncio waits for ever when it is cancelled between starting a child and connecting its pipes: let it finish first.
+    asyncio waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -163,7 +163,7 @@ async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.su
 
 
 async def kill_process_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a child that leads its own session, with all that it started."""
+    """Kill a child that leads its own session, with all its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await _close_pipes(process)
@@ -172,14 +172,14 @@ async def kill_process_group(process: asyncio.subprocess.Process) -> None:
 async def _close_pipes(process: asyncio.subprocess.Process) -> None:
     """Close our ends of a child's pipes and wait for its end.
 
-    asyncio waits for the end of the pipes as well: that never comes where nobody reads its output, or where something
-    that the child left behind holds them.
+    asyncio waits for the end of the pipes as well: that never comes if nobody reads the output, or if a remaining
+    grandchild holds them open.
     """
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no other way to it
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no public access to it
     for fd in (0, 1, 2):
         pipe = transport.get_pipe_transport(fd)
         if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
-            pipe.abort()  # nobody takes it any more
+            pipe.abort()  # nobody reads it any more
         elif pipe is not None and not pipe.is_closing():
             pipe.close()
     await process.wait()
@@ -187,7 +187,7 @@ async def _close_pipes(process: asyncio.subprocess.Process) -> None:
 
 
 def _start_failure(argv: Sequence[str], error: OSError) -> CommandResult:
-    """Answer as a shell at the other end of an SSH connection would: 127 not found, 126 not to be run."""
+    """Return the result that a remote shell would give: 127 not found, 126 not executable."""
     status = 127 if isinstance(error, FileNotFoundError) else 126
     return CommandResult(b"", f"{argv[0]}: {error.strerror}\n".encode(), status)
 

@@ -1,4 +1,4 @@
-"""A way to one node. `SshLink` and `LocalLink` are the two; nothing above this layer can tell them apart."""
+"""The interface of a connection to one node. `SshConnection` and `LocalConnection` implement it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ByteReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A finished command. ``status`` is None where it was ended by a signal or the server did not say."""
+    """A finished command. ``status`` is None if a signal ended it or the server did not report it."""
 
     stdout: bytes
     stderr: bytes
@@ -46,15 +46,15 @@ class CommandResult:
 
 
 class RemoteProcess(Protocol):
-    """A command that runs as long as we hold it (its stdin stays open); it ends when the connection does."""
+    """A command that runs while its stdin stays open; it ends with the connection."""
 
     async def readline(self) -> bytes:
         """Return its next line of stdout, b"" when it has ended."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Write to its stdin and wait until the other side takes more. One that has ended takes nothing, silently:
-        `readline` tells of the end."""
+        """Write to its stdin and wait until the other side accepts more. After its end, data is dropped silently:
+        `readline` shows the end."""
         ...
 
     async def release(self) -> None:
@@ -64,7 +64,7 @@ class RemoteProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """What the link is doing now. ``attempt`` and ``next_try`` (seconds from now) only while reconnecting."""
+    """The state of a connection. ``attempt`` and ``next_try`` (seconds from now) are set only while reconnecting."""
 
     state: NodeState
     detail: str | None = None
@@ -75,35 +75,35 @@ class ConnectionStatus:
 class NodeConnection(Protocol):
     """One connection that carries everything to and from a node.
 
-    Every call raises `LinkLost` when the connection breaks under it, and `Unreachable`, `Starved`, `Untrusted` or
-    `LoginRefused` when there is none to be had. Nothing is retried inside a call.
+    Every call raises `ConnectionLost` if the connection breaks during it, and `NodeUnreachable`, `NodeStarved`,
+    `HostKeyUntrusted` or `LoginRefused` if no connection can be made. No call retries anything.
     """
 
     node: Node
 
     @property
     def status(self) -> ConnectionStatus:
-        """The state now, without looking."""
+        """The last known state, without a check."""
         ...
 
     def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, from the event loop, until what is returned is called."""
+        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
         ...
 
     async def connect(self) -> None:
-        """Connect once, within the time limits; a second call on a live link does nothing."""
+        """Connect once, within the time limits; a second call on a live connection does nothing."""
         ...
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Try again with jittered, growing pauses until connected.
 
         Raises the last error after ``give_up_after`` seconds (None: never), and at once for errors that waiting does
-        not mend: `Untrusted`, `LoginRefused`.
+        not fix: `HostKeyUntrusted`, `LoginRefused`.
         """
         ...
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
-        """Run a command to its end. ``argv`` arrives word for word whatever the login shell; TimeoutError after
+        """Run a command to its end. ``argv`` arrives unchanged with any login shell; TimeoutError after
         ``timeout`` seconds."""
         ...
 
@@ -116,20 +116,20 @@ class NodeConnection(Protocol):
         ...
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
-        """Open a TCP connection from the node (127.0.0.1 is the node); ConnectionRefusedError where nobody listens."""
+        """Open a TCP connection from the node (127.0.0.1 is the node); ConnectionRefusedError if nobody listens."""
         ...
 
     async def docker_socket(self) -> Path:
-        """Return a local socket path, in a directory only we can enter, behind which the node's Docker answers."""
+        """Return the path of a local socket that leads to the node's Docker, in a directory that only we can enter."""
         ...
 
     async def close(self) -> None:
-        """End the connection and remove what it made locally."""
+        """End the connection and remove its local files."""
         ...
 
 
 def node_state_for_error(error: NodeError) -> NodeState:
-    """Return the node state that an error stands for."""
+    """Return the node state for an error."""
     if isinstance(error, NodeStarved):
         return NodeState.STARVED
     if isinstance(error, HostKeyUntrusted):
@@ -146,7 +146,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class OutputTooLong(ProtocolViolation):
-    """A command said more than anybody wants to hold in memory."""
+    """A command wrote more output than is held in memory."""
 
 
 async def communicate(
@@ -159,7 +159,7 @@ async def communicate(
     )
     feeding = asyncio.create_task(_write_stdin(writer, stdin))
     try:
-        out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect LinkLost, not a group of it
+        out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect ConnectionLost, not a group of it
         return out, err
     finally:
         for task in (*tasks, feeding):
@@ -168,7 +168,7 @@ async def communicate(
 
 
 async def _write_stdin(writer: ByteWriter, data: bytes) -> None:
-    """Write ``data`` and the end. A command that does not read all of it is no error of ours."""
+    """Write ``data`` and EOF. A command that does not read all of it is no error."""
     try:
         for start in range(0, len(data), _CHUNK_BYTES):
             writer.write(data[start : start + _CHUNK_BYTES])

@@ -1,4 +1,4 @@
-"""One node for the length of a verb: the link, its Docker, and looks at the machine."""
+"""A session with one node during a command: the connection, its Docker, and inspections of the machine."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _OQS_LIBRARY_FILES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", 
 
 
 def import_asyncssh_fast() -> None:
-    """Make ``import asyncssh`` cheap for whoever comes next."""
+    """Import asyncssh quickly: without X.509 and without the slow search for liboqs."""
     if "asyncssh" in sys.modules:
         return
     find_library = ctypes.util.find_library
     without_x509 = _X509_MODULE not in sys.modules
     ctypes.util.find_library = _find_oqs_library
     if without_x509:
-        sys.modules[_X509_MODULE] = None  # type: ignore[assignment]  # what Python itself does to refuse an import
+        sys.modules[_X509_MODULE] = None  # type: ignore[assignment]  # Python's own way to refuse an import
     try:
         importlib.import_module("asyncssh")
     finally:
@@ -68,7 +68,7 @@ def _find_oqs_library(name: str) -> str | None:
 
 
 def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection:
-    """Return a link that is not connected yet. asyncssh is imported only for a node that needs it."""
+    """Return a connection that is not connected yet. asyncssh is imported only for a node that needs it."""
     if node.is_local:
         from sparkctl.transport.local_connection import LocalConnection
 
@@ -80,11 +80,11 @@ def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection
     return SshConnection(node, asker if asker is not None else NonInteractivePrompter())
 
 
-_STALL_SECONDS = 3.0  # seconds by which a time limit is overrun only where this process did not run
+_STALL_SECONDS = 3.0  # seconds: a time limit is exceeded by this much only if this process did not run
 
 
 class NodeSession:
-    """Opened with ``async with``; closing leaves nothing on either side."""
+    """A session, opened with ``async with``; closing leaves nothing on either side."""
 
     def __init__(self, node: Node, asker: Prompter | None = None, clock: Clock | None = None) -> None:
         self.node = node
@@ -92,22 +92,24 @@ class NodeSession:
         self.link: NodeConnection = open_connection(node, asker or NonInteractivePrompter())
         self.docker = DockerClient(self.link)
         self.is_over = False
-        self.home: str | None = None  # of the node's user, once a look has told
-        self.seen_ready: dict[str, float | None] = {}  # container id: when it was started that was found ready then
+        self.home: str | None = None  # of the node's user, once an inspection returned it
+        self.seen_ready: dict[
+            str, float | None
+        ] = {}  # container id -> start time of the container when it was found ready
         self._reporting: list[Callable[[], None]] = []
 
     def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
 
         def report_status(status: ConnectionStatus) -> None:
-            if status.state is not NodeState.UNKNOWN:  # our own closing is no news
+            if status.state is not NodeState.UNKNOWN:  # closing it ourselves is no news
                 emit(self.build_state_event(status))
 
         self._reporting.append(self.link.add_status_listener(report_status))
 
     def build_state_event(self, status: ConnectionStatus | None = None) -> NodeStateChanged:
-        """Return the link's state (or ``status``) as an event."""
-        from sparkctl.model.events import NodeStateChanged  # `status` has no use for events
+        """Return the connection's state (or ``status``) as an event."""
+        from sparkctl.model.events import NodeStateChanged  # imported late: `status` needs no events
 
         status = status or self.link.status
         return NodeStateChanged(
@@ -121,12 +123,12 @@ class NodeSession:
 
     @property
     def user_home(self) -> str:
-        """The home of the node's user; ``~`` where no look has told it."""
+        """The home of the node's user; ``~`` if no inspection returned it."""
         return "~" if self.home is None else self.home
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
-        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
-        `LocalStall` where that is not the node's fault."""
+        """Run a command to its end; raises `NodeStarved` if the connection lives but the command does not finish in time, and
+        `LocalStall` if that is not the node's fault."""
         began = self.clock.monotonic()
         try:
             return await self.link.run(argv, stdin=stdin, timeout=timeout)
@@ -144,9 +146,9 @@ class NodeSession:
             ) from late
 
     async def read_node(self, *sections: str, timeout: float = 20.0) -> probe.NodeInspection:
-        """Make one trip and return what it brought.
+        """Run one inspection of the node and return the result.
 
-        Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
+        Raises `NodeError` if the answer is not in the expected form, `NodeStarved` if it does not answer in time.
         """
         argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
         try:
@@ -170,7 +172,7 @@ class NodeSession:
         return self
 
     async def wait_reconnected(self) -> None:
-        """Return when a lost connection is there again; raises what waiting does not mend."""
+        """Wait until a lost connection is back; raises errors that waiting does not fix."""
         await self.link.reconnect()
 
     async def __aexit__(
@@ -183,10 +185,10 @@ class NodeSession:
 
 @contextmanager
 def isolate_node_failures(node: Node) -> Iterator[None]:
-    """Make whatever goes wrong while one node is read that node's own failure, so that it costs no other node.
+    """Turn any exception while one node is read into an error of that node, so that other nodes are not affected.
 
-    Errors that say themselves what they are pass. What is left is of a class that nobody expected: a node's garbage that no
-    reader refused, or a defect of ours. SPARKCTL_DEBUG lets it through as it is.
+    Errors of sparkctl pass unchanged. Others are unexpected: invalid data of a node that no parser refused, or a defect of
+    sparkctl. SPARKCTL_DEBUG lets them pass unchanged.
     """
     try:
         yield
@@ -205,9 +207,9 @@ def isolate_node_failures(node: Node) -> Iterator[None]:
 
 
 class SharedSession(NodeSession):
-    """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
+    """A session over the connection of another session; leaving it closes nothing.
 
-    Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
+    Once the owner has closed the connection, it stays lost: `wait_reconnected` raises `NodeUnreachable`.
     """
 
     def __init__(self, owner: NodeSession) -> None:
@@ -217,14 +219,14 @@ class SharedSession(NodeSession):
         self._owner = owner
 
     async def wait_reconnected(self) -> None:
-        """Return when the connection is there again; whoever waits for it shares one series of attempts."""
+        """Wait until the connection is back; all waiting callers share one series of attempts."""
         if not self._owner.is_over:
             try:
                 return await self.link.reconnect()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not self._owner.is_over or (task is not None and task.cancelling()):
-                    raise  # it is we who are to end
+                    raise  # this task itself is cancelled
         raise NodeUnreachable(self.node.name, f"the connection to {self.node.name} was ended")
 
     async def __aexit__(

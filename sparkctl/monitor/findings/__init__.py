@@ -1,1 +1,1 @@
-"""Health findings: pure detectors that are fed one sight of a node after another and say what they show."""
+"""Health findings: pure detectors that get one snapshot of a node after another and return what is wrong."""

@@ -1,4 +1,4 @@
-"""What a detector is fed, and how it tells a lasting condition from a passing one."""
+"""The input of the detectors, and timers that tell a lasting condition from a short one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
 _MAX_KEYS = 256
-MAX_SAMPLE_GAP = (
-    20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
-)
+MAX_SAMPLE_GAP = 20.0  # seconds without a sample or a figure, after which the time between is not known
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """A node at one sample. ``instances`` are as of Docker's last answer, ours and what lives of others; None: not known."""
+    """A node at one sample. ``instances``: as of Docker's last answer, ours and running foreign ones; None: not known."""
 
     node: NodeName
     sample: Sample
@@ -27,16 +25,16 @@ class NodeSnapshot:
 
 
 class Detector(Protocol):
-    """One kind of trouble. It keeps what it needs of earlier sights, and knows no time but the samples' own."""
+    """Detects one kind of finding. It keeps what it needs of earlier snapshots, and uses only the samples' own times."""
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
-        """Return what this sight shows, together with those before it."""
+        """Return the findings of this snapshot, given the earlier ones."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentCondition:
-    """A condition that has lasted long enough. ``since``: unix seconds, None where it held at the first sight."""
+    """A condition that has lasted long enough. ``since``: unix seconds, None if it held at the first snapshot already."""
 
     since: float | None
 
@@ -44,7 +42,7 @@ class PersistentCondition:
 class ConditionTimer:
     """A condition by key that must hold for ``seconds`` before it counts.
 
-    Unknown is no evidence: what cannot be judged now is not told, and after `GAP` without a judgement it begins anew.
+    Unknown is no evidence: while it is not known, nothing is reported, and after `MAX_SAMPLE_GAP` the timer starts again.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
@@ -53,7 +51,7 @@ class ConditionTimer:
         self._judged: dict[Hashable, float] = {}
 
     def update_condition(self, key: Hashable, claim: bool | None, sample: Sample) -> PersistentCondition | None:
-        """Take in whether it holds now (None: not known); return it once it has lasted."""
+        """Update whether the condition holds now (None: not known); return it once it has lasted."""
         now, last = sample.uptime, self._judged.get(key)
         if last is not None and not 0 <= now - last <= MAX_SAMPLE_GAP:
             self._began.pop(key, None)
@@ -61,7 +59,7 @@ class ConditionTimer:
         if claim is None:
             return None
         self._judged[key] = now
-        if len(self._judged) > _MAX_KEYS:  # processes and containers come and go for months
+        if len(self._judged) > _MAX_KEYS:  # bounded: processes and containers come and go for months
             self._judged = {one: when for one, when in self._judged.items() if 0 <= now - when <= MAX_SAMPLE_GAP}
             self._began = {one: begun for one, begun in self._began.items() if one in self._judged}
         if not claim:
@@ -71,7 +69,7 @@ class ConditionTimer:
         return PersistentCondition(begun.since) if now - begun.uptime >= self._seconds else None
 
     def is_active(self, key: Hashable) -> bool:
-        """Tell whether it held at its last judgement, lasting or not: for a threshold with hysteresis."""
+        """Tell whether it held at its last update, lasting or not: for a threshold with hysteresis."""
         return key in self._began
 
 

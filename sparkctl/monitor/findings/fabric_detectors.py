@@ -1,4 +1,4 @@
-"""The link between the Sparks: one function of a port idle, no way over it."""
+"""Detects fabric problems: an idle function of a port, no route, no cable, no common network."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MIN_ACTIVE_BYTES_PER_SECOND = 1e6  # bytes/s
 
 
 class IdleLaneDetector:
-    """One function of a port moves data and its twin does not: half of the fabric lies idle (13.8 Gb/s beside 0).
+    """One function of a port moves data and its twin does not: half of the fabric is idle (13.8 Gb/s and 0).
 
-    At least 1 Gb/s on the one and less than a fiftieth of it on the other, for 30 s. A full link takes both: 92.57 +
+    At least 1 Gb/s on one and less than a fiftieth of it on the other, for 30 s. A full link needs both: 92.57 +
     97.28 Gb/s in NVIDIA's own measurement, as each function is a PCIe Gen5 x4.
     """
 
@@ -66,9 +66,9 @@ def _format_gigabits(port: RdmaLane) -> str:
 
 
 class MissingRouteDetector:
-    """A ConnectX port has its cable, and no IPv4 network is on its functions: nothing can go over it; for 60 s.
+    """A ConnectX port has a cable but no IPv4 network on its functions, so nothing can use it; for 60 s.
 
-    One function of the two without a network is a note: it works at half.
+    If only one of the two functions has no network, it is a note: the link works at half speed.
     """
 
     SECONDS = 60.0
@@ -77,7 +77,7 @@ class MissingRouteDetector:
         self._lasting = ConditionTimer(seconds)
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each port without a way, or with half of one."""
+        """Return one finding for each port without a network, or with one on half of it."""
         links = {link.name: link for link in sight.sample.links or ()}
         found = []
         for pair in pair_lanes(sight.sample.rdma or ()):
@@ -109,7 +109,7 @@ class MissingRouteDetector:
 
 
 def _find_active_interfaces(pair: Sequence[RdmaLane]) -> set[str]:
-    """Return the interfaces of functions that move data: these have a way, whatever it is."""
+    """Return the interfaces of functions that move data: these have some route."""
     return {
         one.interface
         for one in pair
@@ -120,7 +120,7 @@ def _find_active_interfaces(pair: Sequence[RdmaLane]) -> set[str]:
 def _find_unaddressed_interfaces(
     ends: Sequence[NetworkInterface | None], at_work: set[str]
 ) -> list[NetworkInterface] | None:
-    """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
+    """Return the interfaces without a network; none unless both have a carrier, None if that is not known."""
     known = [link for link in ends if link is not None and link.carrier is not None]
     if len(known) < 2:
         return None
@@ -134,7 +134,7 @@ def _find_unaddressed_interfaces(
 
 
 def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
-    """Between several nodes: of each that has fast ports and a carrier on none of them, where all of them are known."""
+    """Return a finding for each of several nodes whose fast ports are all known and have no carrier."""
     if len(sights) < 2:
         return []
     found = []
@@ -157,7 +157,7 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
 
 
 def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
-    """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
+    """Return a finding if two nodes have networks on their cabled ConnectX functions, but none in common."""
     networks = {sight.node: _list_fabric_networks(sight.sample) for sight in sights}
     cabled = {node: own for node, own in networks.items() if own}
     found = []

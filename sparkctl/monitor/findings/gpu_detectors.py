@@ -1,4 +1,4 @@
-"""What a GPU's own figures show: a clock that is stuck low, heat that slows it, waiting that looks like work."""
+"""Detects GPU problems: a clock that is stuck low, thermal throttling, a busy wait that looks like work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STUCK_CLOCK_REMEDY = (
 
 
 class StuckClockDetector:
-    """Stuck at 500-850 MHz and under 35 W, cool and with no reason given (799 MHz, 19.5 W; healthy 2281 MHz, 92.5 W).
+    """The GPU is stuck at 500-850 MHz and under 35 W, cool and without a reason (799 MHz, 19.5 W; healthy: 2281 MHz, 92.5 W).
 
     All of: SM clock below 45 % of its maximum (until 55 % once it is), utilisation at least 50 %, power under 35 W,
     below 80 degrees, no event reason but idle; for 20 s, because short kernels leave a stale clock behind. Thresholds:
@@ -64,9 +64,9 @@ class StuckClockDetector:
 
 
 class ThermalDetector:
-    """Slowed down by heat: a thermal reason bit, and its counter growing within the last 30 s (it is read every 10).
+    """Thermal throttling: a thermal reason bit, and its counter grew within the last 30 s (it is read every 10 s).
 
-    Where the driver has no counters the bit alone counts, after 10 s. Throttling sets in at 91-92 degrees.
+    Without counters in the driver, the bit alone counts, after 10 s. Throttling begins at 91-92 degrees.
     """
 
     RECENT, SECONDS = 30.0, 10.0
@@ -86,7 +86,7 @@ class ThermalDetector:
             bit = self._bit.update_condition(gpu.index, claim, sight.sample)
             standing = self._begun.update_condition(
                 gpu.index, claim, sight.sample
-            )  # heat that was there before us has no beginning
+            )  # heat before the first sample has no known beginning
             if standing is not None and (bit is not None if grew is None else grew):
                 found.append(self._build_thermal_finding(sight, gpu, standing))
         return found
@@ -124,11 +124,11 @@ def _sum_thermal_counters(events: GpuEvents | None) -> int | None:
 
 
 class BusyWaitDetector:
-    """Spinning, not working: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
+    """Busy wait: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
 
     All of: SM clock at least 70 % of its maximum (2300-2450 of 3003 MHz), utilisation at least 90 %, power under 30 W
-    (real work takes 46-93 W), and no engine on the node that is known to make tokens; for 60 s, because one rank of two
-    may well wait for the other for seconds.
+    (real work takes 46-93 W), and no engine on the node known to produce tokens; for 60 s, because one rank of two
+    may wait for the other for seconds.
     """
 
     CLOCK, BUSY, POWER, SECONDS = 0.70, 0.90, 30.0, 60.0
@@ -137,7 +137,7 @@ class BusyWaitDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each GPU that waits."""
+        """Return one finding for each GPU in a busy wait."""
         numbers = [one.numbers for one in sight.instances or () if one.numbers is not None]
         working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
         found = []
@@ -168,7 +168,7 @@ class BusyWaitDetector:
 
 
 def build_gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
-    """Return what its reading says, as far as it is known."""
+    """Return the known figures of the GPU's reading."""
     said = (
         ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),
         ("of at most", None if gpu.sm_clock_max is None else f"{gpu.sm_clock_max}", "MHz"),

@@ -1,4 +1,4 @@
-"""Disks that fill up, and processes of the GPU that nobody looks after."""
+"""Detects full disks and orphan GPU processes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB
 
 
 def rate_free_disk(free: int) -> Severity | None:
-    """Return how bad so little room is: under 20 GiB one engine image no longer fits, under 5 GiB logs do not either."""
+    """Return the severity of ``free`` bytes: under 20 GiB an engine image no longer fits, under 5 GiB logs do not either."""
     if free >= _LOW_DISK_BYTES:
         return None
     return Severity.PROBLEM if free < _FULL_DISK_BYTES else Severity.WARNING
 
 
 class DiskSpaceDetector:
-    """Little room for Docker or for models, see `disk_severity`.
+    """Little disk space for Docker or models, see `rate_free_disk`.
 
-    Two paths on one filesystem (same size, same room) are one finding.
+    Two paths on one filesystem (same size, same free space) are one finding.
     """
 
     def __init__(self) -> None:
@@ -60,14 +60,14 @@ _USER_SYSTEMD_NAME, _DESKTOP_UNIT_PREFIX = "systemd", "app-"
 
 
 class OrphanProcessDetector:
-    """A process that holds 1 GiB or more of the GPU's memory and that nobody looks after; for 30 s.
+    """A process without an owner that holds 1 GiB or more of GPU memory; for 30 s.
 
     Either its parent has gone (it is process 1's, or that of a user's own systemd) and it is in no container and no
     systemd service, or it is in a container that Docker listed alive before and no longer does. The real one was a
     VLLM::EngineCore with 104,277 MiB. 30 s, because the driver takes seconds to give memory back after a stop.
 
-    Only what is certain: what a desktop starts is its systemd's child from the beginning, and in a container that lives a
-    worker whose engine has gone looks like any other child of the container's first process.
+    Only certain cases count: a desktop's processes are its systemd's children from the beginning, and in a running container,
+    a worker whose engine has ended looks like any other child of the container's first process.
     """
 
     LEAST, SECONDS = GIB, 30.0

@@ -1,4 +1,4 @@
-"""What memory shows: swap that keeps growing, page cache that stands in an engine's way."""
+"""Detects memory problems: growing swap, and page cache that blocks a loading engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STARTING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 class SwapGrowthDetector:
-    """Swap in use grew in each quarter of the last minute, by 16 MiB at least: it does not settle.
+    """Used swap grew in each quarter of the last minute, by at least 16 MiB: it does not settle.
 
-    A load that puts idle pages into swap once and stays there is normal, and its burst is shorter than that. With swap
-    on, free swap is the alarm before the freeze: under a quarter left it is a problem.
+    A load that moves idle pages to swap once is normal, and its burst is shorter. With swap on, free swap warns before the
+    freeze: under a quarter left, it is a problem.
     """
 
     WINDOW, QUARTERS, STEP, LITTLE = 60.0, 4, 16 * MIB, 0.25
@@ -56,7 +56,7 @@ class SwapGrowthDetector:
         ]
 
     def _compute_swap_growth(self, sight: NodeSnapshot) -> list[int] | None:
-        """Return the growth in each quarter of the window, None while there is no whole window."""
+        """Return the growth in each quarter of the window, None until the window is complete."""
         memory, now = sight.sample.memory, sight.sample.uptime
         if memory is None:
             return None
@@ -75,8 +75,8 @@ class SwapGrowthDetector:
 class PageCacheDetector:
     """An engine loads while less than 8 GiB are free and more than 8 GiB of page cache could be given back; for 10 s.
 
-    An engine that asks CUDA how much is free is told MemFree (2.77 GiB with 52 GiB available), not MemAvailable. 8 GiB is
-    the mark under which dropping during a load is known to help.
+    CUDA reports MemFree as free memory (2.77 GiB with 52 GiB available), not MemAvailable. Below 8 GiB free, dropping the
+    page cache during a load is known to help.
     """
 
     MARK, SECONDS = 8 * GIB, 10.0
@@ -85,7 +85,7 @@ class PageCacheDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each instance that loads so."""
+        """Return one finding for each affected instance."""
         memory = sight.sample.memory
         if memory is None or sight.instances is None:
             return []

@@ -1,4 +1,4 @@
-"""How NCCL is set up in containers that use the fabric: a GID index that is another here, RDMA switched off."""
+"""Detects wrong NCCL settings in containers that use the fabric: a wrong GID index, RDMA switched off."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _ROCE_V2_TYPE = "RoCE v2"
 
 
 class NcclGidDetector:
-    """A running container names a GID index that on this node is no RoCE v2 address of IPv4.
+    """A running container uses a GID index that is not a RoCE v2 address of IPv4 on this node.
 
-    The index is another on each host (3, 5, 2 ...), and NCCL over a wrong one falls back to nothing: it hangs or fails.
-    Judged where the container was inspected and the port's table was read; of the functions that NCCL_IB_HCA names,
-    otherwise of all active ones.
+    The index differs between hosts (3, 5, 2 ...), and NCCL has no fallback for a wrong one: it hangs or fails. Needs the
+    container's inspection and the port's GID table; checks the functions in NCCL_IB_HCA, otherwise all active ones.
     """
 
     def __init__(self) -> None:
@@ -106,7 +105,7 @@ def _describe_gid(port: RdmaLane, index: int) -> str:
 
 
 def detect_rdma_disabled(sights: Sequence[NodeSnapshot]) -> list[Finding]:
-    """An instance that runs on both nodes has NCCL_IB_DISABLE=1: its tensors go through the kernel's TCP stack."""
+    """Return a finding if an instance on both nodes has NCCL_IB_DISABLE=1: its tensors go through the kernel's TCP stack."""
     ours = [(sight, one) for sight in sights for one in sight.instances or () if one.ours and one.is_alive]
     nodes: dict[str, set[str]] = {}
     for sight, one in ours:

@@ -1,4 +1,4 @@
-"""All detectors of a node, and of the nodes together."""
+"""Runs all detectors, for one node and across nodes; detects restart loops and missing ranks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sparkctl.monitor.ranks import count_ranks, find_ranks
 class RestartLoopDetector:
     """Docker started it again (RestartCount grew) within the last 30 min; three times, or now *restarting*: a loop.
 
-    An engine may take minutes to fail, so between two restarts lies a whole load. Restarts of before we looked do not
-    count: the counter never goes back, and the loop may be over.
+    An engine may take minutes to fail, so there may be a whole load between two restarts. Restarts before the first
+    snapshot do not count: the counter never goes back, and the loop may be over.
     """
 
     WINDOW, LOOP = 1800.0, 3
@@ -32,7 +32,7 @@ class RestartLoopDetector:
         self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each container that was started again."""
+        """Return one finding for each restarted container."""
         found = []
         if sight.instances is not None:
             here = {_container_key(one) for one in sight.instances}
@@ -82,9 +82,9 @@ def _container_key(one: InstanceView) -> str:
 
 
 def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
-    """Return a finding for each part that is ready, as it can only get with the others, while another of them is nowhere.
+    """Return a finding for each ready rank while another rank is missing: a rank can get ready only with all others.
 
-    ``sights`` are of all nodes: one that was not looked at, or a model on more Sparks than these, proves no absence.
+    ``sights`` are of all nodes: an unread node, or a model on more Sparks than these, does not prove that a rank is missing.
     """
     if any(sight.instances is None for sight in sights):
         return []
@@ -126,12 +126,12 @@ class NodeDetectors:
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:
-        """Return what is wrong as of this sight, worst first."""
+        """Return the findings as of this snapshot, worst first."""
         return sort_by_severity([finding for detector in self._detectors for finding in detector.detect(sight)])
 
 
 def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
-    """Return what a single look can judge, worst first; what must last is left out, and nothing is since a moment."""
+    """Return the findings that one snapshot proves, worst first; without lasting conditions, and without a beginning."""
     detectors: tuple[Detector, ...] = (
         MissingRouteDetector(0.0),
         NcclGidDetector(),
@@ -143,7 +143,7 @@ def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
 
 
 def detect_across_nodes(sights: Sequence[NodeSnapshot], *, are_all: bool = False) -> tuple[Finding, ...]:
-    """Return what only nodes beside each other show, worst first. ``are_all``: no other node is configured."""
+    """Return the findings that need several nodes, worst first. ``are_all``: no other node is configured."""
     return sort_by_severity(
         detect_missing_network(sights) + detect_rdma_disabled(sights) + (detect_missing_rank(sights) if are_all else [])
     )

@@ -1,4 +1,4 @@
-"""What a node runs and how it is set: versions, kernel settings, earlyoom, swap, and where two nodes differ."""
+"""Checks a node's settings: versions, kernel settings, earlyoom, swap, and differences between nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from sparkctl.node.agent_decoder import AgentHello
 _SHORT_OPTIONS = "m:s:M:S:kingN:dvr:ph"
 _LONG_OPTIONS = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
 _DEFAULT_MEMORY_SHARE = 0.1
-_ANONYMOUS_SHARE_VERSION = (1, 8)  # since this version a per cent is of available + anonymous memory, not of all
+_ANONYMOUS_SHARE_VERSION = (
+    1,
+    8,
+)  # from this version on, per cents are of available + anonymous memory, not of all memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyoomRule:
-    """It ends the largest process when available memory AND free swap are at or under their limits.
+    """earlyoom ends the largest process when available memory AND free swap are at or under their limits.
 
-    ``memory`` and ``swap`` are per cents, ``memory_size`` is bytes (-M, a share of all memory); of both the lower counts.
+    ``memory`` and ``swap`` are per cents, ``memory_size`` is bytes (-M, a share of all memory); the lower limit counts.
     """
 
     memory: float | None = None
@@ -35,7 +38,7 @@ class EarlyoomRule:
     dry: bool = False
 
     def compute_kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
-        """Return the bytes of available memory at which it may act, None where that is not known.
+        """Return the bytes of available memory at which it may act, None if not known.
 
         Up to 1.7: per cent of MemTotal. Since 1.8: of MemAvailable + AnonPages, and CUDA memory is in neither; so the
         limit holds for as much anonymous memory as there is now.
@@ -84,7 +87,7 @@ _VERSION_FIELDS = (
     ("", "distribution"),
     ("Python", "python"),
 )
-_MAX_MIN_FREE_KIB = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can have
+_MAX_MIN_FREE_KIB = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can use
 _MAX_EARLYOOM_BYTES = 4 * GIB  # a good configuration may leave less than this
 _MIN_EARLYOOM_BYTES = GIB // 2
 _DEFAULT_SWAPPINESS = 60
@@ -92,7 +95,7 @@ _EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: 
 
 
 def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
-    """Yield what a node's software is and what about it bites."""
+    """Yield a node's versions and settings, with their problems."""
     known = [f"{name} {value}".strip() for name, value in _collect_versions(who).items() if value]
     up = (
         [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
@@ -106,7 +109,7 @@ def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> It
 
 
 def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
-    """Yield what of `findings` is wrong, several of one kind as one."""
+    """Yield the problems alone; several of one kind become one finding."""
     wrong: dict[FindingKind, list[Finding]] = {}
     for one in list_setting_findings(node, who, sample):
         if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
@@ -124,9 +127,9 @@ def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> It
 
 
 def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Finding]:
-    """Yield, for every node after the first, what of it is another version than the first one's.
+    """Yield, for every node after the first, the versions that differ from the first node's.
 
-    What is not known on one of them is no difference.
+    Versions that are not known on one of them are not compared.
     """
     first, reference = next(iter(nodes.items()), ("", AgentHello()))
     for node, who in [*nodes.items()][1:]:
@@ -175,10 +178,10 @@ def _check_configured_settings(node: NodeName, who: AgentHello) -> Iterator[Find
 
 
 def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Finding]:
-    """Yield the settings that take memory from engines, or push them into swap, now.
+    """Yield the current settings that take memory from engines or push them into swap.
 
-    A reserve of 5 GiB made an engine fail with 9.71 GiB free; owners settled on 1 GiB. Above its default of 60, swappiness
-    has the kernel swap out an engine rather than give page cache back.
+    A reserve of 5 GiB made an engine fail with 9.71 GiB free; owners settled on 1 GiB. With swappiness above its default of
+    60, the kernel prefers swapping out an engine to freeing page cache.
     """
     reserve, swappiness = running.get("min_free_kbytes"), running.get("swappiness")
     if reserve is not None and reserve > _MAX_MIN_FREE_KIB:
@@ -236,7 +239,7 @@ def _check_earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator
 
 
 def _rate_earlyoom_rule(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
-    """Return how bad it is that earlyoom acts by this rule, below ``limit`` bytes; why, and what to do."""
+    """Return the severity of this earlyoom rule, which acts below ``limit`` bytes; the reason, and the remedy."""
     if limit is None or rule.dry:
         return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
     if has_swap and rule.swap < 50:

@@ -1,4 +1,4 @@
-"""Engines that run on a slower path than the GPU has, by their own word in the log."""
+"""Detects engines that log a fallback to a slower computation than the GPU supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparkctl.model.instance import InstanceView
 
 
 def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
-    """Return a note for each instance that fell back, with what it says it computes by."""
+    """Return a note for each instance with a fallback, naming what it uses instead."""
     return [
         Finding(
             kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,

@@ -3,7 +3,7 @@
     GB/s = decode steps per second x bytes per step
     bytes per step = weights that this rank reads + draft model x its passes + KV cache of the running context
 
-Prompts are bound by arithmetic, so there is no estimate while they are read, and none while no step happens.
+Prompt processing is bound by arithmetic, so there is no estimate during it, and none without decode steps.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from sparkctl.model.node import GB10_BANDWIDTH_GB_S
 from sparkctl.model.sample import Sample
 from sparkctl.monitor.node_views import NodeTelemetryView
 
-GB = 1e9  # memory bandwidth is sold and measured in decimal gigabytes
+GB = 1e9  # memory bandwidth is specified and measured in decimal gigabytes
 FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"
 
 
 _GB10_BYTES_PER_SECOND = 230 * GB
 _MAX_BYTES_PER_SECOND = 1 << 60  # bytes/s: no memory comes near it
-_SPEC_TOLERANCE = 1.02  # above the specification by less is what rounding and a short window do
+_SPEC_TOLERANCE = 1.02  # rounding and a short window can exceed the specification by this factor
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthLimit:
-    """What the memory can do, bytes/s: ``spec`` as printed, ``measured`` by the best GPU read seen, where there is one."""
+    """The memory's bandwidth in bytes/s: ``spec`` as specified, ``measured``: the best measured GPU read, if known."""
 
     measured: float | None = _GB10_BYTES_PER_SECOND
     spec: float = GB10_BANDWIDTH_GB_S * GB
@@ -41,25 +41,25 @@ GB10 = BandwidthLimit()
 
 
 def get_bandwidth_limit(gb_per_second: float | None) -> BandwidthLimit:
-    """Return the ceiling of a node whose config gives this specification; only a GB10's has been measured."""
+    """Return the limit for a node with this specification in the config; only a GB10 has been measured."""
     if gb_per_second is None or gb_per_second == GB10_BANDWIDTH_GB_S:
         return GB10
     return BandwidthLimit(None, gb_per_second * GB)
 
 
 class BandwidthSource(StrEnum):
-    """Where a bandwidth comes from."""
+    """How a bandwidth was obtained."""
 
     ESTIMATE = "estimate"
-    COUNTER = "counter"  # the GPU's own
+    COUNTER = "counter"  # the GPU's own counter
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertReads:
     """The routed experts of a mixture-of-experts model on this rank: ``bytes`` of all ``count`` of them per step.
 
-    ``are_parameters``: how many experts there are is not known, and single parameters stand for them. The upper end is
-    then too high: what every token reads is spread as if it were chosen, too.
+    ``are_parameters``: the number of experts is not known, and single parameters are used instead. The upper end is then too
+    high, as the parameters that every token reads count as if they were chosen, too.
     """
 
     bytes: int
@@ -73,21 +73,21 @@ class ExpertReads:
         return self.count * (1 - missed)
 
     def estimate_read_bytes(self, tokens: float) -> tuple[float, float]:
-        """Return bytes for one token's experts and for all that ``tokens`` can touch: alike tokens choose alike."""
+        """Return the bytes of one token's experts, and of all that ``tokens`` can touch; similar tokens choose similar experts."""
         each = self.bytes / self.count
         one = each * self.per_token
         return one, max(
             one, each * self.count_touched_experts(tokens)
-        )  # of one token both are the same, but for rounding
+        )  # for one token both are equal, except for rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStepReads:
     """What one decode step reads on one node. Bytes.
 
-    ``weights``: this rank's share of what every step reads; of an MoE model all but its routed ``experts``. ``draft``:
-    the draft model, read ``draft_passes`` times a step, None where it is read and its size not known. ``draft_tokens``
-    are verified beside the bonus token.
+    ``weights``: this rank's share of what every step reads; for an MoE model without the routed ``experts``. ``draft``: the
+    draft model, read ``draft_passes`` times a step; None if its size is not known. ``draft_tokens`` are verified together
+    with the bonus token.
     """
 
     weights: int
@@ -96,15 +96,15 @@ class DecodeStepReads:
     draft_passes: float = 1.0
     draft_tokens: int = 0
     kv_per_token: float | None = None
-    whole: int | None = None  # the checkpoint, of which ``ranks`` nodes read a share each
+    whole: int | None = None  # the whole checkpoint; each of ``ranks`` nodes reads a share
     ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandwidth:
-    """Bytes/s from ``low`` to ``high`` (the same for a dense model), with its inputs in words.
+    """Bytes/s from ``low`` to ``high`` (equal for a dense model), with its inputs in words.
 
-    ``suspect``: where it is not plausible, which input must be wrong and what to do about it.
+    ``suspect``: if it is not plausible, which input must be wrong and what to do about it.
     """
 
     low: float
@@ -116,25 +116,25 @@ class Bandwidth:
 
     @property
     def is_plausible(self) -> bool:
-        """Say whether the memory could do it; if not, an input is wrong."""
+        """Tell whether the memory can reach it; if not, an input is wrong."""
         return self.low <= self.ceiling.spec * _SPEC_TOLERANCE
 
     def get_measured_shares(self) -> tuple[float, float] | None:
-        """Return the shares of the measured ceiling, None where none was measured."""
+        """Return the shares of the measured limit, None if none was measured."""
         best = self.ceiling.measured
         return None if best is None else (self.low / best, self.high / best)
 
     def get_spec_shares(self) -> tuple[float, float]:
-        """Return the shares of the printed specification."""
+        """Return the shares of the specification."""
         return self.low / self.ceiling.spec, self.high / self.ceiling.spec
 
     @property
     def formula(self) -> str:
-        """What the inputs are put into."""
+        """The formula that uses the inputs."""
         return FORMULA if self.source is BandwidthSource.ESTIMATE else "GB/s = the GPU's own counter x its peak"
 
     def explain_formula(self) -> tuple[str, ...]:
-        """Return the formula and each input, a line each."""
+        """Return the formula and each input, one a line."""
         width = max(len(name) for name, _ in self.inputs)
         return (self.formula, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
 
@@ -142,7 +142,7 @@ class Bandwidth:
 def estimate_bandwidth(
     numbers: EngineMeter, reads: DecodeStepReads, ceiling: BandwidthLimit = GB10
 ) -> Bandwidth | None:
-    """Return the bandwidth that the engine's steps need, None while it reads prompts, idles, or is not known."""
+    """Return the bandwidth that the engine's steps need; None while it processes prompts, idles, or is not known."""
     if numbers.activity is not EngineActivity.DECODING or not numbers.steps:
         return None
     tokens = (numbers.batch or 1.0) * (1 + reads.draft_tokens)
@@ -164,7 +164,7 @@ def estimate_bandwidth(
 
 
 def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
-    """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
+    """Return the sum of the GPUs' own counters; None if one has no such counter, like a GB10."""
     known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
     pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
     sound = all(0 <= share < math.inf and 0 < peak < _MAX_BYTES_PER_SECOND for share, peak in pairs)
@@ -181,12 +181,12 @@ def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
 
 
 def get_node_bandwidth(view: NodeTelemetryView) -> Bandwidth | None:
-    """Return what the node's GPUs count themselves, None where they do not."""
+    """Return the bandwidth that the node's GPUs count themselves, None without counters."""
     return None if view.sample is None else read_gpu_bandwidth(view.sample)
 
 
 def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> Bandwidth | None:
-    """Return the estimate for an instance on a node, None where the GPU's own counter says more, or nothing is known."""
+    """Return the estimate for an instance on a node; None if the GPU has its own counter, or nothing is known."""
     reads = build_decode_step_reads(one.per_step)
     if one.numbers is None or reads is None or get_node_bandwidth(view) is not None:
         return None
@@ -195,9 +195,9 @@ def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> B
 
 
 def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
-    """Return what one of the ranks that share a model reads in a step, None where the weights are not known.
+    """Return what one rank of a model reads in a step, None if the weights are not known.
 
-    Labels are checked when they are read; facts may come from a recording as well, so they are checked here, too.
+    Labels are checked when they are read; facts can also come from a recording, so they are checked here, too.
     """
     if facts is None or facts.weights is None or parse_decode_step_label(format_decode_step_label(facts)) != facts:
         return None
@@ -239,7 +239,7 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
 
 
 def _explain_implausible(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
-    """Return which input must be wrong: the largest, because steps are counted and sizes were written by somebody."""
+    """Return which input must be wrong: the largest size, because steps are counted and sizes are typed by hand."""
     parts = {
         "model.weights": float(reads.weights),
         "model.experts" if not (reads.experts and reads.experts.are_parameters) else "model.active_parameters": least,

@@ -1,4 +1,4 @@
-"""What an engine did while it ran, for the history: read from its own counters before it is stopped, and while it is watched."""
+"""Average figures of an engine for the history: from its counters before a stop, and while it is watched."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
 
-_TIMEOUT_SECONDS = 1.0  # seconds: nothing waits for a figure
+_TIMEOUT_SECONDS = 1.0  # seconds: nothing may wait for a figure
 _LOG_TAIL_BYTES = 256 * 1024  # bytes of a log
 
 
 async def record_counter_averages(session: NodeSession, ctx: CommandContext, container: Container) -> bool:
-    """Note accept length and tokens/s of a container of ours that is about to be stopped; return whether any was told."""
+    """Record accept length and tokens/s of our container before its stop; return whether any was known."""
     engine, port = container.get_label(ContainerLabel.ENGINE) or "", parse_port_label(container)
     path = load_engine(engine).metrics_path if engine in engine_names() else None
     if ctx.operation is None or not container.is_alive or path is None or port is None:
@@ -50,7 +50,7 @@ async def record_counter_averages(session: NodeSession, ctx: CommandContext, con
 
 
 async def record_log_averages(session: NodeSession, ctx: CommandContext, container: Container, log: str | None) -> None:
-    """Note them by the end of a saved log, where the engine's counters could not be read."""
+    """Record them from the end of a saved log, if the engine's counters could not be read."""
     engine = container.get_label(ContainerLabel.ENGINE) or ""
     if ctx.operation is not None and log is not None and engine in engine_names():
         length, rate = await asyncio.to_thread(average_stats_lines, Path(log), load_engine(engine))
@@ -96,7 +96,7 @@ def average_stats_lines(path: Path, engine: Engine) -> tuple[float | None, float
 
 
 class EngineAverages:
-    """Means over the readings in which an engine generated, for as long as somebody watches; by container."""
+    """Means over the readings in which an engine generated, while it is watched; by container."""
 
     def __init__(self) -> None:
         self._lengths: dict[str, RunningMean] = {}
@@ -104,7 +104,7 @@ class EngineAverages:
         self._news: set[str] = set()
 
     def add_reading(self, container: str, numbers: EngineMeter | None) -> None:
-        """Take one reading."""
+        """Add one reading."""
         if numbers is None or numbers.activity is not EngineActivity.DECODING:
             return
         length = None if numbers.acceptance is None else numbers.acceptance.length
@@ -114,7 +114,7 @@ class EngineAverages:
                 self._news.add(container)
 
     def pop_changed(self) -> list[tuple[str, float | None, float | None]]:
-        """Return (container, accept length, tokens/s) of those that have changed since this was asked last."""
+        """Return (container, accept length, tokens/s) of those that changed since the last call."""
         found = [
             (one, _get_mean_value(self._lengths.get(one)), _get_mean_value(self._rates.get(one)))
             for one in sorted(self._news)
@@ -125,13 +125,13 @@ class EngineAverages:
 
 @dataclass(frozen=True, slots=True)
 class RunningMean:
-    """A mean as it grows."""
+    """A running mean."""
 
     value: float = 0.0
     count: int = 0
 
     def add_value(self, value: float) -> RunningMean:
-        """Return the mean with one more value."""
+        """Return the mean with one value added."""
         return RunningMean(self.value + (value - self.value) / (self.count + 1), self.count + 1)
 
 
@@ -149,7 +149,7 @@ def compute_accept_length(metrics: EngineMetrics) -> float | None:
 def compute_tokens_per_second(metrics: EngineMetrics) -> float | None:
     """Return generated tokens per second of generation since the engine began, summed over requests: what one request saw.
 
-    Where the engine does not count that time, its own average of its last stretch; None where it has generated nothing.
+    If the engine does not count that time, its own latest average; None if it has generated nothing.
     """
     if metrics.generation_tokens and metrics.generation_seconds:
         return metrics.generation_tokens / metrics.generation_seconds

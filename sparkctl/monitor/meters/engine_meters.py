@@ -1,4 +1,4 @@
-"""The engines' figures: what each counts on /metrics and, where that does not tell, what its log says."""
+"""Reads the engines' figures: from /metrics and, where that is not enough, from stats lines in the log."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ TimedStatsLine = tuple[float, StatsLine]
 
 
 class StatsLineWindow:
-    """Takes stats lines as they come, each with its own time, and tells the engine's figures over ``seconds``.
+    """Collects stats lines with their times, and computes the engine's figures over ``seconds``.
 
-    An engine of which no line was ever seen is not known (its stats may be off). One that has fallen silent is idle:
-    engines write these lines while they step, and only then. Whoever knows that the log itself is cut must not ask.
+    Without any line, nothing is known (stats may be off). A silent engine is idle: engines write these lines only while they
+    step. Do not use it while the log stream itself is cut.
     """
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self.seconds = seconds
         self._lines: deque[TimedStatsLine] = deque()
-        self._last: dict[str, TimedStatsLine] = {}  # of each engine or slot, its newest word on speed
+        self._last: dict[str, TimedStatsLine] = {}  # of each engine or slot, its newest line with a speed
         self._pulse = ReportCadence()
-        self._last_work = float("-inf")  # when the last line came that tells of work
+        self._last_work = float("-inf")  # time of the last line that shows work
         self._began = False  # a request began on an empty engine since the last beat
 
     def add_line(self, when: float, line: StatsLine) -> None:
-        """Take a line, at seconds of the clock that ``numbers`` is asked with."""
+        """Add a line; ``when`` in seconds of the same clock as `compute_meter` uses."""
         self._lines.append((when, line))
         if line.kind is not StatsLineKind.HEALTH:
             self._last_work = when
@@ -67,7 +67,7 @@ class StatsLineWindow:
             self._last[line.source] = (when, line)
 
     def compute_meter(self, now: float) -> EngineMeter:
-        """Return the figures as of ``now``; all are None where no line was ever seen."""
+        """Return the figures as of ``now``; all are None if no line was ever seen."""
         if not self._last and not self._lines:
             return EngineMeter()
         told = [line for when, line in self._last.values() if self._is_current(now, when, line)]
@@ -171,7 +171,7 @@ class StatsLineWindow:
 
 
 def merge_meters(counted: EngineMeter, said: EngineMeter) -> EngineMeter:
-    """Return the counted figures, with the log's where the counters have nothing to say of an engine at work."""
+    """Return the counted figures; where counters are missing for an engine at work, use those of the log."""
     if counted.activity is None:
         return counted if said.activity is None else said
     if counted.activity is not EngineActivity.DECODING or said.activity is not EngineActivity.DECODING:
@@ -196,8 +196,8 @@ def _weighted_mean(weighted: list[tuple[float | None, float]]) -> float | None:
 
 _TIMEOUT_SECONDS = 3.0
 _RETRY_SECONDS = 60.0  # seconds until an engine without /metrics is asked again
-_LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: as long as the longest stride between two lines of an engine at work
-_LOG_TAIL_LINES = 2000  # lines; by `since` alone Docker reads a log from its beginning
+_LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: the longest time between two lines of an engine at work
+_LOG_TAIL_LINES = 2000  # lines; with `since` alone, Docker reads a log from its beginning
 _DISABLED_STATUSES = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
 
 
@@ -206,8 +206,8 @@ class MetricsSource(StrEnum):
 
     UNASKED = "unasked"
     ON = "on"
-    OFF = "off"  # the server says that there is no such page
-    SILENT = "silent"  # no answer, or one that cannot be read
+    OFF = "off"  # the server has no such page
+    SILENT = "silent"  # no answer, or an unreadable one
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class MeterReading:
 
 
 def needs_log_meter(source: MetricsSource, counted: EngineMeter) -> bool:
-    """Tell whether the log has to help out, after as many readings as a window takes."""
+    """Tell whether the log is needed as well, once the window has enough readings."""
     if source is not MetricsSource.ON:
         return source is not MetricsSource.UNASKED
     silent = counted.activity is None
@@ -227,20 +227,20 @@ def needs_log_meter(source: MetricsSource, counted: EngineMeter) -> bool:
 
 
 def has_meter(instance: InstanceView) -> bool:
-    """Tell whether there can be figures: ready, ours, of an engine that we know, on a port."""
+    """Tell whether there can be figures: a ready instance of ours, with a known engine and a port."""
     known = instance.engine in engine_names() and instance.container_id is not None and instance.port is not None
     return instance.ours and known and instance.phase is Phase.READY
 
 
 class EngineMeters:
-    """The figures of one node's instances. Close it: it may be following logs."""
+    """The figures of one node's instances. Close it, as it may be following logs."""
 
     def __init__(self, session: NodeSession) -> None:
         self._session = session
         self._meters: dict[str, InstanceMeter] = {}
 
     async def read_metrics(self, instances: Iterable[InstanceView]) -> None:
-        """Take a reading of each instance that can have one, and forget the others. Raises LinkLost."""
+        """Read the metrics of each instance that can have them, and forget the others. Raises ConnectionLost."""
         wanted = {one.container_id or "": one for one in instances if has_meter(one)}
         for gone in self._meters.keys() - wanted.keys():
             await self._meters.pop(gone).aclose()
@@ -252,20 +252,20 @@ class EngineMeters:
         await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
 
     def follow_logs(self, ahead: float) -> None:
-        """Begin to follow the logs that are needed; ``ahead``: seconds the node's clock is ahead of ours."""
+        """Start following the needed logs; ``ahead``: seconds by which the node's clock is ahead of ours."""
         for meter in self._meters.values():
             meter.follow_log(ahead)
 
     async def read_logs(self, ahead: float) -> None:
-        """Read the last of the logs that are needed, once. Raises LinkLost."""
+        """Read the end of the needed logs, once. Raises ConnectionLost."""
         await gather_or_cancel(*(meter.read_log(ahead) for meter in self._meters.values()))
 
     def get_current_readings(self, ahead: float) -> dict[str, MeterReading]:
-        """Return what is known now, by container id."""
+        """Return the current readings, by container id."""
         return {container: meter.get_reading(ahead) for container, meter in self._meters.items()}
 
     async def aclose(self) -> None:
-        """Follow nothing any more."""
+        """Stop following logs."""
         for meter in self._meters.values():
             await meter.aclose()
         self._meters.clear()
@@ -286,7 +286,7 @@ class InstanceMeter:
         self._log: LogMeter | None = None
 
     async def read_metrics(self) -> None:
-        """Ask for its page of figures, unless it has none or it was off a moment ago."""
+        """Request /metrics, unless the engine has none or it was off a moment ago."""
         path = self._engine.metrics_path
         if path is None:
             self._source = MetricsSource.OFF
@@ -301,7 +301,7 @@ class InstanceMeter:
                 self._session.link, self._port, "GET", path, timeout=_TIMEOUT_SECONDS, manners=self._manners
             )
             if answer.status in _DISABLED_STATUSES:
-                self._manners.takes_queries = True  # or it is no obstacle: without it the answer was the same
+                self._manners.takes_queries = True  # or it does not matter: without the query the answer was the same
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
@@ -356,7 +356,7 @@ class InstanceMeter:
 
 @dataclass(slots=True, kw_only=True)
 class LogMeter:
-    """The stats lines of one log, by the node's clock. A log that is cut says nothing: its silence is not the engine's."""
+    """The stats lines of one log, by the node's clock. While the stream is cut, its silence does not mean an idle engine."""
 
     engine: Engine
     follower: ContainerLogStream
@@ -366,7 +366,7 @@ class LogMeter:
     _task: asyncio.Task[None] | None = None
 
     def compute_meter(self, now: float) -> EngineMeter:
-        """Return what the log says as of ``now``, unix seconds on the node."""
+        """Return the figures of the log as of ``now``, unix seconds on the node."""
         return (
             self._window.compute_meter(now)
             if self._whole and (self._task is None or not self._task.done())
@@ -374,12 +374,12 @@ class LogMeter:
         )
 
     async def read_log(self) -> None:
-        """Take what there is."""
+        """Read the available lines once."""
         await self._consume_lines(self.follower.read_available())
         self._whole = True
 
     def follow_log(self) -> None:
-        """Take lines as they come; go on where the stream was cut. The end of the container is the end of this."""
+        """Follow the log; resume where the stream was cut, and end with the container."""
         if self._task is not None and self._task.done():
             try:
                 self._task.result()
@@ -387,7 +387,7 @@ class LogMeter:
             except (NodeError, DockerUnavailable):
                 self._task = None
             except DockerError:
-                return  # asking again would bring the same answer
+                return  # another request would give the same answer
         if self._task is None:
             self._whole = True
             self._task = asyncio.create_task(self._consume_lines(self.follower.follow_lines()))

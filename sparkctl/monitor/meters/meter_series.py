@@ -1,4 +1,4 @@
-"""How an engine fared in the last minutes: its accept length and its throughput, reading by reading. Pure."""
+"""Time series of an engine's figures in the last minutes: accept length and throughput. Pure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ _MAX_READINGS = 450  # a quarter of an hour of readings, one every two seconds
 
 @dataclass(frozen=True, slots=True)
 class LastValue(Generic[T]):
-    """A figure, and when (unix seconds) the engine told it last."""
+    """A figure, and when (unix seconds) the engine last reported it."""
 
     ts: float
     value: T
 
 
 class MeterSeries:
-    """The readings of one container. One without an accept length (idle, prompts, nothing known) is a gap there; of the
-    throughput only what is not known is one: an engine that is known to idle gives 0 tok/s. The memory for all of them is
-    taken at once: objects that come and go between others that stay would take ever more of it.
+    """The readings of one container. A reading without an accept length (idle, prompts, nothing known) is a gap in that
+    series; in the throughput only unknown values are gaps, as an idle engine has 0 tok/s. The memory is allocated at once:
+    many small objects with different lifetimes would fragment it.
 
-    ``ttft``, ``inter_token``, ``positions`` (the share of drafts that was accepted first, second, ...), ``prompt_rate`` and
-    ``prefix_hit_rate`` are told only while a request begins or goes on: the
-    last that there was of each, None before any."""
+    ``ttft``, ``inter_token``, ``positions`` (the share of drafts accepted first, second, ...), ``prompt_rate`` and
+    ``prefix_hit_rate`` are reported only while a request begins or runs: the last value of each, None before the first."""
 
     def __init__(self) -> None:
         self._at, self._lengths, self._rates = (array("d", [math.nan]) * _MAX_READINGS for _ in range(3))
@@ -43,7 +42,7 @@ class MeterSeries:
         self.prefix_hit_rate: LastValue[float] | None = None
 
     def add_meter(self, ts: float, numbers: EngineMeter | None) -> None:
-        """Take a reading of ``ts``, unix seconds."""
+        """Add a reading at ``ts``, unix seconds."""
         seen = None if numbers is None else numbers.acceptance
         rate = None if numbers is None else 0.0 if numbers.activity is EngineActivity.IDLE else numbers.generation_rate
         length = None if seen is None else seen.length
@@ -67,12 +66,12 @@ class MeterSeries:
             self.prefix_hit_rate = LastValue(ts, numbers.prefix_hit_rate)
 
     def get_accept_lengths(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
-        """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:
-        no reading is in that one. Stretches begin at whole multiples of their width: a curve moves on, and does not shimmer."""
+        """Return the mean accept length of ``count`` equal buckets, oldest first, the last one with ``now`` in it; None: no
+        reading in that bucket. Buckets begin at whole multiples of their width, so that a curve moves without flicker."""
         return self._compute_bucket_means(self._lengths, now, seconds / count, count)
 
     def get_generation_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
-        """Return the same of the throughput, tok/s."""
+        """Return the same for the throughput, tok/s."""
         return self._compute_bucket_means(self._rates, now, seconds / count, count)
 
     def _compute_bucket_means(

@@ -1,4 +1,4 @@
-"""An engine in the last seconds, from successive readings of its counters and gauges. Pure: time is an argument."""
+"""Computes an engine's figures over the last seconds from readings of its counters and gauges. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from sparkctl.model.engine_metrics import (
     Quantiles,
 )
 
-IDLE_GAP_SECONDS = 10.0  # seconds between two beats, from which on the second one's rate may have idle time in it
-_MAX_STRIDE_SECONDS = (
-    30.0  # SGLang sets its gauges to zero after so much silence; no stride of an engine at work is longer
-)
+IDLE_GAP_SECONDS = 10.0  # seconds between two reports, from which on the rate of the second may include idle time
+_MAX_STRIDE_SECONDS = 30.0  # SGLang sets its gauges to zero after this silence; no engine at work is silent for longer
 _STRIDE_TOLERANCE = 1.5
 
 
@@ -27,17 +25,17 @@ class ReportCadence:
     """Remembers when the engine last reported steps and how far apart its reports usually are.
 
     The first report after an idle gap averages its tokens over the gap: 4 tok/s from an engine that does 15. A gap is
-    an idle one when it is longer than 10 s and longer than half again the usual, so that a large model whose reports
-    are 13 s apart is neither called idle nor distrusted.
+    an idle one when it is longer than 10 s and longer than 1.5 times the usual, so that a large model with reports
+    13 s apart is not taken for idle.
     """
 
     def __init__(self) -> None:
         self._last: float | None = None
         self._gaps: deque[float] = deque(maxlen=3)
-        self.trusted = False  # the rate that came with the last beat covers steps alone
+        self.trusted = False  # the rate of the last report covers steps alone
 
     def record_report(self, when: float, unbroken: bool = False) -> None:
-        """Take a report of steps, at seconds. ``unbroken``: no request began since the last, so there was no idling."""
+        """Record a report of steps; ``when`` in seconds. ``unbroken``: no request began since the last, so there was no idle time."""
         gap = None if self._last is None else when - self._last
         self.trusted = gap is not None and (
             unbroken or gap <= max(IDLE_GAP_SECONDS, _STRIDE_TOLERANCE * self._usual_gap())
@@ -47,18 +45,20 @@ class ReportCadence:
         self._last = when
 
     def is_stepping(self, now: float, window: float) -> bool:
-        """Say whether steps were reported lately."""
+        """Tell whether steps were reported recently."""
         return self._last is not None and now - self._last <= max(window, _STRIDE_TOLERANCE * self._usual_gap())
 
     def max_silence(self, window: float) -> float:
-        """Return how many seconds of silence surely mean that no step happened; many while the stride is not known."""
+        """Return after how many seconds of silence it is certain that no step happened; long while the interval is not known."""
         return max(window, _STRIDE_TOLERANCE * self._usual_gap()) if self._gaps else max(window, _MAX_STRIDE_SECONDS)
 
     def _usual_gap(self) -> float:
         return min(self._gaps, default=0.0)
 
 
-_HEALTH_CHECK_TOKEN_RATE = 4.0  # prompt tokens a second: a health check costs SGLang one, and a few clients send them
+_HEALTH_CHECK_TOKEN_RATE = (
+    4.0  # prompt tokens a second: each health check costs SGLang one, and several clients may send them
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class MetricsReading:
 
 
 def has_restarted(before: EngineMetrics, now: EngineMetrics) -> bool:
-    """Say whether another process counts now: a counter fell or vanished, or the process began at another time."""
+    """Tell whether the engine process restarted: a counter fell or vanished, or the process start time changed."""
     if before.started is not None and now.started is not None and before.started != now.started:
         return True
     pairs = zip(before.list_counters(), now.list_counters(), strict=True)
@@ -78,7 +78,7 @@ def has_restarted(before: EngineMetrics, now: EngineMetrics) -> bool:
 
 
 def has_stepped(before: EngineMetrics, now: EngineMetrics) -> bool:
-    """Say whether decode steps were reported between two readings: by a counter, or by a gauge that was written anew."""
+    """Tell whether decode steps were reported between two readings: by a counter, or by a changed gauge."""
     more = subtract_counters(before.generation_tokens, now.generation_tokens)
     if more is not None:
         return more > 0
@@ -86,18 +86,18 @@ def has_stepped(before: EngineMetrics, now: EngineMetrics) -> bool:
 
 
 def subtract_counters(before: float | None, now: float | None) -> float | None:
-    """Return the difference, None where either is not known."""
+    """Return the difference, None if one is not known."""
     return None if before is None or now is None else now - before
 
 
 def reads_prompts(before: EngineMetrics, now: EngineMetrics, seconds: float) -> bool:
-    """Say whether more prompt tokens were read in so many seconds than whoever asks for its health makes an engine read."""
+    """Tell whether more prompt tokens were processed in ``seconds`` than health checks cause."""
     prompted = subtract_counters(before.prompt_tokens, now.prompt_tokens) or 0.0
     return prompted > now.health_tokens * (1 + _HEALTH_CHECK_TOKEN_RATE * seconds)
 
 
 class MetricsInterval:
-    """The stretch from the first to the last of two or more readings."""
+    """The interval from the first to the last of two or more readings."""
 
     def __init__(self, readings: Sequence[MetricsReading]) -> None:
         self._readings = readings
@@ -113,18 +113,18 @@ class MetricsInterval:
         self.drafts = subtract_counters(self.first.drafts, self.last.drafts)
 
     def per_second(self, amount: float | None) -> float | None:
-        """Return the amount per second of the stretch."""
+        """Return the amount per second of the interval."""
         return None if amount is None else amount / self.seconds
 
     def reads_prompts(self) -> bool:
-        """Say whether prompts were read, beside those of health checks."""
+        """Tell whether prompts were processed, other than those of health checks."""
         return reads_prompts(self.first, self.last, self.seconds)
 
     def compute_generation_rate(self) -> float | None:
         """Return tokens/s of all requests together.
 
-        Where tokens are counted at the end of a request, a jump by a whole request says nothing of these seconds: the
-        speed of the requests that ended, times how many run, does. None while none ended.
+        If tokens are counted at the end of a request, a jump by a whole request says nothing about these seconds. Then
+        it is the speed of the ended requests, times the number of running ones; None while none ended.
         """
         if not self.last.at_request_end:
             return self.per_second(self.generated)
@@ -134,7 +134,7 @@ class MetricsInterval:
         return self.generated / spent * (self.compute_batch_size() or 1.0)
 
     def compute_batch_size(self) -> float | None:
-        """Return how many requests a step serves: the mean over readings with any; their most where others wait."""
+        """Return how many requests a step serves: the mean over readings with any; their maximum while others wait."""
         busy = [each.metrics for each in self._readings if each.metrics.running]
         running = [each.running for each in busy if each.running]
         if not running:
@@ -156,7 +156,7 @@ class MetricsInterval:
         return max(self.generated - (self.accepted or 0.0), self.drafts or 0.0) / self.seconds / batch
 
     def compute_acceptance(self) -> DraftAcceptance | None:
-        """Return accept length 1 + accepted/drafts, rate accepted/drafted, and the rate by position; None without."""
+        """Return accept length 1 + accepted/drafts, rate accepted/drafted, and the rate by position; None without drafts."""
         drafted = subtract_counters(self.first.draft_tokens, self.last.draft_tokens)
         if self.drafts is None or self.accepted is None:
             return None
@@ -165,17 +165,17 @@ class MetricsInterval:
         return DraftAcceptance(length, rate, self._compute_position_rates(), MeterSource.COUNTERS)
 
     def compute_prefix_hit_rate(self) -> float | None:
-        """Return the share of prompt tokens found in the prefix cache, None where none was looked up."""
+        """Return the share of prompt tokens found in the prefix cache, None without lookups."""
         queries = subtract_counters(self.first.prefix_queries, self.last.prefix_queries)
         hits = subtract_counters(self.first.prefix_hits, self.last.prefix_hits)
         return hits / queries if queries and hits is not None else None
 
     def compute_ttft(self) -> Quantiles | None:
-        """Return time to first token of the requests that got theirs in the stretch."""
+        """Return the time to first token of the requests that got it in the interval."""
         return compute_quantiles(self.first.ttft, self.last.ttft)
 
     def compute_inter_token_latency(self) -> Quantiles | None:
-        """Return the latency between tokens; between steps where there is speculation."""
+        """Return the latency between tokens; with speculation, between steps."""
         return compute_quantiles(self.first.inter_token, self.last.inter_token)
 
     def _compute_position_rates(self) -> tuple[float, ...] | None:
@@ -186,7 +186,7 @@ class MetricsInterval:
 
 
 def compute_quantiles(before: Histogram | None, now: Histogram | None) -> Quantiles | None:
-    """Return p50 and p95 of what was observed between two readings, None without observations."""
+    """Return p50 and p95 of the observations between two readings, None without any."""
     between = now.subtract(before) if now is not None and before is not None else None
     if between is None:
         return None
@@ -194,29 +194,29 @@ def compute_quantiles(before: Histogram | None, now: Histogram | None) -> Quanti
     return None if p50 is None or p95 is None else Quantiles(p50, p95, between.count)
 
 
-# Speculative decoding comes in bursts: over 1 s its figures jump between zero and too high.
+# Speculative decoding is bursty: over 1 s its figures jump between zero and too high.
 WINDOW_SECONDS = 10.0
 _MAX_STEP_SECONDS = 1.0  # seconds
 
 
 class MetricsWindow:
-    """Takes readings of one engine's /metrics as they come and tells its figures over the last ``seconds``.
+    """Collects readings of one engine's /metrics and computes its figures over the last ``seconds``.
 
-    Nothing is told before the second reading, nor of a time when no reading came for two windows. An engine that
-    restarted (a counter fell) begins anew.
+    There are no figures before the second reading, and none if no reading came for two windows. After a restart of the
+    engine (a counter fell) it begins again.
     """
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self.seconds = seconds
         self._readings: deque[MetricsReading] = deque()
         self._pulse = ReportCadence()
-        self._stirred = 0.0  # when the engine last gave a sign of work, or was first seen
-        self._prompts: float | None = None  # prompt tokens at the last beat
-        self._has_stood = False  # no token was counted for longer than a step takes, since the last beat
-        self._is_coarse = False  # its token counter was seen to move in strides
+        self._stirred = 0.0  # when the engine last showed work, or was first seen
+        self._prompts: float | None = None  # prompt tokens at the last report
+        self._has_stood = False  # since the last report, no token was counted for longer than a step takes
+        self._is_coarse = False  # its token counter moves in large steps
 
     def add_reading(self, when: float, metrics: EngineMetrics) -> None:
-        """Take a reading at monotonic seconds. One that is not later than the last is not taken."""
+        """Add a reading at monotonic seconds. A reading that is not later than the last is ignored."""
         last = self._readings[-1] if self._readings else None
         if last is not None and when <= last.when:
             return
@@ -234,7 +234,9 @@ class MetricsWindow:
     def _detect_activity(self, before: MetricsReading, now: MetricsReading) -> None:
         seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
         if has_stepped(before.metrics, now.metrics):
-            unbroken = self._prompts is not None and self._prompts == prompts  # no request began: there was no idling
+            unbroken = (
+                self._prompts is not None and self._prompts == prompts
+            )  # no request began: there was no idle time
             self._is_coarse = self._is_coarse or (unbroken and self._has_stood)
             self._pulse.record_report(now.when, unbroken=unbroken)
             self._stirred, self._prompts, self._has_stood = now.when, prompts, False
@@ -244,7 +246,7 @@ class MetricsWindow:
             self._stirred = now.when
 
     def compute_meter(self, now: float) -> EngineMeter:
-        """Return the figures as of ``now``; all are None where nothing is known."""
+        """Return the figures as of ``now``; all are None if nothing is known."""
         if not self._readings or now - self._readings[-1].when > 2 * self.seconds:
             return EngineMeter()
         stretch = self._select_window_readings()
@@ -278,13 +280,13 @@ class MetricsWindow:
             return _build_idle_meter(change)
         if when - self._stirred < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
-        # Its gauges froze with the last step: they are of another time.
+        # Its gauges stopped with the last step: they are outdated.
         return replace(_build_idle_meter(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
 
     def _compute_decoding_meter(self, change: MetricsInterval, *, is_exact: bool) -> EngineMeter:
         newest = change.last
-        # A counter that moves in strides moves too rarely within a window: the engine's own average over its last stride
-        # is more accurate.
+        # A counter that moves in large steps moves too rarely within a window: the engine's own latest average is more
+        # accurate.
         rate = newest.generation_rate if self._pulse.trusted else None
         rate = change.compute_generation_rate() if is_exact else rate
         batch, length = change.compute_batch_size(), newest.accept_length
@@ -301,7 +303,7 @@ class MetricsWindow:
 
 
 def _compute_live_meter(change: MetricsInterval) -> EngineMeter:
-    """Return the figures of an engine whose counters and gauges are of the moment."""
+    """Return the figures of an engine whose counters and gauges are current."""
     seen = _build_common_meter(change)
     if change.generated is None:
         return seen
@@ -314,7 +316,7 @@ def _compute_live_meter(change: MetricsInterval) -> EngineMeter:
             acceptance=change.compute_acceptance(),
         )
     if change.last.at_request_end and change.passes is None and change.last.running:
-        return seen  # tokens may well come: they are counted when the request ends
+        return seen  # tokens may be coming: they are counted when the request ends
     if change.reads_prompts() or change.last.running:
         return replace(seen, activity=EngineActivity.PREFILL, generation_rate=0.0)
     return _build_idle_meter(change)

@@ -1,1 +1,1 @@
-"""recording."""
+"""Recordings of events: writing, reading and playing them."""

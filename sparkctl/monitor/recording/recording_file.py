@@ -1,4 +1,4 @@
-"""Recordings: every event as a line of JSON, as `core.record` writes it. What ``--json`` prints of `up` can be read too."""
+"""Reads and writes recordings: one JSON line for each event. The ``--json`` output of `up` can be read, too."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from sparkctl.model.text.secrets import redact
 if TYPE_CHECKING:
     from gzip import GzipFile
 
-_MAX_LINE_BYTES = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
-_MAX_UNIX_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
-_GZIP_MAGIC = b"\x1f\x8b"  # what such a file begins with
+_MAX_LINE_BYTES = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of that
+_MAX_UNIX_TIME = 1e11  # unix seconds, year 5138: later times have no calendar date
+_GZIP_MAGIC = b"\x1f\x8b"  # first bytes of a gzip file
 _RECORDING_HINT = "a recording is what `sparkctl top --record FILE` writes"
 _DAMAGED_LINE_HINT = f"{_RECORDING_HINT}; a damaged line can be taken out with an editor"
 
 
 class EventRecorder:
-    """Writes events to a file of the operator's alone, each line whole or not at all.
+    """Writes events to a file that only the operator can read, each line completely or not at all.
 
-    A disk that is full ends the recording, never the work: ``on_failure`` is told why, once. Raises `InvalidInput` where
-    the file cannot be made, or is there already and ``force`` does not allow to replace it.
+    A full disk ends the recording, never the command: ``on_failure`` gets the reason, once. Raises `InvalidInput` if
+    the file cannot be created, or exists and ``force`` does not allow replacing it.
     """
 
     def __init__(self, path: Path, on_failure: Callable[[str], None], *, force: bool = False) -> None:
         self.path = path
         self._on_failure = on_failure
-        self._whole = 0  # bytes of whole lines
+        self._whole = 0  # bytes of complete lines
         self._fd: int | None = _create_recording_file(path, force)
-        self.failed = False  # whether something of it could not be written
+        self.failed = False  # whether a write failed
 
     def write(self, event: Event) -> None:
         """Write one event; does nothing once writing has failed."""
@@ -61,7 +61,7 @@ class EventRecorder:
             self._on_failure(f"the recording {self.path} ends here: {error.strerror or error}")
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Close the file."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             with suppress(OSError):
@@ -79,9 +79,9 @@ def _create_recording_file(path: Path, force: bool) -> int:
         if not force:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        os.set_blocking(fd, True)  # a FIFO without a reader is refused, and does not hold up the verb
+        os.set_blocking(fd, True)  # a FIFO without a reader is refused, and does not block the command
         if stat.S_ISREG(os.fstat(fd).st_mode):
-            os.fchmod(fd, 0o600)  # it may have been there, for everybody to read
+            os.fchmod(fd, 0o600)  # it may have existed, readable by everybody
     except FileExistsError:
         raise InvalidInput(f"{path} is there already", "another name, or --overwrite") from None
     except OSError as error:
@@ -90,7 +90,7 @@ def _create_recording_file(path: Path, force: bool) -> int:
 
 
 def _redact_strings(value: object) -> object:
-    """Return plain data without what has the shape of a token or stands in a URL as a password."""
+    """Return plain data with tokens and passwords in URLs masked."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
@@ -99,9 +99,9 @@ def _redact_strings(value: object) -> object:
 
 
 def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Event]:
-    """Yield the events of a recording, one after the other; a last line that was cut is left out, and ``on_cut`` told so.
+    """Yield the events of a recording; a cut last line is left out and reported to ``on_cut``.
 
-    Raises `InvalidInput` for a file that cannot be read, and, with its line's number, for what is no event.
+    Raises `InvalidInput` for a file that cannot be read, and, with the line number, for a line that is no event.
     """
     number = 0
     try:
@@ -128,7 +128,7 @@ def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> I
 
 
 def _open_unpacked(raw: BufferedReader[FileIO]) -> AbstractContextManager[BufferedReader[FileIO] | GzipFile]:
-    """Return the file as it reads, what gzip made as what went into it."""
+    """Return the file, unpacked if it is a gzip file."""
     if not raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
         return nullcontext(raw)
     import gzip

@@ -1,4 +1,4 @@
-"""A recording that is played: how far it is, how fast it goes, whether it rests. No node is asked."""
+"""Plays a recording in the panel: position, speed and pause. It contacts no node."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from itertools import accumulate, pairwise
 from sparkctl.clock import Clock
 from sparkctl.model.events import Event
 
-MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: longer pauses are cut
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaybackProgress:
-    """Seconds of the recording: how far it is, and how long it is; ``is_over``: its last event was shown."""
+    """Position and length in seconds of the recording; ``is_over``: its last event was shown."""
 
     at: float
     whole: float
@@ -28,16 +28,16 @@ class PlaybackProgress:
 
     @property
     def description(self) -> str:
-        """Say it as the header does."""
+        """The text for the header."""
         if self.is_over:
             return f"recording {_format_clock(self.whole)}, its end"
         return f"recording {_format_clock(self.at)} of {_format_clock(self.whole)} {'paused' if self.is_paused else f'×{self.speed:g}'}"
 
 
 class RecordingPlayer:
-    """``emit`` is given every event in its order, ``rewound`` is called before they begin anew.
+    """Plays events: ``emit`` gets every event in order, ``rewound`` is called before they begin again.
 
-    Pauses over half a minute, and clocks that were set back meanwhile, are skipped: they take no time.
+    Pauses over half a minute, and clocks that were set back, are skipped.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class RecordingPlayer:
         self.is_paused = False
         self._clock, self._events, self._emit, self._rewound = clock, events, emit, rewound
         gaps = (min(MAX_PAUSE_SECONDS, max(0.0, after.ts - before.ts)) for before, after in pairwise(events))
-        self._due = tuple(accumulate(gaps, initial=0.0)) if events else ()  # of each event, seconds from the beginning
-        self._next = 0  # the event that comes next
-        self._at = 0.0  # as of the last look at the clock
-        self._looked: float | None = None  # when that was; None while it rests
+        self._due = tuple(accumulate(gaps, initial=0.0)) if events else ()  # for each event, seconds from the beginning
+        self._next = 0  # index of the next event
+        self._at = 0.0  # position at the last reading of the clock
+        self._looked: float | None = None  # when that was; None while paused
         self._wakeup = asyncio.Event()
 
     @property
     def progress(self) -> PlaybackProgress:
-        """How far it is now."""
+        """The current position."""
         whole = self._due[-1] if self._due else 0.0
         over = self._next >= len(self._events)
         return PlaybackProgress(
@@ -67,7 +67,7 @@ class RecordingPlayer:
         )
 
     async def run(self) -> None:
-        """Play; at its end wait for whoever goes back."""
+        """Play; at the end, wait for a seek back."""
         while True:
             self._wakeup.clear()
             self._at, self._looked = self._current_position(), None if self.is_paused else self._clock.monotonic()
@@ -83,20 +83,20 @@ class RecordingPlayer:
             await asyncio.sleep(0)
 
     def toggle_pause(self) -> None:
-        """Rest, or go on."""
+        """Pause, or continue."""
         self.is_paused = not self.is_paused
         self._update_position()
         self._wakeup.set()
 
     def change_speed(self, by: int) -> None:
-        """Go ``by`` steps faster, or slower."""
+        """Change the speed by ``by`` steps, faster or slower."""
         self._update_position()
         near = min(range(len(SPEEDS)), key=lambda at: abs(SPEEDS[at] - self.speed))
         self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, near + by))]
         self._wakeup.set()
 
     def seek(self, seconds: float) -> None:
-        """Go on, or back, by so many seconds of the recording."""
+        """Move forward or back by seconds of the recording."""
         if not self._due:
             return
         wanted = max(0.0, min(self.progress.at + seconds, self._due[-1]))
@@ -120,7 +120,7 @@ class RecordingPlayer:
         self._looked = None if self.is_paused else self._clock.monotonic()
 
     async def _wait_for_wakeup(self, seconds: float) -> bool:
-        """Wait so long, or until somebody wants something else."""
+        """Wait for ``seconds``, or until a control changes."""
         waiting = [
             asyncio.ensure_future(self._clock.sleep(seconds)),
             asyncio.ensure_future(_await_result(self._wakeup.wait())),

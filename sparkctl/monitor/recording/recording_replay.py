@@ -1,4 +1,4 @@
-"""A recording shown as if it happened now: the same events, the same store, the same views. No node is asked."""
+"""Replays a recording as if it happened now: same events, same store, same views. It contacts no node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sparkctl.model.events import Event
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.store import Store
 
-_MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+_MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: longer pauses are cut
 
 
 async def replay_recording(
     clock: Clock, events: Iterable[Event], names: Sequence[str] = (), speed: float = 1.0
 ) -> AsyncGenerator[tuple[NodeTelemetryView, ...], None]:
-    """Yield all nodes, or those named, whenever one of them has news, ``speed`` times as fast as it happened.
+    """Yield all nodes, or the named ones, whenever one of them changes, ``speed`` times as fast as it happened.
 
-    Pauses over half a minute, and clocks that were set back meanwhile, are skipped. Raises `InvalidInput` as reading the
-    recording does, and for a name that is not in it.
+    Pauses over half a minute, and clocks that were set back, are skipped. Raises `InvalidInput` as `read_recording` does,
+    and for a name that is not in the recording.
     """
     store = Store()
     async with aclosing(pace_events(clock, events, speed)) as due:
@@ -31,7 +31,7 @@ async def replay_recording(
 
 
 async def pace_events(clock: Clock, events: Iterable[Event], speed: float = 1.0) -> AsyncGenerator[Event, None]:
-    """Yield events ``speed`` times as fast as they happened, long pauses and clocks that were set back skipped."""
+    """Yield events ``speed`` times as fast as they happened; skip long pauses and clocks that were set back."""
     before = None
     for event in events:
         if before is not None and event.ts > before:
@@ -41,7 +41,7 @@ async def pace_events(clock: Clock, events: Iterable[Event], speed: float = 1.0)
 
 
 def load_final_views(events: Iterable[Event], names: Sequence[str] = ()) -> tuple[NodeTelemetryView, ...]:
-    """Return all nodes, or those named, as they were at the end of a recording. Raises as `replay` does."""
+    """Return all nodes, or the named ones, as they were at the end of a recording. Raises as `replay_recording` does."""
     store = Store()
     for event in events:
         store.apply_event(event)

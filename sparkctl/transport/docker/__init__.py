@@ -1,1 +1,1 @@
-"""docker."""
+"""Docker on a node: API client, log streams, requests and responses, errors."""

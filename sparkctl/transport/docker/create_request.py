@@ -1,4 +1,4 @@
-"""A launch plan as the JSON that Docker's ``containers/create`` takes. Pure; what `docker run` would send."""
+"""Builds the JSON of Docker's ``containers/create`` from a launch plan, as `docker run` does, and reads it back. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Body = dict[str, object]
 def build_create_request(plan: LaunchPlan) -> Body:
     """Return the create request's body.
 
-    Never asks for auto-remove or a restart policy: a container that crashed keeps its log and stays crashed.
-    Raises ValueError for an option, size or port that is none (profiles are checked before they get here).
+    Never sets auto-remove or a restart policy: a crashed container keeps its log and stays stopped.
+    Raises ValueError for an invalid option, size or port (profiles are checked before).
     """
     host: Body = {"Binds": [str(mount) for mount in plan.mounts]}
     body: Body = {
@@ -85,13 +85,13 @@ def _parse_flag(value: str) -> bool:
 
 
 def _build_ulimit(name: str, value: str) -> Body:
-    """``1024:2048`` is soft and hard, a single number both; -1 is no limit."""
+    """Build a ulimit: ``1024:2048`` is soft and hard, a single number both; -1 is no limit."""
     soft, _, hard = value.partition(":")
     return {"Name": name, "Soft": int(soft), "Hard": int(hard or soft)}
 
 
 def _build_device(text: str) -> Body:
-    """``/dev/a``, ``/dev/a:/dev/b`` or ``/dev/a:/dev/b:rwm``; the daemon opens directories itself."""
+    """Build a device from ``/dev/a``, ``/dev/a:/dev/b`` or ``/dev/a:/dev/b:rwm``; the daemon expands directories itself."""
     parts = text.split(":")
     permissions = "rwm"
     if len(parts) > 1 and set(parts[-1]) <= set("rwm"):
@@ -101,7 +101,7 @@ def _build_device(text: str) -> Body:
 
 
 def _is_cdi(device: str) -> bool:
-    """CDI names look like ``nvidia.com/gpu=all``."""
+    """Tell whether it is a CDI name, like ``nvidia.com/gpu=all``."""
     return not device.startswith("/") and "=" in device and "/" in device.partition("=")[0]
 
 
@@ -110,7 +110,7 @@ def _build_cdi_request(devices: list[str]) -> Body | None:
 
 
 def _build_gpu_request(text: str) -> Body:
-    """``all``, ``2``, ``device=0`` or ``"device=0,1",capabilities=utility``, as `docker run --gpus` reads them."""
+    """Build a GPU request from ``all``, ``2``, ``device=0`` or ``"device=0,1",capabilities=utility``, like `docker run --gpus`."""
     request: Body = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
     for field in next(csv.reader([text])):
         key, given, value = field.partition("=")
@@ -144,7 +144,7 @@ def _apply_tmpfs(_body: Body, host: Body, value: str) -> None:
 
 
 def _apply_publish(body: Body, host: Body, value: str) -> None:
-    """``8000``, ``8000:80``, ``127.0.0.1:8000:80/tcp``; one number alone leaves the node's port to Docker."""
+    """Add a port: ``8000``, ``8000:80``, ``127.0.0.1:8000:80/tcp``; with one number alone, Docker chooses the node's port."""
     ports, _, protocol = value.partition("/")
     rest, _, inside = ports.rpartition(":")
     address, _, outside = rest.rpartition(":")
@@ -191,7 +191,7 @@ _OPTION_HANDLERS: Mapping[str, Callable[[Body, Body, str], None]] = {
 
 Json = Mapping[str, object]
 Pairs = tuple[tuple[str, str], ...]
-_DEFAULT_SHM_BYTES = 64 * MIB  # what Docker gives where nothing is said
+_DEFAULT_SHM_BYTES = 64 * MIB  # Docker's default
 _DEFAULT_IPC_MODES = ("", "private", "shareable")
 _DEFAULT_NETWORK_MODES = ("", "default", "bridge")
 
@@ -202,9 +202,9 @@ def get_image_id(data: Json) -> str:
 
 
 def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
-    """Read ``GET /containers/ID/json``; ``image`` is what Docker tells of its image, None where that is gone.
+    """Read ``GET /containers/ID/json``; ``image`` is the response for its image, None if the image is gone.
 
-    Without the image what it sets itself cannot be told from what was asked for, and is shown as well.
+    Without the image, its own settings cannot be told from the requested ones, and are shown as well.
     """
     config, host = _get_object(data, "Config"), _get_object(data, "HostConfig")
     own = _get_object(image or {}, "Config")
@@ -239,7 +239,7 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
 
 def parse_extra_options(data: Json) -> Pairs:
-    """Read the settings that `DockerRun` has no field for: docker run flags with their values."""
+    """Read the settings without a field in `DockerRunSpec`: docker run flags with their values."""
     host, config = _get_object(data, "HostConfig"), _get_object(data, "Config")
     found: list[tuple[str, str]] = []
     if (policy := _get_text(_get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
@@ -315,7 +315,7 @@ def _parse_devices(host: Json) -> Iterator[str]:
 
 
 def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tuple[str, str]]:
-    """Yield what was asked for beside; what Docker says of every container is left out."""
+    """Yield the other requested options, without Docker's defaults."""
     for option, field in (("user", "User"), ("workdir", "WorkingDir"), ("stop-signal", "StopSignal")):
         if (value := _get_text(config, field)) and value != _get_text(own, field):
             yield option, value

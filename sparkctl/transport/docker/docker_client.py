@@ -1,4 +1,4 @@
-"""The Docker Engine of one node: read over the raw channel (quick to start), changed through the docker SDK."""
+"""Client of one node's Docker Engine: reads over a raw channel (fast to start), changes through the docker SDK."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from sparkctl.transport.node_connection import NodeConnection
 if TYPE_CHECKING:
     from docker import APIClient
 
-MAX_API_VERSION = (1, 51)  # we speak no newer one, whatever the daemon offers
+MAX_API_VERSION = (1, 51)  # the newest version that we use
 READ_TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = (
     8 << 20
-)  # bytes: a list of a thousand containers has a quarter of it; to decode more holds up everything
+)  # bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
 CHANGE_TIMEOUT_SECONDS = 60.0
-_STOP_MARGIN_SECONDS = 20.0  # what a stop may take beyond the grace it gives
+_STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
 _HTTP_NOT_FOUND = 404
 T = TypeVar("T")
 
 
 def preload_docker_sdk() -> None:
-    """Have the SDK imported by a thread while the nodes are asked: a tenth of a second that the first change need not wait."""
+    """Import the SDK in a thread while the nodes are read: it saves the first change a tenth of a second."""
     asyncio.get_running_loop().run_in_executor(None, import_module, "sparkctl.transport.docker.docker_sdk")
 
 
 class DockerClient:
-    """Calls to one Engine. Each has a time limit: a daemon that hangs shows in no other way.
+    """Calls to one Engine. Each has a time limit, as nothing else shows a hanging daemon.
 
-    All raise `DockerError` and its kinds, and `LinkLost` where the connection to the node breaks under them.
+    All raise `DockerError` and its subclasses, and `ConnectionLost` if the connection to the node breaks.
     """
 
     def __init__(self, link: NodeConnection) -> None:
@@ -59,7 +59,7 @@ class DockerClient:
         return self._link.node.name
 
     async def ping(self) -> str:
-        """Return the API version to speak: the daemon's, or ours where its is newer."""
+        """Return the API version to use: the daemon's, or ours if the daemon's is newer."""
         answer = await self._send_get("/_ping")
         if not answer.is_success:
             raise error_for_response(self.node_name, answer.status, answer.body.decode("utf-8", "replace"))
@@ -67,25 +67,25 @@ class DockerClient:
         return self._api
 
     async def read_info(self) -> DockerInfo:
-        """Return what the Engine says of itself."""
+        """Return the Engine's own description."""
         data = await self._read_object("/info")
         return docker_responses.parse_info(data, await self.api_version())
 
     async def list_containers(self) -> tuple[Container, ...]:
-        """Return all containers, whoever made them and whether they run or not."""
+        """Return all containers, ours and foreign, running or not."""
         data = await self._read_json("/containers/json?all=1")
-        if not isinstance(data, list):  # not known is not none
+        if not isinstance(data, list):  # unknown is not empty
             raise self._unexpected_answer_error()
         return tuple(docker_responses.parse_container_entry(entry) for entry in data if isinstance(entry, dict))
 
     async def inspect_container(self, ref: str) -> Container:
-        """Return everything about one container, by id or name. Raises NoSuchContainer."""
+        """Return everything about one container, by id or name. Raises ContainerNotFound."""
         return docker_responses.parse_container(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
-        """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
+        """Return the signals that Docker was asked to send to a container, in order; empty if there were none.
 
-        None where that is not known: Docker remembers a few hundred events, and forgets them when it restarts.
+        None if not known: Docker remembers a few hundred events, and forgets them when it restarts.
         """
         if container.started is None or container.finished is None:
             return None
@@ -95,12 +95,12 @@ class DockerClient:
         return docker_responses.find_stop_signals(answer.body) if answer.is_success else None
 
     async def read_secret_values(self, ref: str) -> frozenset[str]:
-        """Return the secret values in a container's environment and command, for masking whatever it prints."""
+        """Return the secret values in a container's environment and command, for masking its output."""
         data = await self._read_object(f"/containers/{quote(ref, safe='')}/json")
         return docker_responses.parse_secret_values(data)
 
     async def read_run_options(self, ref: str) -> DockerRunSpec:
-        """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
+        """Return a container's options, without those from its image. Raises ContainerNotFound."""
         data = await self._read_object(f"/containers/{quote(ref, safe='')}/json")
         answer = await self._send_get(
             f"/v{await self.api_version()}/images/{quote(create_request.get_image_id(data), safe=':')}/json"
@@ -110,15 +110,15 @@ class DockerClient:
         )
 
     async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
-        """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
+        """Return a container's options without a field in `DockerRunSpec`, as docker run flags with values."""
         return create_request.parse_extra_options(await self._read_object(f"/containers/{quote(ref, safe='')}/json"))
 
     async def get_json(self, path: str) -> object:
-        """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
+        """Return the decoded answer to ``GET path``, secrets included: the caller must mask it."""
         return await self._read_json(path)
 
     async def inspect_image(self, name: str) -> ImageInfo | None:
-        """Return the image of this name or id, None where it is not on the node."""
+        """Return the image with this name or id, None if it is not on the node."""
         answer = await self._send_get(f"/v{await self.api_version()}/images/{quote(name, safe='/:@')}/json")
         if answer.status == _HTTP_NOT_FOUND:
             return None
@@ -127,7 +127,7 @@ class DockerClient:
     async def create_container(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.
 
-        Raises NameTaken, ImageMissing, DiskFull. After LinkLost it may or may not exist: look for its labels.
+        Raises ContainerNameInUse, ImageNotFound, DiskFull. After ConnectionLost it may or may not exist: check by its labels.
         """
         from sparkctl.transport.docker import docker_sdk
 
@@ -135,13 +135,13 @@ class DockerClient:
         return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
 
     async def start_container(self, ref: str) -> None:
-        """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
+        """Start a created container. Raises GpuRuntimeMissing, PortInUse, DiskFull; it then stays in state created."""
         await self._call_sdk(lambda api: api.start(ref))
 
     async def stop_container(self, ref: str, grace: float) -> None:
-        """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine.
+        """Stop a container; kill it after ``grace`` seconds. A container that has ended already is no error.
 
-        Raises ContainerUnkillable where it does not end even so.
+        Raises ContainerUnkillable if it does not end even then.
         """
         seconds = max(0, round(grace))
         try:
@@ -152,15 +152,15 @@ class DockerClient:
             ) from busy
 
     async def kill_container(self, ref: str) -> None:
-        """Kill it now. Raises DockerError where it does not run."""
+        """Kill a container now. Raises DockerError if it does not run."""
         await self._call_sdk(lambda api: api.kill(ref))
 
     async def rename_container(self, ref: str, name: str) -> None:
-        """Give a container another name. Raises NameTaken, NoSuchContainer."""
+        """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
         await self._call_sdk(lambda api: api.rename(ref, name))
 
     async def remove_container(self, ref: str, force: bool = False) -> None:
-        """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
+        """Remove a container with its log; with ``force``, also a running one. A removal in progress is no error."""
         try:
             await self._call_sdk(lambda api: api.remove_container(ref, force=force))
         except DockerError as error:
@@ -168,11 +168,11 @@ class DockerClient:
                 raise
 
     async def aclose(self) -> None:
-        """Nothing is kept open between calls; the link is its owner's to close."""
+        """Do nothing: no call leaves anything open, and the connection belongs to its owner."""
         self._api = None
 
     async def api_version(self) -> str:
-        """Return the negotiated API version, asking once."""
+        """Return the API version, negotiated once."""
         return self._api if self._api is not None else await self.ping()
 
     async def _read_object(self, path: str) -> docker_responses.Json:
@@ -215,7 +215,7 @@ class DockerClient:
         )
 
     async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_TIMEOUT_SECONDS) -> T:
-        """Make one call of the SDK, in a thread with a client of its own."""
+        """Run one SDK call in a thread, with its own client."""
         from sparkctl.transport.docker import docker_sdk
 
         version = await self.api_version()
@@ -230,7 +230,7 @@ class DockerClient:
             raise await self._explain_broken_call(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:
-        """Ask whether the daemon hangs, or only what it was asked to do."""
+        """Return the error for a timeout: check whether the daemon hangs, or only this call."""
         try:
             await self.ping()
         except SparkctlError:
@@ -239,7 +239,7 @@ class DockerClient:
         return DockerBusy(self.node_name, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
 
     async def _explain_broken_call(self, error: Exception) -> SparkctlError:
-        """Ask again, simply, what happened to a call that broke off."""
+        """Return the error for a call that broke off: check the socket again."""
         try:
             await self.ping()
         except SparkctlError as reason:

@@ -1,4 +1,4 @@
-"""Docker's refusals as our own errors: what it said, which kind that is, and what mends it. Pure."""
+"""Maps Docker's errors to our own: the message, the kind of error, and the remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.transport.node_connection import NodeConnection
 
-_MAX_MESSAGE_CHARS = 4096  # characters of what Docker says
+_MAX_MESSAGE_CHARS = 4096  # characters of Docker's message
 _MISSING_IMAGE_PATTERN = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
 _NO_GPU_MARKS = (
     "could not select device driver",
@@ -75,7 +75,7 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
 
 
 def unkillable_error(node: str, words: str) -> ContainerUnkillable:
-    """Return the error for a container that does not end, not even by force."""
+    """Return the error for a container that cannot be killed."""
     return ContainerUnkillable(
         node,
         f"Docker on {node} could not end the container, not even by force: {words}",
@@ -85,7 +85,7 @@ def unkillable_error(node: str, words: str) -> ContainerUnkillable:
 
 
 def parse_docker_message(said: str) -> str:
-    """Return Docker's own words as one printable line, taken out of their JSON."""
+    """Return Docker's message from its JSON as one printable line."""
     try:
         data = load_json(said)
     except (ValueError, RecursionError):
@@ -100,7 +100,7 @@ def parse_docker_message(said: str) -> str:
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 _SOCKET_CHECK_SECONDS = 10.0
-# Asks in this order: is it there, may we, is it in /etc/group already, is there a docker command to go through.
+# Checks in this order: does it exist, may we use it, is the user in /etc/group, is there a docker command to use instead.
 _SOCKET_CHECK_SCRIPT = f"""
 s={DOCKER_SOCKET}
 if [ -S "$s" ]; then echo socket=yes; else echo socket=no; fi
@@ -116,7 +116,7 @@ _PING_REQUEST = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 
 
 async def raise_socket_error(link: NodeConnection) -> None:
-    """Raise what keeps us from Docker's socket. Returns where only sshd does and `docker system dial-stdio` works."""
+    """Raise the reason why Docker's socket is not usable. Return if only sshd blocks it and `docker system dial-stdio` works."""
     node = link.node.name
     try:
         done = await link.run(["sh", "-s"], stdin=_SOCKET_CHECK_SCRIPT.encode(), timeout=_SOCKET_CHECK_SECONDS)
@@ -132,7 +132,7 @@ async def raise_socket_error(link: NodeConnection) -> None:
 
 
 def raise_for_socket_facts(node: str, facts: dict[str, str]) -> None:
-    """Raise DockerDown or DockerDenied where the probe's answers suffice to tell."""
+    """Raise DockerUnavailable or DockerPermissionDenied if the check's answers prove it."""
     user = sanitize_line(facts.get("user", "your user"))
     if facts.get("socket") != "yes" and facts.get("daemon") != "yes":
         hint = "install it on the node (DGX OS has it): sudo apt-get install docker.io"
@@ -154,7 +154,7 @@ def raise_for_socket_facts(node: str, facts: dict[str, str]) -> None:
 
 
 async def _check_dial_stdio(link: NodeConnection) -> None:
-    """Ask Docker for a sign of life through its own command; raise DockerDown with its words where there is none."""
+    """Check Docker through its own command; raise DockerUnavailable with the command's message if that fails."""
     node = link.node.name
     try:
         done = await link.run(["docker", "system", "dial-stdio"], stdin=_PING_REQUEST, timeout=_SOCKET_CHECK_SECONDS)
@@ -173,7 +173,7 @@ async def _check_dial_stdio(link: NodeConnection) -> None:
 
 
 def no_response_error(node: str, limit: float) -> DockerUnavailable:
-    """Return the error for a daemon that takes connections and says nothing."""
+    """Return the error for a daemon that accepts connections but does not answer."""
     return DockerUnavailable(
         node,
         f"Docker on {node} did not answer within {limit:g} s; what runs, runs on",

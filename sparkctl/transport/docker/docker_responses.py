@@ -1,4 +1,4 @@
-"""Docker's JSON answers as our own values. What an answer does not say is None."""
+"""Parses Docker's JSON responses. Missing values are None."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sparkctl.model.text.secrets import find_secret_arguments, find_secret_value
 Json = Mapping[str, object]
 _ZERO_TIME = "0001-01-01"  # Go's zero time
 MAX_NAME_CHARS = (
-    256  # characters of a name, a status or a label: no honest one comes near; what is longer ends in an ellipsis
+    256  # characters of a name, a status or a label: real ones are far shorter; longer ones are cut with an ellipsis
 )
 _MAX_IMAGE_CHARS = 512
 _MAX_PORT = 65535
 _PORT_PATTERN = re.compile(r"[0-9]{1,5}")
-_NUMBER_LIMIT = 1 << 62  # bytes, seconds: what Go counts
+_NUMBER_LIMIT = 1 << 62  # bytes, seconds: Go's int64
 _MAX_ERROR_CHARS = 4096
 _LONG_LABELS = frozenset(
     {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.NODES}
-)  # they hold more than a name; cut, they are not read
+)  # they hold more than a name; after a cut they would not be readable
 _MAX_LONG_LABEL_CHARS = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerInfo:
-    """What the Docker Engine says of itself. ``cdi``: it takes CDI device names (28 and later do by default)."""
+    """The Docker Engine's own description. ``cdi``: it accepts CDI device names (default since version 28)."""
 
     server_version: str
     api_version: str
@@ -46,9 +46,9 @@ class DockerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """An image that is on the node. ``architecture`` as Go spells it: arm64, amd64. ``size`` in bytes.
+    """An image on the node. ``architecture`` in Go's spelling: arm64, amd64. ``size`` in bytes.
 
-    ``content``: a sum of its layers and settings, the same on every node, whatever kind of store its Docker counts ids in.
+    ``content``: a hash of its layers and settings, equal on all nodes, whatever image store their Docker uses for ids.
     """
 
     id: str
@@ -112,7 +112,7 @@ def parse_container_entry(data: Json) -> Container:
 
 
 def parse_container(data: Json) -> Container:
-    """Read ``GET /containers/ID/json``. An exit code is one only of what has run and ended."""
+    """Read ``GET /containers/ID/json``. The exit code is set only for a container that has run and ended."""
     state, config, host = _get_object(data, "State"), _get_object(data, "Config"), _get_object(data, "HostConfig")
     now = _parse_state(_get_text(state, "Status"))
     ended = now in (ContainerState.EXITED, ContainerState.DEAD, ContainerState.RESTARTING)
@@ -152,7 +152,7 @@ def parse_secret_values(data: Json) -> frozenset[str]:
 
 
 def parse_docker_time(value: object) -> float | None:
-    """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for its zero time and for anything else."""
+    """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for Go's zero time and for anything else."""
     if not isinstance(value, str) or value.startswith(_ZERO_TIME):
         return None
     try:
@@ -162,12 +162,12 @@ def parse_docker_time(value: object) -> float | None:
 
 
 def _parse_state(word: str | None) -> ContainerState:
-    """Return Docker's state; a word we do not know is no live container we could act on."""
+    """Return Docker's state; an unknown word does not count as a running container."""
     return next((state for state in ContainerState if state == word), ContainerState.UNKNOWN)
 
 
 def _parse_labels(value: object) -> tuple[tuple[str, str], ...]:
-    """Return our labels: nobody asks for others, which may be many and long. Of one that is too long its beginning."""
+    """Return our labels, cut if they are too long; others are not needed, and may be many and long."""
     own = value.items() if isinstance(value, dict) else ()
     return tuple(
         sorted(
@@ -191,7 +191,7 @@ def _parse_inspected_ports(value: object) -> tuple[int, ...]:
 
 
 def _parse_nccl_variables(env: object) -> tuple[tuple[str, str], ...]:
-    """Return how NCCL is set up; of the rest of an environment nothing is kept."""
+    """Return the NCCL variables; the rest of the environment is dropped."""
     pairs = (text.partition("=")[::2] for text in _keep_texts(env) if text.startswith("NCCL_IB_"))
     return tuple(sorted((name, value) for name, value in pairs))
 
@@ -218,7 +218,7 @@ def _get_number(data: Json, key: str) -> int | None:
 
 
 def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
-    """Return the signals of a container's `kill` events; None where its `die` is not among them: they may be gone as well."""
+    """Return the signals of a container's `kill` events; None without its `die` event, as older events may be gone, too."""
     signals: list[int] = []
     has_end = False
     for line in events.splitlines():

@@ -1,4 +1,4 @@
-"""The docker SDK, one call at a time, in whatever thread calls this. Imported late: it takes a tenth of a second."""
+"""Runs single docker SDK calls in the calling thread. Import it late: it takes a tenth of a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SdkRefusal(Exception):
-    """Docker answered, and the answer was no."""
+    """Docker refused the call."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -30,9 +30,9 @@ class SdkConnectionLost(Exception):
 
 
 def call_sdk(url: str, version: str, limit: float, function: Callable[[docker.APIClient], T]) -> T:
-    """Return what ``function`` returns for a fresh client. Never on the event loop's thread: it blocks.
+    """Return the result of ``function`` with a new client. Never call it on the event loop's thread: it blocks.
 
-    The client is made here for the same reason, and per call because sharing one between threads is not promised.
+    The client is created here for the same reason, and for each call because it is not documented as thread-safe.
     """
     try:
         client = docker.APIClient(base_url=url, version=version, timeout=max(1, round(limit)))

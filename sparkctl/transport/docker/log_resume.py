@@ -1,12 +1,12 @@
-"""Pieces put together to lines, and the place in the log from which to go on after a break: no line lost or doubled.
+"""Assembles log lines from Docker's fragments and resumes a log after a break, without losing or repeating a line.
 
-Docker can be asked for everything since a stamp, but stamps are no line numbers: several pieces share one, those of
-stdout and stderr cross by some microseconds, and the later pieces of a long line carry the stamp of its first. So the
-place is an anchor, a stamp some time back that everything after it is not older than, and a count of the pieces seen
-from there on. Asked for the log since the anchor, Docker repeats exactly those, and they are skipped.
+Docker can return everything since a timestamp, but timestamps are no line numbers: several fragments share one, those of
+stdout and stderr differ by some microseconds, and the later fragments of a long line have the timestamp of its first. So the
+position is an anchor (an earlier timestamp; nothing after it is older) and the number of fragments since then. For the log
+since the anchor, Docker repeats exactly those fragments, and they are skipped.
 
-Docker before version 23 gives the last lines before a rotation a second time while it is followed, though the log has
-them once: left in, they would be counted, and after a break as many lines would be skipped that nobody has seen.
+Docker before version 23 repeats the last lines before a rotation while the log is followed, though the log has them once. If
+they were counted, as many new lines would be skipped after a break.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sparkctl.model.log_line import LogLine
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
 _FRAME_HEADER_BYTES = 8
-_SYSTEM_STREAM = 3  # frames of the daemon itself: an error in the middle of the stream
-MAX_FRAME_BYTES = 64 << 20  # no honest chunk or frame is longer
+_SYSTEM_STREAM = 3  # frames of the daemon itself: an error inside the stream
+MAX_FRAME_BYTES = 64 << 20  # real chunks and frames are shorter
 
 
 class InvalidLogStream(Exception):
-    """What arrived is not a Docker log stream."""
+    """The received data is not a Docker log stream."""
 
 
 class DaemonError(Exception):
-    """The daemon put an error of its own into the stream. ``text`` is raw."""
+    """The daemon wrote an error into the stream. ``text`` is raw."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -40,7 +40,7 @@ class DaemonError(Exception):
 
 
 class LogFragment(NamedTuple):
-    """``stream`` 1 is stdout, 2 stderr. ``whole``: a newline followed, which is not part of ``text``."""
+    """A part of a log line. ``stream``: 1 is stdout, 2 stderr. ``whole``: a newline followed, which is not in ``text``."""
 
     stream: int
     stamp: bytes
@@ -49,26 +49,26 @@ class LogFragment(NamedTuple):
 
 
 class FragmentParser(Protocol):
-    """Bytes in, complete pieces out, whatever the size of the reads."""
+    """Parses bytes into complete fragments, whatever the size of the reads."""
 
     def feed(self, data: bytes) -> list[LogFragment]:
-        """Return the pieces that ``data`` completes."""
+        """Return the fragments that ``data`` completes."""
         ...
 
     def finish(self) -> list[LogFragment]:
-        """Return what is left at the proper end of the stream."""
+        """Return the rest at the regular end of the stream."""
         ...
 
 
 class ChunkedBody:
-    """HTTP's chunked transfer coding. ``done`` after the final chunk; nothing after it is looked at."""
+    """HTTP's chunked transfer coding. ``done`` after the final chunk; later data is ignored."""
 
     def __init__(self) -> None:
         self.done = False
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the content of the chunks that ``data`` completes; also that before a final chunk in it."""
+        """Return the content of the chunks that ``data`` completes, up to a final chunk."""
         buffer = self._rest + data if self._rest else data
         parts: list[bytes] = []
         at = 0
@@ -87,14 +87,14 @@ class ChunkedBody:
 
 
 class FixedLengthBody:
-    """A body of known length, as Docker sends where there is nothing to tell."""
+    """A body of known length, as Docker sends for an empty log or an error."""
 
     def __init__(self, length: int) -> None:
         self._left = length
         self.done = length == 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return what belongs to the body."""
+        """Return the part of ``data`` that belongs to the body."""
         part = data[: self._left]
         self._left -= len(part)
         self.done = self._left == 0
@@ -102,13 +102,13 @@ class FixedLengthBody:
 
 
 class MultiplexedParser:
-    """Pieces of a container without a terminal: one frame each."""
+    """Parses the stream of a container without a terminal: one frame for each fragment."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[LogFragment]:
-        """Return the pieces that ``data`` completes. Raises DaemonSays after the pieces before it were returned."""
+        """Return the fragments that ``data`` completes. Raises DaemonError after earlier fragments were returned."""
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
@@ -121,7 +121,7 @@ class MultiplexedParser:
                 break
             if buffer[at] == _SYSTEM_STREAM:
                 if pieces:
-                    break  # what came before it is given out first
+                    break  # return the earlier fragments first
                 raise DaemonError(buffer[start : start + length].decode("utf-8", "replace"))
             at = start + length
             if length:
@@ -134,18 +134,18 @@ class MultiplexedParser:
         return pieces
 
     def finish(self) -> list[LogFragment]:
-        """Frames end with themselves; raises DaemonSays for a complaint that came right after the last piece."""
+        """Return nothing, as frames are complete; raise DaemonError if an error followed the last fragment."""
         return self.feed(b"") if self._rest else []
 
 
 class RawStreamParser:
-    """Pieces of a container with a terminal: no frames, so stamps, newlines and the cut length tell them apart."""
+    """Parses the stream of a container with a terminal: without frames, by timestamps, newlines and the cut length."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[LogFragment]:
-        """Return the pieces that ``data`` completes. The terminal's carriage return before a newline is dropped."""
+        """Return the fragments that ``data`` completes. The terminal's carriage return before a newline is dropped."""
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
@@ -163,7 +163,7 @@ class RawStreamParser:
         return pieces
 
     def finish(self) -> list[LogFragment]:
-        """Return the last words, which no newline ended."""
+        """Return the last fragment, which has no newline."""
         rest, self._rest = self._rest, b""
         return (
             [LogFragment(1, rest[: _STAMP_BYTES - 1], rest[_STAMP_BYTES:], False)] if len(rest) > _STAMP_BYTES else []
@@ -180,10 +180,10 @@ def _parse_chunk_size(digits: bytes) -> int:
     return size
 
 
-MAX_LINE_BYTES = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
+MAX_LINE_BYTES = 256 << 10  # bytes; of a longer line, head and tail of half that size each are used
 _HALF_LINE_BYTES = MAX_LINE_BYTES // 2
-_SETTLED_NS = 1_000_000_000  # ns; stamps cross by far less
-_RECENT_FRAGMENTS = 256  # the last pieces, in which a repeated line is looked for; Docker was seen to repeat one or two
+_SETTLED_NS = 1_000_000_000  # ns; timestamps differ by far less
+_RECENT_FRAGMENTS = 256  # last fragments in which a repeated line is searched; Docker repeats one or two
 _STREAM_NAMES = {1: "stdout", 2: "stderr"}
 _WORD_END_PATTERN = re.compile(r"[\s\"',;&]")
 _MAX_WORD_CHARS = 4096  # characters at each end of a cut
@@ -192,7 +192,7 @@ _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialLine:
-    """The beginning of a line whose end has not come. ``missing`` counts characters already dropped of its middle."""
+    """An incomplete line. ``missing``: number of characters already dropped from its middle."""
 
     stream: int
     stamp: bytes
@@ -201,7 +201,7 @@ class PartialLine:
     missing: int = 0
 
     def append_text(self, text: bytes) -> PartialLine:
-        """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
+        """Return it with another fragment; memory is limited to MAX_LINE_BYTES and one fragment."""
         if not self.tail and len(self.head) + len(text) <= MAX_LINE_BYTES:
             return PartialLine(stream=self.stream, stamp=self.stamp, head=self.head + text)
         whole = self.head[_HALF_LINE_BYTES:] + self.tail + text
@@ -216,11 +216,11 @@ class PartialLine:
         )
 
     def to_log_line(self, number: int) -> LogLine:
-        """Return it as a line."""
+        """Return it as a log line."""
         text, missing = self.head.decode("utf-8", "replace"), self.missing
         if self.tail:
             head, tail = text, self.tail.decode("utf-8", "replace")
-            # What is left of a word at the cut goes too: half a secret would not be known for one.
+            # Drop the rest of a word at the cut, too: masking does not find half a secret.
             before = len(_WORD_END_PATTERN.split(head[-_MAX_WORD_CHARS:])[-1])
             after = len(_WORD_END_PATTERN.split(tail[:_MAX_WORD_CHARS], maxsplit=1)[0])
             text = head[: len(head) - before] + _ELLIPSIS + tail[after:]
@@ -236,10 +236,10 @@ class PartialLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPosition:
-    """How far a log was read: ``seen`` pieces since ``anchor`` (empty: since the reading's own beginning).
+    """How far a log was read: ``seen`` fragments since ``anchor`` (empty: since the beginning of this reading).
 
-    ``opening`` is the stamp of the first of them, ``last`` the latest and ``seen_last`` how many carry that;
-    ``lines`` is the number of the last line given out.
+    ``opening`` is the timestamp of the first fragment, ``last`` the latest one, ``seen_last`` the number of fragments with
+    that; ``lines`` is the number of the last returned line.
     """
 
     anchor: bytes
@@ -252,7 +252,7 @@ class LogPosition:
 
     @property
     def since_parameter(self) -> str | None:
-        """The anchor as Docker takes it: unix seconds with nanoseconds. None: ask as the first time."""
+        """The anchor in Docker's form: unix seconds with nanoseconds. None: repeat the first request."""
         if not self.anchor:
             return None
         whole, nanos = divmod(parse_timestamp_ns(self.anchor), 1_000_000_000)
@@ -261,9 +261,9 @@ class LogPosition:
 
 @dataclass(slots=True, kw_only=True)
 class LogLineAssembler:
-    """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were.
+    """Assembles lines from fragments in the order of the log. ``gap``: the log no longer reaches back to our position.
 
-    ``repeatable``: the first request can be made again and brings the same beginning (one with a tail does not).
+    ``repeatable``: the first request can be repeated with the same beginning (not with a tail).
     """
 
     position: LogPosition | None = None
@@ -289,7 +289,7 @@ class LogLineAssembler:
             self.resume_at(self.position)
 
     def resume_at(self, position: LogPosition) -> None:
-        """Expect a stream that begins at ``position.anchor``, and skip what was seen of it."""
+        """Expect a stream that begins at ``position.anchor``, and skip the fragments seen before."""
         self._pending = {pending.stream: pending for pending in position.pending}
         self._number, self._anchor, self._opening = position.lines, position.anchor, position.opening
         self._seen = self._skip = position.seen
@@ -300,7 +300,7 @@ class LogLineAssembler:
         self._highest = b""
 
     def add_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
-        """Return the lines that ``pieces`` complete, without those already given out."""
+        """Return the lines that ``pieces`` complete, without those already returned."""
         pieces = self._drop_repeated_lines(pieces)
         if self._skip:
             pieces = self._skip_seen(pieces)
@@ -311,7 +311,7 @@ class LogLineAssembler:
         return lines
 
     def finish(self) -> tuple[LogLine, ...]:
-        """Return the lines that no newline ended, at the end of the stream."""
+        """Return the lines without a newline at the end of the stream."""
         lines = []
         for pending in sorted(self._pending.values(), key=lambda pending: pending.stamp):
             self._number += 1
@@ -346,7 +346,7 @@ class LogLineAssembler:
         return tuple(lines)
 
     def _advance_position(self, stamps: Sequence[bytes]) -> None:
-        """Count, and move the anchor forward once a later one is certain. Once a read, not once a piece."""
+        """Count fragments, and move the anchor forward once a later one is certain. Called once a read."""
         lowest, highest = min(stamps), max(stamps)
         if not self._opening:
             self._opening = stamps[0]
@@ -367,7 +367,7 @@ class LogLineAssembler:
         candidate = self._candidate
         if candidate is None or parse_timestamp_ns(self._last) - parse_timestamp_ns(candidate) < _SETTLED_NS:
             return
-        # the further pieces of an open line will carry its first stamp: the anchor must not pass it
+        # later fragments of an open line have its first timestamp: the anchor must not pass it
         if all(pending.stamp >= candidate for pending in self._pending.values()):
             self._anchor = self._opening = candidate
             self._seen, self._candidate = self._candidate_seen, None
@@ -385,7 +385,7 @@ class LogLineAssembler:
             )
 
     def _drop_repeated_lines(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
-        """Leave out whole lines that came a moment ago, stamp and all. Parts of a long line may rightly be equal."""
+        """Drop whole lines that came a moment ago with the same timestamp. Parts of a long line may be equal."""
         highest, is_in_order = self._highest, True
         for piece in pieces:
             if piece.stamp <= highest:
@@ -409,7 +409,7 @@ class LogLineAssembler:
         if self._fresh and pieces:
             self._fresh = False
             if pieces[0].stamp != self._opening:
-                # the log was rotated and no longer reaches back that far: only the stamps are left to go by
+                # the log was rotated and no longer reaches back that far: only timestamps remain
                 self._by_stamp = True
                 self.gap = min(piece.stamp for piece in pieces) > self._last
         if not self._by_stamp:
@@ -419,7 +419,7 @@ class LogLineAssembler:
         return self._skip_to_last_stamp(pieces)
 
     def _skip_to_last_stamp(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
-        """Return the pieces after ``last``; this once the count from the anchor begins anew."""
+        """Return the fragments after ``last``, and restart the count from the anchor."""
         for index, piece in enumerate(pieces):
             if piece.stamp < self._last:
                 continue
@@ -434,7 +434,7 @@ class LogLineAssembler:
 
 
 def parse_timestamp_ns(stamp: bytes) -> int:
-    """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for what is no such stamp."""
+    """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for any other text."""
     try:
         date = tuple(int(stamp[a:b]) for a, b in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))
         fraction = stamp[20:].rstrip(b"Z")[:9].ljust(9, b"0")

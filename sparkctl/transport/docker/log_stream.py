@@ -1,6 +1,6 @@
-"""Following a container's log on the raw channel: at full speed, over any number of breaks, each line once.
+"""Follows a container's log over a raw channel: at full speed, across any number of breaks, each line once.
 
-The SDK would need three times the processor, and it cannot tell why a stream ended.
+The SDK needs three times the processor time, and does not tell why a stream ended.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from sparkctl.transport.docker.log_resume import (
 )
 from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
-_READ_BYTES = 1 << 16  # small enough that one batch never holds up a screen
+_READ_BYTES = 1 << 16  # small enough that one batch never delays a screen
 _MAX_HEAD_BYTES = 1 << 16
-_QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon that has the log on disk is never silent that long
+_MAX_LENGTH_DIGITS = 18  # of a Content-Length
+_QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never silent for that long
 _HTTP_OK = 200
 
 LogBatches = AsyncGenerator[
     tuple[LogLine, ...], None
-]  # for `aclosing`: one that is left alone keeps its channel until it is collected
+]  # for `aclosing`: otherwise the channel stays open until garbage collection
 
 
 class ContainerLogStream:
-    """One container's log, read once or followed, and resumed by simply asking again.
+    """One container's log, read once or followed; another call resumes it.
 
-    ``since`` (unix seconds) and ``tail`` (lines) say where the very first reading begins; ``position`` goes on where
-    another follower stopped. ``on_gap`` is called where Docker no longer has what came after the last reading: before the
-    lines that follow the gap are given out.
+    ``since`` (unix seconds) and ``tail`` (lines) set where the first reading begins; ``position`` continues where another
+    follower stopped. ``on_gap`` is called if Docker no longer has the lines after the last reading, before the lines after
+    the gap are yielded.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class ContainerLogStream:
 
     @property
     def position(self) -> LogPosition | None:
-        """How far the log was given out; None before the first piece."""
+        """How far the log was read; None before the first fragment."""
         return self._joiner.position
 
     @property
@@ -74,15 +75,15 @@ class ContainerLogStream:
         return self._joiner.gap
 
     def follow_lines(self) -> LogBatches:
-        """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
+        """Yield lines as they come, in batches, until the container ends; another call continues from `position`.
 
-        Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
-        DockerDown where the stream was cut, NoSuchContainer, and DockerError for a log that cannot be read.
+        Ends only at Docker's own end mark; check with Docker whether the container has really ended. Raises ConnectionLost or
+        DockerUnavailable where the stream was cut, ContainerNotFound, and DockerError for a log that cannot be read.
         """
         return self._follow_to_end()
 
     def read_available(self) -> LogBatches:
-        """Yield the lines there are now, in batches; raises as `follow`."""
+        """Yield the lines available now, in batches; raises as `follow_lines`."""
         return self._read_stream(follow=False)
 
     async def _follow_to_end(self) -> LogBatches:
@@ -133,7 +134,7 @@ class ContainerLogStream:
                 self._on_gap()
             if lines:
                 yield lines
-            await asyncio.sleep(0)  # bytes that have arrived already would never let anybody else run
+            await asyncio.sleep(0)  # data that has already arrived would never yield to other tasks
         if lines := self._joiner.add_fragments(parser.finish()):
             yield lines
 
@@ -158,7 +159,7 @@ class ContainerLogStream:
 
 
 class _LogResponseBody:
-    """The answer's body. ``done`` at its proper end; every other end is an error."""
+    """The answer's body. ``done`` at its regular end; every other end is an error."""
 
     def __init__(self, node: str, reader: ByteReader, limit: float | None) -> None:
         self._node = node
@@ -172,7 +173,7 @@ class _LogResponseBody:
         return self._decoder.done and not self._early
 
     async def read_head(self) -> None:
-        """Read the head; raise what Docker says where it is not 200."""
+        """Read the head; raise Docker's error if the status is not 200."""
         head = b""
         while b"\r\n\r\n" not in head:
             head += await self._receive_bytes()
@@ -189,7 +190,7 @@ class _LogResponseBody:
             raise error_for_response(self._node, status, said.decode("utf-8", "replace"))
 
     async def read_available(self) -> bytes:
-        """Return some of the body; b"" says nothing."""
+        """Return a part of the body; b"" does not mean the end."""
         early, self._early = self._early, b""
         return early or self._decoder.feed(await self._receive_bytes())
 
@@ -209,7 +210,7 @@ def _choose_body_decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
     if b"chunked" in fields.get(b"transfer-encoding", b""):
         return ChunkedBody()
     length = fields.get(b"content-length", b"").strip()
-    if not length.isdigit():
+    if not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
         raise InvalidLogStream("a body without a length")
     return FixedLengthBody(int(length))
 

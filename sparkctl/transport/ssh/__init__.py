@@ -1,1 +1,1 @@
-"""ssh."""
+"""SSH to a node: configuration, host keys, login, connection and channels."""

@@ -1,4 +1,4 @@
-"""Byte streams over an SSH connection, with one meaning for every way they break: `LinkLost`."""
+"""Byte streams over SSH channels. Every way in which the connection breaks raises `ConnectionLost`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.ssh.login_shell import RemoteCommand
 
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
-# asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
+# asyncssh passes its decoding error to every channel: PacketDecodeError, UnicodeDecodeError or KeyError.
 CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
-_EXIT_GRACE_SECONDS = 2.0  # seconds a held command gets to end by itself
+_EXIT_GRACE_SECONDS = 2.0  # seconds that a command gets to end by itself
 
 LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
 
 
 class ChannelReader:
-    """Reads one channel. ``lost`` makes the error, ``dead`` tells whether the connection is gone."""
+    """Reads one channel. ``lost`` builds the error, ``dead`` tells whether the connection is gone."""
 
     def __init__(self, reader: ByteReader, lost: LostErrorFactory, dead: Callable[[], bool]) -> None:
         self._reader = reader
@@ -29,7 +29,7 @@ class ChannelReader:
         self._is_lost = dead
 
     async def read(self, n: int = -1) -> bytes:
-        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; LinkLost is never an end."""
+        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; a lost connection raises ConnectionLost."""
         try:
             data = await self._reader.read(n)
         except CONNECTION_ERRORS as error:
@@ -54,14 +54,14 @@ class ChannelWriter:
             raise self._lost(error) from error
 
     def write_eof(self) -> None:
-        """Say that no more will come."""
+        """Send EOF."""
         try:
             self._writer.write_eof()
         except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
 
     async def drain(self) -> None:
-        """Wait until the other side takes more."""
+        """Wait until the other side accepts more."""
         try:
             await self._writer.drain()
         except CONNECTION_ERRORS as error:
@@ -88,7 +88,7 @@ class SshProcess:
     async def readline(self) -> bytes:
         """Return its next line of stdout, b"" when it has ended.
 
-        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        Raises `CommandNotRun` if the login shell did not run it, `NodeStarved` if it did not start it in time.
         """
         try:
             await self._wait_until_begun()
@@ -100,7 +100,7 @@ class SshProcess:
         return line
 
     async def _wait_until_begun(self) -> None:
-        """Wait until it runs. What is to be read first may come long after that."""
+        """Wait until the command runs. Its first output may come long after that."""
         if self._command.stdout.has_begun:
             return
         try:
@@ -112,7 +112,7 @@ class SshProcess:
             raise await self._command.not_run_error()
 
     async def write(self, data: bytes) -> None:
-        """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""
+        """Write to its stdin; raises ConnectionLost if the connection broke, not if the command ended."""
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()
@@ -132,8 +132,8 @@ class SshProcess:
             self._process.close()
 
 
-WINDOW_BYTES = 1 << 20  # bytes that the node may send unasked: over 50 ms of round trip still 20 MB/s
-_PAUSE_ABOVE_BYTES = 1 << 17  # bytes with which the reader is busy for a while
+WINDOW_BYTES = 1 << 20  # receive window in bytes: with 50 ms round trip it allows 20 MB/s
+_PAUSE_ABOVE_BYTES = 1 << 17  # buffered bytes above which reading pauses
 
 
 class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes]):
@@ -178,7 +178,7 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
         self._may_write.set()
 
     async def read(self, n: int = -1) -> bytes:
-        """Return everything that is there, b"" at the end. Longer than ``n`` keeps its rest for the next read."""
+        """Return all available data, b"" at the end; data beyond ``n`` bytes stays for the next read."""
         if not self._parts and self._paused:
             self._resume_channel()
         while not self._parts:

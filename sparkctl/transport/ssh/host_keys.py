@@ -1,4 +1,4 @@
-"""Which host keys are known, and what to say about one that is not. Strict: nothing is trusted on first use unasked."""
+"""Known host keys: finding, formatting and adding them. Strict: no key is trusted on first use without a question."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sparkctl.files import read_regular_file
 
 SSH_PORT = 22
 _KEY_PREFIX = "AAAA"  # base64 of the length of an algorithm's name
-MAX_FILE_BYTES = 32 << 20  # bytes of known_hosts; a hundred thousand hosts have a third of it
+MAX_FILE_BYTES = 32 << 20  # bytes of known_hosts; a hundred thousand hosts need a third of that
 GLOBAL_KNOWN_HOSTS = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHostKeys:
-    """What the known_hosts files say of one host.
+    """The entries of the known_hosts files for one host.
 
-    ``exact``: keys under its name and port. ``loose``: keys under its name without the port, good enough to trust
-    (as OpenSSH does), not to call another key a change. ``authorities`` sign host certificates.
+    ``exact``: keys under its name and port. ``loose``: keys under its name without the port, enough to trust a key
+    (as in OpenSSH), but not to report another key as changed. ``authorities`` sign host certificates.
     """
 
     exact: tuple[asyncssh.SSHKey, ...] = ()
@@ -35,11 +35,11 @@ class KnownHostKeys:
 
     @property
     def trusted_keys(self) -> tuple[asyncssh.SSHKey, ...]:
-        """Every key that may be offered."""
+        """All keys that are accepted."""
         return (*self.exact, *self.loose)
 
     def for_asyncssh(self, accepted: asyncssh.SSHKey | None = None) -> tuple[Sequence[asyncssh.SSHKey], ...]:
-        """Return the triple that asyncssh takes as ``known_hosts``; ``accepted`` alone where one was just confirmed."""
+        """Return the triple that asyncssh takes as ``known_hosts``; only ``accepted`` if that key was just confirmed."""
         if accepted is not None:
             return [accepted], [], list(self.revoked)
         return list(self.trusted_keys), list(self.authorities), list(self.revoked)
@@ -47,8 +47,7 @@ class KnownHostKeys:
     def list_algorithms(self, accepted: asyncssh.SSHKey | None = None) -> list[str]:
         """Return host key algorithms, those of known keys first.
 
-        A server that has another type of key besides the one we know must offer the known one, or an honest node
-        would look changed.
+        A server may have keys of several types. It must offer the known one, or an unchanged node would look changed.
         """
         everything = sorted(get_default_public_key_algs(), key=_rank_algorithm)
         wanted = [accepted] if accepted is not None else list(self.trusted_keys)
@@ -64,9 +63,9 @@ def format_known_hosts_name(host: str, port: int) -> str:
 
 
 def find_known_keys(files: Sequence[Path], host: str, port: int) -> KnownHostKeys:
-    """Return what ``files`` say of ``host``, hashed entries included; missing and forbidden files say nothing.
+    """Return what ``files`` say of ``host``, hashed entries included; missing and unreadable files are skipped.
 
-    Raises OSError for what is no file (a FIFO, a device, a loop of links) and for one that is far too large.
+    Raises OSError if it is not a file (a FIFO, a device, a loop of links) or far too large.
     """
     names = (format_known_hosts_name(host, port), host.lower())
     known = [asyncssh.import_known_hosts(text) for text in (_read_host_entries(file, names) for file in files) if text]
@@ -101,7 +100,7 @@ def format_known_hosts_line(host: str, port: int, key: asyncssh.SSHKey) -> str:
 
 
 def append_known_host(file: Path, line: str) -> None:
-    """Append ``line`` to a known_hosts file; makes it (0600) and its directory (0700) where they are missing."""
+    """Append ``line`` to a known_hosts file; creates it (0600) and its directory (0700) if they are missing."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "a+b") as stream:
@@ -114,7 +113,7 @@ def append_known_host(file: Path, line: str) -> None:
 
 
 def _rank_algorithm(algorithm: bytes) -> int:
-    """The key a person is shown first should be the one that ssh and ssh-keygen show first."""
+    """Return a sort key: the first key shown should be the one that ssh and ssh-keygen show first."""
     return next(
         (rank for rank, mark in enumerate((b"ssh-ed25519", b"ecdsa-", b"rsa-")) if algorithm.startswith(mark)), 3
     )
@@ -125,7 +124,7 @@ def _match_host(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHost
     authorities: list[asyncssh.SSHKey] = []
     revoked: list[asyncssh.SSHKey] = []
     for file in known:
-        # The address stays out of it: an entry of another machine that had this address once proves nothing.
+        # The address does not count: it may have belonged to another machine before.
         found = file.match(name, "", None)
         keys += found[0]
         authorities += found[1]
@@ -134,9 +133,9 @@ def _match_host(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHost
 
 
 def _read_host_entries(file: Path, names: tuple[str, str]) -> str:
-    """Return the lines of ``file`` that may be about a host: one bad line must not blind us to the others.
+    """Return the lines of ``file`` that may be about a host; a bad line must not hide the others.
 
-    Lines about other hosts are passed over before any key is decoded, so that a large file costs little.
+    Lines about other hosts are skipped before any key is decoded, so that a large file costs little.
     """
     try:
         text = read_regular_file(file, MAX_FILE_BYTES).decode("utf-8", "replace")
@@ -148,7 +147,7 @@ def _read_host_entries(file: Path, names: tuple[str, str]) -> str:
 
 
 def _may_match_host(line: str, names: tuple[str, str]) -> bool:
-    """Tell whether an entry is for one of ``names``, with the port and without; of a pattern only asyncssh can tell."""
+    """Tell whether an entry may be for one of ``names``, with and without port; patterns are left to asyncssh."""
     words = line.split(None, 2)
     if len(words) < 2:
         return False
@@ -159,7 +158,7 @@ def _may_match_host(line: str, names: tuple[str, str]) -> bool:
 
 
 def _is_hash_of(hashed: str, name: str) -> bool:
-    """Tell whether ``|1|SALT|HASH`` is that of a name."""
+    """Tell whether ``|1|SALT|HASH`` is the hash of a name."""
     try:
         _, _, salt, digest = hashed.split("|")
         return hmac.digest(a2b_base64(salt), name.encode(), "sha1") == a2b_base64(digest)
@@ -170,6 +169,6 @@ def _is_hash_of(hashed: str, name: str) -> bool:
 def _is_parseable(text: str) -> bool:
     try:
         asyncssh.import_known_hosts(text)
-    except (ValueError, NameError):  # a NameError: what may be X.509 meets an asyncssh that was imported without that
+    except (ValueError, NameError):  # NameError: a possible X.509 key, as asyncssh is imported without X.509
         return False
     return True

@@ -1,4 +1,4 @@
-"""What SSH servers ask on the way to a node before they let anybody in: a second factor, a password. Put to the operator."""
+"""Keyboard-interactive SSH login: passes a server's prompts (second factor, password) to the operator."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from sparkctl.model.node import NodeName
 from sparkctl.model.questions import LoginPrompt, LoginQuestion, NonInteractivePrompter, Prompter
 
-_MAX_TRIES = 3  # questionings by one server in one login, as ssh has it
+_MAX_TRIES = 3  # rounds of prompts by one server in one login, as in ssh
 _MAX_PROMPTS = 10
 _MAX_PROMPT_CHARS = 500  # characters of a prompt
-_MAX_INSTRUCTION_CHARS = 2000  # and of what stands above all of them
+_MAX_INSTRUCTION_CHARS = 2000  # characters of the instruction above the prompts
 
 
 class LoginPrompter:
-    """Asked in one login of a link. One that comes back after it was lost does so without, or not at all: nobody is to be
-    asked again and again by what goes on in the background."""
+    """Prompts the operator in one login of a connection. Later logins never prompt, so that reconnects in the background do
+    not ask again and again."""
 
     def __init__(self, node: NodeName, asker: Prompter) -> None:
         self.node, self.asker = node, asker
@@ -25,13 +25,13 @@ class LoginPrompter:
         self.may_ask = False
 
     def begin_login(self) -> None:
-        """A login begins."""
+        """Decide whether the login that begins may prompt."""
         self.may_ask = not self._asked and not isinstance(self.asker, NonInteractivePrompter)
 
     async def ask_operator(
         self, host: str, name: str, instructions: str, prompts: Sequence[LoginPrompt]
     ) -> Sequence[str] | None:
-        """Return what the operator answers, None for no answer."""
+        """Return the operator's answers, None for no answer."""
         self._asked = self._asked or bool(prompts)
         shown = tuple(LoginPrompt(one.text[:_MAX_PROMPT_CHARS], one.is_echoed) for one in prompts)
         return await self.asker.ask_login(
@@ -40,18 +40,18 @@ class LoginPrompter:
 
 
 class KeyboardInteractive:
-    """What one server asks in one login. ``patience`` is the login's time limit: it stands still while somebody types."""
+    """The prompts of one server in one login. ``patience`` is the login's time limit, which pauses while the operator types."""
 
     def __init__(self, questions: LoginPrompter, host: str, limit: float) -> None:
         self._questions, self._host, self._limit = questions, host, limit
         self.login_timeout: asyncio.Timeout | None = None
         self._tries = 0
-        self.is_refused = False  # it wanted to ask, and nobody may be asked
+        self.is_refused = False  # the server wanted to prompt, but prompts are not allowed
         self.was_cancelled = False
         self.was_asked = False
 
     def offer_submethods(self) -> str | None:
-        """Return how we would be asked: as the server likes; None for not at all, which it is not told to begin then."""
+        """Return the submethods: empty for the server's choice; None to skip the method: no more prompts."""
         if not self._questions.may_ask:
             self.is_refused = True
             return None
@@ -61,7 +61,7 @@ class KeyboardInteractive:
     async def answer_prompts(
         self, name: str, instructions: str, prompts: Sequence[tuple[str, bool]]
     ) -> Sequence[str] | None:
-        """Return an answer for each prompt (the text, whether what is typed may be seen), None for none at all."""
+        """Return an answer for each prompt (the text, whether what is typed may be seen), None for no answer."""
         if len(prompts) > _MAX_PROMPTS:
             return None
         if not prompts and not (name.strip() or instructions.strip()):
@@ -78,8 +78,8 @@ class KeyboardInteractive:
         return found
 
     def extend_timeout(self, seconds: float | None) -> None:
-        """Let the login take so long from now on; None: as long as it takes."""
+        """Set the login's time limit from now on; None: no limit."""
         if self.login_timeout is not None:
-            with suppress(RuntimeError):  # it is over
+            with suppress(RuntimeError):  # the login is over
                 loop = asyncio.get_running_loop()
                 self.login_timeout.reschedule(None if seconds is None else loop.time() + seconds)

@@ -1,10 +1,10 @@
-"""A command for a node, whatever the login shell of its user is.
+"""Runs a command on a node with any login shell of its user.
 
-sshd hands one line to that shell: ours is the same for every command but for a number, one line of words and single quotes,
+sshd passes one line to the login shell. Our line is the same for every command except for a number: words and single quotes,
 which sh, bash, zsh, csh, tcsh, fish, nushell, elvish, xonsh and a restricted bash parse in the same way. It starts sh, which
-reads the command itself, of that many bytes, from stdin; what comes on stdin after that is the command's. (`sh -s` would not
-do: dash reads ahead.) A mark on stdout and stderr tells that the command begins, so that what a login shell prints before it
-is never taken for its output, and that a shell which ran something else is found out.
+reads the command (that number of bytes) from stdin; later stdin belongs to the command. (`sh -s` does not work: dash reads
+ahead.) A mark on stdout and stderr shows where the command begins, so that a login shell's greeting is never taken for
+output, and a shell that ran something else is detected.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from sparkctl.model.text.sanitize import sanitize_line
 
 _SCRIPT_HEAD = "#sparkctl\n"
 BEGIN_MARK = b"@@ sparkctl runs\n"
-# The mark is put together there: a shell that only repeats what it is sent does not print it.
+# The mark is assembled on the node: a shell that only echoes its input does not print it.
 _ANNOUNCE_SCRIPT = 'printf "@@ sparkctl %s\\n" runs; printf "@@ sparkctl %s\\n" runs >&2\n'
-_MAX_GREETING_BYTES = 4096  # bytes of what a login shell said
+_MAX_GREETING_BYTES = 4096  # bytes of a login shell's output
 _MAX_REPLY_CHARS = 200
-_REPLY_WAIT_SECONDS = 0.2  # seconds for what has come already
+_REPLY_WAIT_SECONDS = 0.2  # seconds to read output that has already arrived
 _CHUNK_BYTES = 1 << 16
 
 
 def build_remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
-    """Return the line for a remote exec request and what to write to its stdin first; ``argv`` arrives word for word.
+    """Return the line for a remote exec request and what to write to its stdin first; ``argv`` arrives unchanged.
 
-    Raises ValueError for no words, and for a NUL, which no argument can hold.
+    Raises ValueError for an empty ``argv``, and for a NUL byte in an argument.
     """
     if not argv:
         raise ValueError("a command needs at least one word")
@@ -39,12 +39,12 @@ def build_remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
         raise ValueError("an argument cannot contain a NUL byte")
     script = f"{_SCRIPT_HEAD}{_ANNOUNCE_SCRIPT}exec {shlex.join(argv)}".encode("utf-8", "surrogateescape")
     read = f"s=$(dd bs={len(script)} count=1 iflag=fullblock 2>/dev/null)"
-    # Where a startup file of the login shell read some of it, the rest is not run.
+    # If a startup file of the login shell read a part of it, the rest is not run.
     return f'sh -c \'{read}; case $s in "#sparkctl"*) eval "$s";; esac\'', script
 
 
 class CommandOutput:
-    """One output of a remote command, from the mark on. ``greeting``: what came before it; ``has_begun``: it has come."""
+    """One output of a remote command, after the mark. ``greeting``: output before the mark; ``has_begun``: the mark came."""
 
     def __init__(self, reader: asyncssh.SSHReader[bytes]) -> None:
         self._reader = reader
@@ -52,7 +52,7 @@ class CommandOutput:
         self.has_begun = False
 
     async def wait_for_mark(self) -> bool:
-        """Read up to the mark; return False where the output ends without one."""
+        """Read up to the mark; return False if the output ends without one."""
         while not self.has_begun:
             try:
                 read = await self._reader.readuntil(BEGIN_MARK)
@@ -66,7 +66,7 @@ class CommandOutput:
         return True
 
     async def read(self, n: int = -1) -> bytes:
-        """Return up to ``n`` bytes of the command's own, b"" at the end."""
+        """Return up to ``n`` bytes of the command's own output, b"" at the end."""
         return await self._reader.read(n) if await self.wait_for_mark() else b""
 
     async def readline(self) -> bytes:
@@ -74,7 +74,7 @@ class CommandOutput:
         return await self._reader.readline() if await self.wait_for_mark() else b""
 
     async def read_reply(self) -> str:
-        """Return the last line that the login shell itself printed so far, cleaned."""
+        """Return the last line that the login shell itself printed so far, sanitized."""
         try:
             async with asyncio.timeout(_REPLY_WAIT_SECONDS):
                 while not self.has_begun and (more := await self._reader.read(_CHUNK_BYTES)):
@@ -90,11 +90,11 @@ class CommandOutput:
 
 
 class CommandNotRun(NodeError):
-    """The login shell of the node's user ran something else than our command, or nothing."""
+    """The login shell of the node's user did not run our command."""
 
 
 class RemoteCommand:
-    """A command that was handed to the login shell of ``user`` on ``node``."""
+    """A command that was passed to the login shell of ``user`` on ``node``."""
 
     def __init__(self, process: asyncssh.SSHClientProcess[bytes], node: str, user: str) -> None:
         self.process = process
@@ -112,7 +112,7 @@ class RemoteCommand:
         )
 
     async def begin_timeout_error(self, seconds: float) -> NodeStarved:
-        """Return the error for a login shell that did not get as far as the command in time."""
+        """Return the error for a login shell that did not start the command in time."""
         answer = await self._read_shell_reply()
         return NodeStarved(
             self._node,

@@ -1,4 +1,4 @@
-"""The names in the operator's ``~/.ssh/config``, to tell an alias from a typing error."""
+"""Lists the host names in the operator's ``~/.ssh/config``, to tell an alias from a typing error."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_CONFIG_BYTES = 1 << 20  # bytes
 
 
 def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
-    """Return every ``Host`` that is a plain name, included files too, in the order of the files.
+    """Return every ``Host`` that is a plain name, from included files too, in the order of the files.
 
-    A file that cannot be read has no names: connecting will say what is wrong with it.
+    An unreadable file has no names: connecting reports its error.
     """
     found: dict[str, None] = {}
     _collect_aliases(path or Path.home() / ".ssh" / "config", 0, found)
@@ -42,7 +42,7 @@ def _collect_aliases(path: Path, depth: int, found: dict[str, None]) -> None:
 
 
 def _list_included_files(pattern: str) -> list[Path]:
-    """Return the files an Include means; relative ones are in ~/.ssh, as ssh has it."""
+    """Return the files of an Include; relative paths are in ~/.ssh, as in ssh."""
     home = str(Path.home())
     absolute = Path(home + pattern[1:]) if pattern.startswith("~/") else Path(home, ".ssh", pattern)
     return sorted(Path("/").glob(str(absolute.relative_to("/"))))

@@ -1,4 +1,4 @@
-"""What ~/.ssh/config says about one hop: where it is, who logs in, with which keys, by way of what, known where."""
+"""Reads ~/.ssh/config for one SSH server: host, user, keys, jump hosts, known_hosts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshTarget:
-    """How to reach one SSH server. ``alias`` is the name as written, ``host`` what it stands for.
+    """How to reach one SSH server. ``alias`` is the name as written, ``host`` the real one.
 
-    ``jump`` is the server to go through first (``user@host:port``, several with commas), ``proxy`` an own command.
-    ``trust`` is the name its key goes by in ``known_hosts``; the first of those files takes new keys.
-    ``identities`` are the key files named in the config or in ours; empty means the usual ones.
+    ``jump`` is the jump host (``user@host:port``, several with commas), ``proxy`` a proxy command.
+    ``trust`` is the name of its key in ``known_hosts``; new keys go to the first of those files.
+    ``identities`` are the key files named in the ssh config or in ours; empty means the default ones.
     """
 
     alias: str
@@ -39,16 +39,16 @@ class SshTarget:
     global_known_hosts: tuple[Path, ...]
     identities: tuple[Path, ...]
     identities_only: bool
-    own_ciphers: bool  # the ssh config names ciphers: then it decides, not we
+    own_ciphers: bool  # the ssh config sets ciphers: use those
 
     @property
     def login_name(self) -> str:
-        """``milo@spark1.local``, as it is typed after ssh."""
+        """``milo@spark1.local``, as in an ssh command."""
         return f"{self.user}@{self.host}"
 
     @property
     def ssh_command(self) -> str:
-        """The ssh line that makes the same connection by hand."""
+        """The ssh command for the same connection."""
         words = ["ssh"]
         if self.known_hosts and self.known_hosts[0] != Path.home() / ".ssh" / "known_hosts":
             words += ["-o", f"UserKnownHostsFile={self.known_hosts[0]}"]
@@ -59,9 +59,9 @@ class SshTarget:
 
 
 def list_ssh_config_files() -> list[Path]:
-    """Return the ssh configs that exist, the user's first: what is said first counts.
+    """Return the ssh configs that exist, the user's first: the first value counts.
 
-    Raises InvalidInput for one that is a FIFO or the like: reading it would never end.
+    Raises InvalidInput if one is a FIFO or similar: reading it would never end.
     """
     candidates = (Path.home() / ".ssh" / "config", Path("/etc/ssh/ssh_config"))
     return [file for file in candidates if _is_readable_config(file)]
@@ -76,9 +76,9 @@ def resolve_target(
     jump: str | None = None,
     known_hosts: str | None = None,
 ) -> SshTarget:
-    """Return the route to ``alias``; what is given here wins over the ssh config. Reads files, opens nothing.
+    """Return the route to ``alias``; arguments win over the ssh config. It reads files, but connects to nothing.
 
-    Raises InvalidInput where the ssh config or a named key file cannot be read.
+    Raises InvalidInput if the ssh config or a named key file cannot be read.
     """
     try:
         options = asyncssh.SSHClientConnectionOptions(
@@ -134,9 +134,9 @@ def _is_key_file(path: Path) -> bool:
 
 
 def parse_jump_host(text: str) -> tuple[str, str | None, int | None]:
-    """Split ``user@host:port`` of a jump into host, user and port. ``[::1]:22`` and a bare IPv6 address are taken.
+    """Split ``user@host:port`` of a jump into host, user and port. ``[::1]:22`` and a bare IPv6 address are accepted.
 
-    Raises InvalidInput for a port that is none.
+    Raises InvalidInput for an invalid port.
     """
     user, _, rest = text.rpartition("@")
     host, port = rest, ""
@@ -165,7 +165,7 @@ def _resolve_global_known_hosts(configured: object) -> tuple[Path, ...]:
 
 
 def _resolve_identities(ours: str | None, configured: object) -> tuple[Path, ...]:
-    """Return the key files to try. One of ours must exist; of the ssh config's, those that do, as OpenSSH has it."""
+    """Return the key files to try. One from our config must exist; of the ssh config's, those that exist, as in OpenSSH."""
     if ours is not None:
         path = Path(ours).expanduser()
         if not _is_key_file(path):

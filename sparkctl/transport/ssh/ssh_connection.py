@@ -1,4 +1,4 @@
-"""A node over SSH: one connection that carries commands, sockets, Docker and HTTP."""
+"""The connection to a node over SSH: it carries commands, sockets, Docker and HTTP."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class SocketRelay:
-    """Listens on ``path``; each connection becomes one made by ``opener``, and ends when either side does."""
+    """Relays a local socket: each client gets a connection made by ``opener``, which ends when either side does."""
 
     def __init__(self, directory: Path, opener: StreamOpener) -> None:
         self.path = directory / "docker.sock"
@@ -52,7 +52,7 @@ class SocketRelay:
 
     @classmethod
     async def start(cls, opener: StreamOpener) -> SocketRelay:
-        """Make the directory (0700: whoever can open the socket is root on the node) and listen."""
+        """Create the directory (0700, as the socket gives root access on the node) and listen."""
         directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sparkctl-"))
         relay = cls(directory, opener)
         relay._server = await asyncio.start_unix_server(relay._accept_client, relay.path)
@@ -74,7 +74,7 @@ class SocketRelay:
         task.add_done_callback(self._running.discard)
 
     async def _relay_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry bytes both ways. An error ends the connection; whoever asked finds out why by asking the link."""
+        """Relay bytes both ways. An error ends the connection; the caller gets the reason from the node connection."""
         try:
             far_reader, far_writer = await self._opener()
         except (SparkctlError, OSError):
@@ -106,7 +106,7 @@ _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
 class SshConnection:
-    """`Link` over asyncssh. Made cheaply; nothing happens before `connect`."""
+    """`NodeConnection` over asyncssh. Nothing happens before `connect`."""
 
     def __init__(self, node: Node, asker: Prompter | None = None, limits: LoginTimeouts | None = None) -> None:
         self.node = node
@@ -120,20 +120,20 @@ class SshConnection:
         self._waiting = 0
         self._last_failure: NodeError | None = None
         self._relay: SocketRelay | None = None
-        self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
+        self._by_stdio = False  # use `docker system dial-stdio` for Docker, where sshd forwards no sockets
 
     @property
     def status(self) -> ConnectionStatus:
-        """The state now, without looking."""
+        """The last known state, without a check."""
         return self._status
 
     def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, from the event loop, until what is returned is called."""
+        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
-        """Connect once, within the time limits; does nothing on a live link."""
+        """Connect once, within the time limits; does nothing on a live connection."""
         async with self._connecting:
             if self._connection is not None:
                 return
@@ -148,8 +148,8 @@ class SshConnection:
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
 
-        All who wait share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
-        `Untrusted` and `LoginRefused`.
+        All waiting callers share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
+        `HostKeyUntrusted` and `LoginRefused`.
         """
         if self._returning is None or self._returning.done() or self._returning.cancelling():
             self._returning = asyncio.ensure_future(self._reconnect_until(self._returning))
@@ -167,7 +167,7 @@ class SshConnection:
 
     async def _reconnect_until(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
-            await asyncio.wait({before})  # given up by all who waited for it, and about to end
+            await asyncio.wait({before})  # all callers gave it up, and it is about to end
         attempt = 0
         while True:
             attempt += 1
@@ -182,7 +182,7 @@ class SshConnection:
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB.
 
-        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        Raises `CommandNotRun` if the login shell did not run it, `NodeStarved` if it did not start it in time.
         """
         command: RemoteCommand | None = None
         try:
@@ -216,7 +216,7 @@ class SshConnection:
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
 
-        For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
+        For Docker's socket the error says why it is not usable: DockerPermissionDenied, DockerUnavailable or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
         if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
@@ -237,7 +237,7 @@ class SshConnection:
         return self._wrap_streams(flow)
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
-        """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
+        """Open a TCP connection from the node; ConnectionRefusedError if nobody listens."""
         try:
             _, flow = await self._require_connection().create_connection(
                 BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
@@ -258,7 +258,7 @@ class SshConnection:
         return self._wrap_streams(flow)
 
     async def docker_socket(self) -> Path:
-        """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
+        """Return a local socket in a 0700 directory, which is relayed to the node's Docker."""
         if self._relay is None:
             self._relay = await SocketRelay.start(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
         return self._relay.path
@@ -323,12 +323,12 @@ class SshConnection:
     def _make_lost_error(self, error: BaseException | None) -> ConnectionLost:
         known = (
             self._status.detail if self._is_disconnected() else None
-        )  # why the connection ended, not what the channel saw
+        )  # the reason of the connection's end, not the channel's error
         detail = known or (str(error) if error is not None else "not connected")
         return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
     def _on_lost(self, error: Exception | None) -> None:
-        """Called by asyncssh when a logged-in connection ends, also by our own close."""
+        """Handle the end of a logged-in connection; asyncssh also calls this after our own close."""
         if self._connection is None:
             return
         self._connection = None
@@ -343,13 +343,13 @@ class SshConnection:
 
 
 def compute_backoff_seconds(attempt: int, chance: float) -> float:
-    """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
+    """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens them by up to half."""
     full = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
 
 
 def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:
-    """Kill what is running and close its channel; a node without signals sees its stdin and stdout go."""
+    """Kill a remote command and close its channel; without signal support, its stdin and stdout are closed."""
     try:
         process.kill()
     except (*CONNECTION_ERRORS, OSError):

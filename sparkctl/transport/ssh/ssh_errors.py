@@ -1,4 +1,4 @@
-"""From what sockets and asyncssh raise to one plain sentence, an own error and what to do."""
+"""Maps exceptions of sockets and asyncssh to our own errors, each with a message and a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PING_HINT = "is it switched on, and on this network? try: "
 
 
 def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeError:
-    """Return the error for a TCP connection that did not come about."""
+    """Return the error for a failed TCP connection."""
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
         hint = f"check the name; try: getent hosts {route.host}"
@@ -44,7 +44,7 @@ def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeEr
 
 
 def no_banner_error(node: str, route: SshTarget, where: str, closed: bool) -> NodeStarved:
-    """Return the error for a TCP connection on which no SSH server spoke."""
+    """Return the error for a TCP connection without an SSH greeting."""
     what = "closes connections before an SSH greeting" if closed else "takes connections and does not greet as SSH does"
     return NodeStarved(
         node,
@@ -55,7 +55,7 @@ def no_banner_error(node: str, route: SshTarget, where: str, closed: bool) -> No
 
 
 def login_timeout_error(node: str, route: SshTarget, where: str, limit: float) -> NodeStarved:
-    """Return the error for an SSH server that spoke and did not finish the login."""
+    """Return the error for an SSH server that began the login and did not finish it."""
     return NodeStarved(
         node,
         f"{where}{route.host}:{route.port} began the login and did not finish it within {limit:g} s: "
@@ -75,7 +75,7 @@ def silent_agent_error(node: str, where: str) -> NodeUnreachable:
 
 
 def unknown_key_error(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
-    """Return the error for a host of which no key is known."""
+    """Return the error for a host without a known key."""
     seen = host_keys.format_fingerprint(key)
     return UnknownHostKey(
         node,
@@ -89,7 +89,7 @@ def unknown_key_error(node: str, route: SshTarget, where: str, key: asyncssh.SSH
 def changed_key_error(
     node: str, route: SshTarget, where: str, key: asyncssh.SSHKey, known: host_keys.KnownHostKeys
 ) -> ChangedHostKey:
-    """Return the error for a host that offers another key than the one we know; both fingerprints are in it."""
+    """Return the error for a host whose key differs from the known one, with both fingerprints."""
     offered = f"{host_keys.get_key_type(key)} {host_keys.format_fingerprint(key)}"
     expected = ", ".join(f"{host_keys.get_key_type(old)} {host_keys.format_fingerprint(old)}" for old in known.exact)
     name = host_keys.format_known_hosts_name(route.trust, route.port)
@@ -139,7 +139,7 @@ def unverified_key_error(node: str, route: SshTarget, where: str, reason: str) -
 
 
 def not_ssh_error(node: str, route: SshTarget, where: str, error: Exception) -> NodeUnreachable:
-    """Return the error for a server that sends what no SSH server sends."""
+    """Return the error for a server that violates the SSH protocol."""
     what = sanitize_line(str(error)).strip() or type(error).__name__
     return NodeUnreachable(
         node,
@@ -149,7 +149,7 @@ def not_ssh_error(node: str, route: SshTarget, where: str, error: Exception) -> 
 
 
 def unreadable_known_hosts_error(node: str, where: str, error: OSError) -> HostKeyUntrusted:
-    """Return the error for a known_hosts that is no file, or none of a size that one has."""
+    """Return the error for a known_hosts that is not a file, or is far too large."""
     return HostKeyUntrusted(
         node,
         f"{where}{error.filename} cannot be read: {error.strerror}",
@@ -158,14 +158,14 @@ def unreadable_known_hosts_error(node: str, where: str, error: OSError) -> HostK
 
 
 def unusable_key_file_error(node: str, where: str, error: OSError) -> LoginRefused:
-    """Return the error for a key file that would hold up the login for ever."""
+    """Return the error for a key file that would block the login forever."""
     return LoginRefused(
         node, f"{where}{error.filename} cannot be used as a key: {error.strerror}", "remove it, or put a key file there"
     )
 
 
 def login_refused_error(node: str, route: SshTarget, where: str, methods: tuple[str, ...]) -> LoginRefused:
-    """Return the error for a server that let none of our keys in. ``methods`` are those the server takes."""
+    """Return the error for a server that accepted none of our keys. ``methods``: those that the server accepts."""
     tried = [path for path in route.identities or list_default_keys() if path.is_file()]
     locked = [path for path in tried if _is_encrypted_key(path)]
     agent = os.environ.get("SSH_AUTH_SOCK")
@@ -196,27 +196,27 @@ _RECONNECT_HINT = "connect anew to be asked once more: `r` in the panel, or the 
 
 
 def prompt_cancelled_error(node: str, route: SshTarget, where: str) -> LoginRefused:
-    """Return the error for a login whose question the operator did not answer."""
+    """Return the error for a login whose prompt the operator did not answer."""
     message = f"{where}the login was cancelled: what {route.host} asked was not answered"
     return LoginRefused(node, message, _RECONNECT_HINT)
 
 
 def answer_rejected_error(node: str, route: SshTarget, where: str) -> LoginRefused:
-    """Return the error for answers that were wrong."""
+    """Return the error for wrong answers to prompts."""
     return LoginRefused(
         node, f"{where}{route.host} does not let {route.user} in with what was answered", _RECONNECT_HINT
     )
 
 
 def prompt_hangup_error(node: str, route: SshTarget, where: str) -> LoginRefused:
-    """Return the error for a server that hung up while, or after, it had asked."""
+    """Return the error for a server that hung up during or after its prompts."""
     return LoginRefused(
         node, f"{where}{route.host} asked something and ended the login before it was through", _RECONNECT_HINT
     )
 
 
 def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
-    """Return the error for a server that wants more than a key where nobody is asked, or not again."""
+    """Return the error for a server that requires a prompt where prompts are not allowed."""
     return LoginRefused(
         node,
         f"{where}{route.host} wants to ask {route.user} something (a second factor, or a password), and nobody is asked now",
@@ -225,7 +225,7 @@ def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
 
 
 def list_default_keys() -> list[Path]:
-    """Return the key files that are tried where none is named."""
+    """Return the key files that are tried by default."""
     return [Path.home() / ".ssh" / name for name in DEFAULT_KEY_NAMES]
 
 

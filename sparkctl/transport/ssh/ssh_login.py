@@ -1,4 +1,4 @@
-"""From a route to a logged-in SSH connection: jump hosts, time limits, strict host keys, and which of them failed."""
+"""Logs in over SSH: jump hosts, time limits, strict host keys, and errors that name the failing hop."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from sparkctl.transport.ssh import host_keys, ssh_errors
 from sparkctl.transport.ssh.keyboard_interactive import KeyboardInteractive, LoginPrompter
 from sparkctl.transport.ssh.ssh_config import SshTarget, list_ssh_config_files, parse_jump_host, resolve_target
 
-_STAGGER_SECONDS = 0.25  # a .local name often has an IPv6 address that nobody answers at; waiting it out takes a minute
+_STAGGER_SECONDS = 0.25  # a .local name often has a dead IPv6 address; its timeout takes a minute
 _FALLBACK_ERROR = "no address"
 
 Address = tuple[int, tuple[object, ...]]
 
 
 async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, int] | None = None) -> socket.socket:
-    """Return a connected, non-blocking socket. Raises OSError (socket.gaierror where the name is not known).
+    """Return a connected, non-blocking socket. Raises OSError (socket.gaierror for an unknown name).
 
-    Has no time limit of its own: cancel it.
+    It has no time limit of its own: cancel it.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
@@ -63,7 +63,7 @@ async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, in
 
 
 def interleave_addresses(addresses: list[Address]) -> list[Address]:
-    """Order addresses IPv4, other, IPv4, other ..., each kind in the resolver's order, without doubles."""
+    """Order addresses IPv4, other, IPv4, other ..., each kind in the resolver's order, without duplicates."""
     unique = list(dict.fromkeys(addresses))
     first = [address for address in unique if address[0] == socket.AF_INET]
     other = [address for address in unique if address[0] != socket.AF_INET]
@@ -105,7 +105,7 @@ def _pick_winner(done: set[asyncio.Task[socket.socket]], errors: list[OSError]) 
 
 
 def _choose_specific_error(errors: list[OSError]) -> OSError:
-    """A refusal says that the machine is there; a dead second address says nothing."""
+    """Return the most specific error: a refusal proves that the machine is there, a dead second address proves nothing."""
     for error in errors:
         if isinstance(error, ConnectionRefusedError):
             return error
@@ -119,26 +119,26 @@ def _close_late_socket(task: asyncio.Task[socket.socket]) -> None:
 
 CONNECT_TIMEOUT_SECONDS = 8.0  # seconds for name and TCP
 LOGIN_TIMEOUT_SECONDS = 8.0  # seconds from TCP to logged in
-BEGIN_TIMEOUT_SECONDS = 30.0  # seconds from a session to the first sign of a command that is held there
+BEGIN_TIMEOUT_SECONDS = 30.0  # seconds from opening a session to the mark of its command
 KEEPALIVE_SECONDS = 2.0
 KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
-# In front of what asyncssh likes best, which it computes piecewise in Python: a quarter less processor time a log line.
+# Preferred over asyncssh's first choice, which is computed partly in Python: a quarter less processor time for a log line.
 FAST_CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 _MAX_HOPS = 8
-_AGENT_TIMEOUT_SECONDS = 1.0  # seconds for the agent of this machine to tell its keys
+_AGENT_TIMEOUT_SECONDS = 1.0  # seconds for this machine's agent to list its keys
 
 OnLost = Callable[[Exception | None], None]
 
 
 @dataclass(slots=True)
 class JumpChain:
-    """A logged-in connection and the jump connections under it, nearest to us first."""
+    """A logged-in connection and its jump connections, nearest to us first."""
 
     ssh: asyncssh.SSHClientConnection
     under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
 
     async def close(self) -> None:
-        """End all of them, the outermost first."""
+        """Close all of them, the outermost first."""
         for ssh in (self.ssh, *reversed(self.under)):
             ssh.close()
             await ssh.wait_closed()
@@ -146,7 +146,7 @@ class JumpChain:
 
 @dataclass(frozen=True, slots=True)
 class LoginTimeouts:
-    """Seconds; tests have less patience than operators."""
+    """Time limits in seconds; tests use shorter ones."""
 
     connect: float = CONNECT_TIMEOUT_SECONDS
     login: float = LOGIN_TIMEOUT_SECONDS
@@ -185,7 +185,7 @@ async def _connect_jump_hosts(
     limits: LoginTimeouts,
     under: list[asyncssh.SSHClientConnection],
 ) -> asyncssh.SSHClientConnection | None:
-    """Open the jump hosts of ``route`` one through the other, adding them to ``under``; return the last."""
+    """Open the jump hosts of ``route``, each through the one before, adding them to ``under``; return the last."""
     if route.jump is None:
         return None
     via: asyncssh.SSHClientConnection | None = None
@@ -204,7 +204,7 @@ async def _connect_jump_hosts(
 
 
 class _LoginClient(asyncssh.SSHClient):
-    """Notes how far a connection came, and which key it was shown; passes on what the server asks."""
+    """Records how far a login came and which key was offered; passes the server's prompts on."""
 
     def __init__(self, on_lost: OnLost, questioning: KeyboardInteractive, limit: float) -> None:
         self.connection: asyncssh.SSHClientConnection | None = None
@@ -248,7 +248,7 @@ class _LoginClient(asyncssh.SSHClient):
 
 @dataclass(slots=True, kw_only=True)
 class _SshHop:
-    """One server on the way. ``where`` begins every sentence about it; empty for the node itself."""
+    """One server of the route. ``where`` begins every message about it; empty for the node itself."""
 
     node: Node
     route: SshTarget
@@ -257,7 +257,7 @@ class _SshHop:
     where: str
 
     async def connect(self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost) -> asyncssh.SSHClientConnection:
-        """Connect; ask once about an unknown key, and then take that very key and no other."""
+        """Connect; ask once about an unknown key, then accept exactly that key."""
         try:
             return await self._attempt_login(via, on_lost, None)
         except _UnknownKeyOffered as unknown:
@@ -304,7 +304,7 @@ class _SshHop:
             raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
         except SparkctlError:
             raise
-        except Exception as error:  # asyncssh passes on whatever its decoding stumbled over
+        except Exception as error:  # asyncssh passes on any decoding error
             if not isinstance(error, (asyncssh.Error, ValueError)):
                 raise_if_debugging(error)
             raise ssh_errors.not_ssh_error(self.node.name, self.route, self.where, error) from error
@@ -330,7 +330,7 @@ class _SshHop:
         through: dict[str, object] = {"sock": sock} if sock is not None else {}
         if not route.proxy:
             through["proxy_command"] = None
-        # asyncssh's own login timer would not wait for who answers a question; this limit also covers a jump or a proxy
+        # asyncssh's own login timer does not wait for answers to prompts; this limit also covers a jump or a proxy
         async with asyncio.timeout(self.limits.connect + self.limits.login) as greeter.questioning.login_timeout:
             return await asyncssh.connect(
                 route.alias,
@@ -413,7 +413,7 @@ class _SshHop:
 
 
 class _UnknownKeyOffered(Exception):
-    """Carries the key that was offered out of an attempt."""
+    """Carries the offered key out of a login attempt."""
 
     def __init__(self, key: asyncssh.SSHKey, error: UnknownHostKey) -> None:
         super().__init__(error.message)
@@ -422,7 +422,7 @@ class _UnknownKeyOffered(Exception):
 
 
 def _build_key_options(route: SshTarget) -> dict[str, object]:
-    """Return the options that say which keys may be tried. An encrypted key file is left to the agent."""
+    """Return the options for the keys to try. Encrypted key files are left to the agent."""
     options: dict[str, object] = {"client_keys": [str(path) for path in route.identities], "ignore_encrypted": True}
     if route.identities_only:
         public = [str(path) + ".pub" for path in route.identities if path.with_name(path.name + ".pub").is_file()]
@@ -431,7 +431,7 @@ def _build_key_options(route: SshTarget) -> dict[str, object]:
 
 
 async def _is_agent_silent() -> bool:
-    """Tell whether there is an ssh-agent on this machine that does not answer: a login waits for it."""
+    """Tell whether this machine's ssh-agent does not answer: a login would wait for it."""
     if not os.environ.get("SSH_AUTH_SOCK"):
         return False
     try:
@@ -445,7 +445,7 @@ async def _is_agent_silent() -> bool:
 
 
 def _refuse_irregular_keys(route: SshTarget) -> None:
-    """Raise OSError for a key file, or one beside it that asyncssh reads too, which is a FIFO or the like."""
+    """Raise OSError if a key file, or one beside it that asyncssh reads too, is a FIFO or similar."""
     for path in route.identities or ssh_errors.list_default_keys():
         for beside in ("", ".pub", "-cert.pub"):
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -453,4 +453,4 @@ def _refuse_irregular_keys(route: SshTarget) -> None:
 
 
 def _ignore_lost_hop(_: Exception | None) -> None:
-    """A jump host that is lost takes the connection over it along, which reports it."""
+    """Do nothing: if a jump host is lost, the connection through it reports the loss."""

@@ -295,15 +295,33 @@ def test_the_same_file_again_adds_nothing_and_one_of_an_old_sparkctl_run_since_d
 
 
 def test_two_processes_take_it_over_together_once(history: OperationHistory) -> None:
-    history.directory.mkdir()
-    (history.directory / "starts.jsonl").write_text(OLD)
+    directories = [history.directory / str(number) for number in range(20)]
+    for directory in directories:
+        directory.mkdir(parents=True)
+        (directory / "starts.jsonl").write_text(OLD)
     program = (
-        "import sys; from pathlib import Path; from sparkctl.history.operation_history import OperationHistory\n"
-        "OperationHistory(Path(sys.argv[1])).get_last_starts()"
+        "import sys; from pathlib import Path; from sparkctl.history import tables\n"
+        "from sparkctl.history.operation_history import OperationHistory\n"
+        "for name in sys.stdin:\n"
+        "    history = OperationHistory(Path(name.strip()))\n"
+        "    history.get_last_starts()\n"
+        "    print(history.take_warning() or 'imported', flush=True)"
     )
-    both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
-    assert [ran.wait(60) for ran in both] == [0, 0]
-    assert len(history.list_operations()) == 2
+    both = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for directory in directories:  # both begin each one at the same moment
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.write(f"{directory}\n")
+            process.stdin.flush()
+        assert [process.stdout.readline() for process in both if process.stdout is not None] == ["imported\n"] * 2
+        assert len(OperationHistory(directory).list_operations()) == 2
+        assert [one.read_text() for one in directory.glob("starts.jsonl*")] == [OLD]
+    for process in both:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
 
 
 # failures that come to be known later

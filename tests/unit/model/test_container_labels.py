@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sparkctl.model.container import Container
+from sparkctl.model.instance import parse_rank_position
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.profiles.container_labels import (
     parse_expected_memory_label,
@@ -53,3 +54,12 @@ def test_where_the_ranks_are_and_of_which_start_is_believed_only_where_it_is_spe
     odd = container(labels=((ContainerLabel.NODES, "spark1,\x1b[2J"), (ContainerLabel.RUN, "[/INST]")))
     assert parse_rank_nodes_label(odd) == ()
     assert parse_start_id_label(odd) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [("0/2", (0, 2)), ("1/2", (1, 2)), ("0/1", (0, 1)), (None, None), ("", None), ("head", None), ("2/2", None), ("1/", None),
+     ("/2", None), ("-1/2", None), ("٠/٢", None), ("²/3", None), ("0" * 5000 + "/2", None), ("0/5000", None)],
+)  # fmt: skip
+def test_a_rank_that_is_no_number_is_not_known(text: str | None, position: tuple[int, int] | None) -> None:
+    assert parse_rank_position(text) == position

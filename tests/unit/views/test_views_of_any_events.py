@@ -6,10 +6,12 @@ import json
 import typing
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.model import events
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import build_memory_bar
@@ -21,6 +23,11 @@ from tests.unit.monitor.test_event_recording import draw_value
 KINDS = (events.SampleArrived, events.ContainersListed, events.MeterArrived, events.NodeStateChanged,
          events.PhaseChanged, events.MemorySampled)  # fmt: skip
 SIZES = st.integers(-(1 << 62), 1 << 62)
+
+WITH_ODD_RANK = InstanceView(
+    name="qwen36", node=NodeName("spark1"), container="c", image="i", state=ContainerState.RUNNING, status="Up", ours=True,
+    memory=None, phase=None, rank="head",
+)  # fmt: skip
 
 
 @st.composite
@@ -40,6 +47,7 @@ def draw_events(draw: st.DrawFn) -> list[events.Event]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(draw_events(), st.booleans(), st.none() | st.integers(40, 120))
+@example([events.ContainersListed(ts=0.0, node=NodeName("spark1"), instances=(WITH_ODD_RANK,))], False, None)
 def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii_only: bool, width: int | None) -> None:
     store = Store()
     for event in happened:
