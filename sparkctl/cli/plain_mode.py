@@ -1,4 +1,4 @@
-"""``sparkctl --plain``: the panel as sentences, one for each change. For screen readers, and for a log of the day."""
+"""``sparkctl --plain``: print one sentence for each change, for screen readers and logs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_phase_name
 
-_MIN_MEMORY_CHANGE_BYTES = 8 * GIB  # memory that moved by less is no news
+_MIN_MEMORY_CHANGE_BYTES = 8 * GIB  # smaller changes of memory are not printed
 
 
 class ChangeReporter:
-    """Remembers what it has told of each node."""
+    """Remembers the last state of each node and describes what changed."""
 
     def __init__(self) -> None:
         self._before: dict[str, NodeTelemetryView] = {}
         self._used: dict[str, int] = {}
 
     def describe_changes(self, view: NodeTelemetryView) -> list[str]:
-        """Return what is news."""
+        """Return a sentence for each change since the last view of this node."""
         before = self._before.get(view.name)
         self._before[view.name] = view
         said = self._describe_state_change(before, view)
@@ -47,7 +47,7 @@ class ChangeReporter:
         known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
         is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
         if known[0] is view.state and not is_reason:
-            return []  # also of a node that was not looked at yet: whoever connects has said so
+            return []  # also for a node that was not read yet: the line "connecting to" was printed
         if view.state is NodeState.OK:
             return [f"{view.name} answers"]
         return [f"{view.name}: {view.state}" + (f", {sanitize_line(view.detail)}" if view.detail else "")]
@@ -102,7 +102,7 @@ def _finding_key(one: Finding) -> tuple[str, str | None]:
 
 
 def run_plain_mode(replay: Path | None = None) -> int:
-    """Tell what changes until Ctrl-C, or the end of a recording."""
+    """Print changes until Ctrl-C or the end of the recording."""
     if replay is not None:
         from sparkctl.clock import SystemClock
         from sparkctl.monitor.recording import recording_replay as playing

@@ -128,7 +128,7 @@ def test_without_a_terminal_the_panel_is_refused_and_help_is_shown_as_ever(words
 def test_options_of_the_panel_do_not_go_with_a_verb() -> None:
     ran = run_sparkctl("--readonly", "status")
     assert ran.returncode == 2
-    assert "--readonly belongs to the panel" in ran.stderr
+    assert "--readonly is an option of the panel" in ran.stderr
 
 
 async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp_path: Path) -> None:

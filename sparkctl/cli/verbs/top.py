@@ -1,4 +1,4 @@
-"""``sparkctl top``."""
+"""``sparkctl top``: show the live load of nodes and instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopPrinter:
-    """How a look is shown: as JSON, or as text of the width that stdout has; ``plain``: again instead of repainted."""
+    """Prints the views of all nodes as JSON, or as text in the width of stdout; ``plain`` prints again instead of repainting."""
 
     as_json: bool
     plain: bool
@@ -32,7 +32,7 @@ class TopPrinter:
     ascii_only: bool
 
     def format_lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
-        """Return the look as text, in brief where it has more lines than ``height``."""
+        """Return the views as text, shortened if it has more lines than ``height``."""
         from sparkctl.cli import stdout
         from sparkctl.cli.terminal_style import is_ascii_only
         from sparkctl.views.top_view import format_top
@@ -42,7 +42,7 @@ class TopPrinter:
         )
 
     def print_views(self, views: Sequence[NodeTelemetryView]) -> None:
-        """Print the look."""
+        """Print the views once."""
         from sparkctl.cli import stdout
         from sparkctl.views.top_view import build_top_json
 
@@ -54,25 +54,28 @@ class TopPrinter:
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
 @node_option(many=True)
-@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON document a look, on one line.")
-@click.option("--explain", is_flag=True, help="Under each instance, how its memory bandwidth was found, or why not.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Use no other letters than ASCII.")
+@click.option("--json", "as_json", is_flag=True, help="Print each update as one JSON document on one line.")
+@click.option(
+    "--explain", is_flag=True, help="Explain under each instance how its memory bandwidth was measured, or why not."
+)
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @record_options
 @click.option(
     "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Show a recording; no node is asked. --once shows its end.",
+    help="Show a recording; connects to no node. --once shows its end.",
 )  # fmt: skip
-@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay so many times as fast.")
+@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def command(
     ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool, ascii_only: bool,
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show what every node does, every two seconds until Ctrl-C: the probe travels there over SSH and leaves no trace.
+    """Show the load of every node, every two seconds until Ctrl-C. The agent is sent over SSH and leaves no files behind.
 
-    Page cache is what the kernel would give back; it is never counted as used. Exit 3 (--once) if a node could not be asked.
+    Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
+    read.
     """
     paper = TopPrinter(as_json, plain, explain, ascii_only)
     if replay is not None:
@@ -80,7 +83,7 @@ def command(
             ctx, replay, names=node, once=once, paper=paper, record=record, overwrite=overwrite, speed=speed
         )
     if speed is not None:
-        raise click.UsageError("--speed belongs to --replay", ctx)
+        raise click.UsageError("--speed needs --replay", ctx)
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     with open_recorder(ctx, record, overwrite) as recording:
@@ -93,11 +96,11 @@ def _play_recording(
     ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: TopPrinter, record: Path | None,
     overwrite: bool, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show a recording to its end."""
+    """Show a recording until its end."""
     if record is not None or overwrite:
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
-        raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
+        raise click.UsageError("either --once, which shows the end of the recording, or --speed, not both", ctx)
     from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
     from sparkctl.monitor.recording.recording_file import read_recording
@@ -134,7 +137,7 @@ async def _watch_top(
 
 
 async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None], paper: TopPrinter) -> None:
-    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest news."""
+    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view."""
     import time
     from contextlib import aclosing
 

@@ -72,7 +72,7 @@ def test_a_saved_profile_is_found_and_not_written_over(tmp_path: Path, capsys: p
         ((LINE, "-o", "a", "--save"), "not both"),
         ((LINE, "--name", "a/b"), "is not a name"),
         ((LINE, "--define", "x"), "NAME=VALUE"),
-        ((LINE, "--node", "spark1"), "belongs to --from-container"),
+        ((LINE, "--node", "spark1"), "needs --from-container"),
     ],
 )
 def test_impossible_arguments_are_refused(
