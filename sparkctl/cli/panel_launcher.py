@@ -270,7 +270,7 @@ class _ConfigReloader:
         self._stamp, self._is_missed = stamp, False
         if stamp is None:
             raise InvalidInput(
-                f"{self._path} is missing or empty: sparkctl keeps using the previous config",
+                f"{self._path} is gone, or empty: sparkctl keeps the previous config",
                 "sparkctl reads it again as soon as it has content",
             )
         config = load_config(self._path)

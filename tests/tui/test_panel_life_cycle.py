@@ -166,7 +166,7 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
     assert reload() is None
     path.rename(aside)
     assert reload() is None
-    with pytest.raises(InvalidInput, match="is gone, or empty: the config that was read last stays"):
+    with pytest.raises(InvalidInput, match="is gone, or empty: sparkctl keeps the previous config"):
         reload()
     assert reload() is None, "that is told once"
     aside.rename(path)

@@ -129,7 +129,7 @@ def _ask_name(default: str, taken: Collection[str]) -> str:
     while True:
         name = str(click.prompt("its name here", default=default, err=True)).strip()
         if name in taken:
-            stderr.print_message(f"  {name} is the name of another node already")
+            stderr.print_message(f"  {name} is taken by another node")
         elif not NODE_NAME_PATTERN.fullmatch(name):
             stderr.print_message(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
         else:
