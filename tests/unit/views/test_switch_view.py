@@ -204,14 +204,14 @@ def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
     said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said
-    assert any(one.startswith("taking minimax-m27 as asked for back") for one in said)
+    assert any(one.startswith("removing minimax-m27 as asked for") for one in said)
 
 
 def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
     seen = render_screen(replace(SCENE, plan=replace(PLAN, obstacles=("port 8003 is taken by postgres",))), 80, 24)
     assert "✕ port 8003 is taken by postgres" in seen
     assert "enter does it" not in seen
-    assert "cannot be switched to" in seen
+    assert "it is not possible to switch to" in seen
 
 
 def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_done() -> None:
