@@ -313,9 +313,7 @@ def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlo
 
 
 def _render_log_hint() -> TextRow:
-    return make_row(
-        Span("l", TextStyle.KEY), Span(" shows the log that was kept of it, if there is one", TextStyle.LABEL)
-    )
+    return make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
 
 
 def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
