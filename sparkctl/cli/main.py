@@ -109,7 +109,7 @@ class LazyVerbGroup(click.Group):
     invoke_without_command=True,
 )
 @click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; connects to no node.")
-@click.option("--readonly", is_flag=True, help="The panel changes nothing on any node.")
+@click.option("--readonly", is_flag=True, help="Open the panel read-only: it changes nothing on any node.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")

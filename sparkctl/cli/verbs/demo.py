@@ -127,7 +127,7 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
     "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
 )
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
-@click.option("--readonly", is_flag=True, help="The panel changes nothing and shows no guided tour.")
+@click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)

@@ -11,7 +11,7 @@ from sparkctl.cli.options import complete_profiles, create_context, json_option,
 
 @click.command("switch", short_help="Replace what runs with another profile; roll back if that fails.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about="; for a model over several Sparks repeat it, the Spark that answers clients first")
+@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
 @click.option(
     "--keep-going", is_flag=True, help="Continue even if a Spark that only loses a rank, or a check, does not answer."

@@ -57,7 +57,7 @@ class LaunchPlanPrinter(TextPrinter):
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about="; for a model over several Sparks repeat it, the Spark that answers clients first")
+@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
 @click.option(
     "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
