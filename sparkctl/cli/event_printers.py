@@ -145,13 +145,15 @@ class TextPrinter:
 
     def refresh(self) -> None:
         """Move the clock on the live line; without a terminal, say now and then that it lasts."""
-        going, now = [told for told in self._phases.values() if not told.is_final], time.monotonic()
+        going, now = [progress for progress in self._phases.values() if not progress.is_final], time.monotonic()
         if self.live.on:
             return self._update_live_line()
-        for told in going:
-            if now - told.printed_at >= _STILL_RUNNING_SECONDS and told.event.node not in self._away:
-                told.printed_at = now
-                stderr.print_message(f"{told.event.node}  {format_phase(told.event, told.elapsed_seconds, self.ascii)}")
+        for progress in going:
+            if now - progress.printed_at >= _STILL_RUNNING_SECONDS and progress.event.node not in self._away:
+                progress.printed_at = now
+                stderr.print_message(
+                    f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds, self.ascii)}"
+                )
         return None
 
     def print_interrupt(self, presses: int) -> None:
@@ -193,22 +195,30 @@ class TextPrinter:
             )
 
     def _print_phase(self, event: PhaseChanged) -> None:
-        told, now = self._phases.get(event.node), time.monotonic()
-        before = None if told is None else told.event
+        progress, now = self._phases.get(event.node), time.monotonic()
+        before = None if progress is None else progress.event
         moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
-        if told is not None and before is not None and moved_on and before.phase in _SUMMARIZED_PHASES and self.live.on:
-            words = f"{format_phase_name(before.phase)} done   {format_duration(now - told.since)}{_format_usual_duration(before)}"
+        if (
+            progress is not None
+            and before is not None
+            and moved_on
+            and before.phase in _SUMMARIZED_PHASES
+            and self.live.on
+        ):
+            words = f"{format_phase_name(before.phase)} done   {format_duration(now - progress.since)}{_format_usual_duration(before)}"
             self._print_line(before.node, "good", get_state_symbol(Phase.READY, self.ascii), words)
-        new_phase = told is None or before is None or before.phase is not event.phase
-        since = now if told is None or new_phase else told.since
-        told = self._phases[event.node] = _PhaseProgress(event, since, now, 0.0 if told is None else told.printed_at)
-        if told.is_final:
+        new_phase = progress is None or before is None or before.phase is not event.phase
+        since = now if progress is None or new_phase else progress.since
+        progress = self._phases[event.node] = _PhaseProgress(
+            event, since, now, 0.0 if progress is None else progress.printed_at
+        )
+        if progress.is_final:
             return self._print_final_phase(event)
         if self.live.on:
             return self._update_live_line()
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
-        if new_phase or new_step or now - told.printed_at > _PROGRESS_SECONDS:
-            told.printed_at = now
+        if new_phase or new_step or now - progress.printed_at > _PROGRESS_SECONDS:
+            progress.printed_at = now
             stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, self.ascii)}")
         return None
 
@@ -249,14 +259,14 @@ class TextPrinter:
 
     def _update_live_line(self) -> None:
         """Rewrite the live line: the progress of the first node, then the other nodes."""
-        going = [told for told in self._phases.values() if not told.is_final]
+        going = [progress for progress in self._phases.values() if not progress.is_final]
         if not going:
             return
         first, *others = going
         mark = colour_text(get_state_symbol(first.event.phase, self.ascii), "attention", self.colour)
         line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed_seconds, self.ascii)}"
-        for told in others:
-            line += f"   {told.event.node} {format_phase_name(told.event.phase)} {format_step(told.event.step, self.ascii)}".rstrip()
+        for progress in others:
+            line += f"   {progress.event.node} {format_phase_name(progress.event.phase)} {format_step(progress.event.step, self.ascii)}".rstrip()
         self.live.update(line)
 
     def _print_line(self, node: str, style: str, mark: str, words: str) -> None:

@@ -33,11 +33,11 @@ class ChangeReporter:
         """Return a sentence for each change since the last view of this node."""
         before = self._before.get(view.name)
         self._before[view.name] = view
-        said = self._describe_state_change(before, view)
+        sentences = self._describe_state_change(before, view)
         if view.state is not NodeState.OK:
-            return said
+            return sentences
         return [
-            *said,
+            *sentences,
             *_describe_instance_changes(before, view),
             *_describe_finding_changes(before, view),
             *self._describe_memory_change(view),
@@ -70,13 +70,13 @@ def _describe_instance_changes(before: NodeTelemetryView | None, view: NodeTelem
     old = {} if before is None else {one.name: one for one in before.instances}
     if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
         return [f"{view.name}: nothing runs"]
-    said = [
+    sentences = [
         _describe_instance(one)
         for one in view.instances
         if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
     ]
     names = {one.name for one in view.instances}
-    return said + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
+    return sentences + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
 
 
 def _describe_instance(one: InstanceView) -> str:
@@ -89,12 +89,14 @@ def _describe_instance(one: InstanceView) -> str:
 def _describe_finding_changes(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = () if before is None else before.findings
     known, now = {_finding_key(one) for one in old}, {_finding_key(one) for one in view.findings}
-    said = [
+    sentences = [
         f"{view.name}: {one.severity}: {sanitize_line(one.summary)}"
         for one in view.findings
         if _finding_key(one) not in known
     ]
-    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _finding_key(one) not in now]
+    return sentences + [
+        f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _finding_key(one) not in now
+    ]
 
 
 def _finding_key(one: Finding) -> tuple[str, str | None]:
@@ -108,7 +110,7 @@ def run_plain_mode(replay: Path | None = None) -> int:
         from sparkctl.monitor.recording import recording_replay as playing
         from sparkctl.monitor.recording.recording_file import read_recording
 
-        looks = playing.replay_recording(SystemClock(), read_recording(replay))
+        updates = playing.replay_recording(SystemClock(), read_recording(replay))
     else:
         from sparkctl.monitor.watch_nodes import watch_load_views
 
@@ -116,17 +118,17 @@ def run_plain_mode(replay: Path | None = None) -> int:
         stdout.print_line(
             _format_timestamped(context.clock.unix_time(), f"connecting to {' and '.join(node.name for node in nodes)}")
         )
-        looks = watch_load_views(context, nodes)
-    verb_runner.run_async(run_until_interrupt(_print_changes(looks)))
+        updates = watch_load_views(context, nodes)
+    verb_runner.run_async(run_until_interrupt(_print_changes(updates)))
     return 0
 
 
-async def _print_changes(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None]) -> None:
-    teller = ChangeReporter()
-    async with aclosing(looks):
-        async for views in looks:
+async def _print_changes(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None]) -> None:
+    reporter = ChangeReporter()
+    async with aclosing(updates):
+        async for views in updates:
             for view in views:
-                for sentence in teller.describe_changes(view):
+                for sentence in reporter.describe_changes(view):
                     stdout.print_line(_format_timestamped(view.when, sentence))
 
 

@@ -1,4 +1,4 @@
-"""Driving a verb: its events to a teller, Ctrl-C to its interrupt, its end to the exit code."""
+"""Driving a verb: its events to a printer, Ctrl-C to its interrupt, its end to the exit code."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ EventSource = Callable[[], AsyncGenerator[Event, None]]
 _captured_verbs: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
 
 
-def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> int:
+def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
     """Run a verb to its end and return its exit code. Inside `capture_verbs` only hand the verb to the caller."""
     if (taken := _captured_verbs.get()) is not None:
         taken.append(verb)
         return 0
-    return asyncio.run(_consume_events(ctx, verb, teller))
+    return asyncio.run(_consume_events(ctx, verb, printer))
 
 
 @contextlib.contextmanager
@@ -54,13 +54,13 @@ def capture_verbs() -> Iterator[list[EventSource]]:
 
 
 async def _consume_events(
-    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], teller: EventPrinter
+    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], printer: EventPrinter
 ) -> int:
     loop = asyncio.get_running_loop()
 
     def interrupt_verb() -> None:
         ctx.interrupt.record_press()
-        teller.print_interrupt(ctx.interrupt.presses)
+        printer.print_interrupt(ctx.interrupt.presses)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: it gets no signals
@@ -69,14 +69,14 @@ async def _consume_events(
     async def refresh_every_second() -> None:
         while True:
             await asyncio.sleep(1)
-            teller.refresh()
+            printer.refresh()
 
     ticker = asyncio.create_task(refresh_every_second())
     code = 0
     events = verb()
     try:
         async for event in events:
-            teller.print_event(event)
+            printer.print_event(event)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
     finally:

@@ -72,13 +72,13 @@ def command(
         from sparkctl.commands.doctor_fabric import measure_fabric
 
         measure = measure_fabric
-    teller: EventPrinter = (
+    printer: EventPrinter = (
         JsonPrinter() if as_json else _create_findings_printer([node.name for node in nodes], at_once=fabric)
     )
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingPrinter(teller, recording)
-        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), teller), recording)
+            printer = RecordingPrinter(printer, recording)
+        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), printer), recording)
 
 
 def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:

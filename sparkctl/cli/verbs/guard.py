@@ -44,13 +44,13 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard does not answer."""
     from sparkctl.cli import stdout
     from sparkctl.cli.terminal_style import is_ascii_only
-    from sparkctl.commands.arm_guard import read_guard_status as look
+    from sparkctl.commands.arm_guard import read_guard_status
     from sparkctl.errors import ExitCode
     from sparkctl.model.guard_state import GuardRunState
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.guard_view import format_guard_status
 
-    views = verb_runner.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
+    views = verb_runner.run_async(read_guard_status(create_context(may_ask=not as_json), select_configured_nodes(node)))
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:

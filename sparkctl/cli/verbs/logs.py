@@ -84,5 +84,5 @@ def command(
         grep=pattern,
         everything=everything,
     )
-    teller = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
-    return run_verb(context, lambda: show_log(context, request), teller)
+    printer = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
+    return run_verb(context, lambda: show_log(context, request), printer)

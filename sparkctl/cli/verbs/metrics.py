@@ -143,8 +143,8 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
         nonlocal latest
         async with aclosing(
             watch_load_views(context, nodes, BACKGROUND_INTERVAL, again=_REFUSED_RETRY_SECONDS)
-        ) as looks:
-            async for views in looks:
+        ) as updates:
+            async for views in updates:
                 latest = views
 
     thread = threading.Thread(target=server.serve_forever, daemon=True)

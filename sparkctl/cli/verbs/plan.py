@@ -124,5 +124,5 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     words = (profile, *(word for override in overrides for word in ("--set", override)))
     request = CheckFit(chosen, nodes, os.environ, words)
     context = create_context(may_ask=not as_json)
-    teller = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
-    return run_verb(context, lambda: check_fit(context, request), teller)
+    printer = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
+    return run_verb(context, lambda: check_fit(context, request), printer)

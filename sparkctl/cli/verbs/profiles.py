@@ -274,17 +274,17 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
-        asked = None if engine_version is None else normalize_version(engine_version)
+        version = None if engine_version is None else normalize_version(engine_version)
     except ValueError as error:
         raise InvalidInput(f"--engine-version: {error}") from error
     library, checked = ProfileLibrary(), []
     fixed: list[LintDiagnostic] = []
     for file in files:
         path = _find_writable_file(library, file) if fix else _find_file(library, file)
-        found = profile_lint.lint_profile_file(library, path, asked)
+        found = profile_lint.lint_profile_file(library, path, version)
         if fix and (mended := apply_lint_fixes(path, found.diagnostics)):
             fixed += mended
-            found = profile_lint.lint_profile_file(library, path, asked)
+            found = profile_lint.lint_profile_file(library, path, version)
         checked.append((file, found))
     if as_json:
         stdout.print_json(build_lint_json(checked, fixed))

@@ -121,8 +121,8 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json:
 
     async def print_updates() -> None:
         painting = stdout.is_terminal() and not as_json
-        async with aclosing(watch_node_statuses(context, nodes)) as looks:
-            async for views in looks:
+        async with aclosing(watch_node_statuses(context, nodes)) as updates:
+            async for views in updates:
                 if painting:
                     picture = format_status(
                         views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width()

@@ -69,8 +69,8 @@ def command(
         environ=os.environ,
     )  # fmt: skip
     context = create_context(may_ask=not as_json)
-    teller = JsonPrinter() if as_json else _create_transfer_printer()
-    return run_verb(context, lambda: transfer_profile(context, request), teller)
+    printer = JsonPrinter() if as_json else _create_transfer_printer()
+    return run_verb(context, lambda: transfer_profile(context, request), printer)
 
 
 def _create_transfer_printer() -> EventPrinter:

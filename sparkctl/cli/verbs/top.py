@@ -77,10 +77,10 @@ def command(
     Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
     read.
     """
-    paper = TopPrinter(as_json, plain, explain, ascii_only)
+    printer = TopPrinter(as_json, plain, explain, ascii_only)
     if replay is not None:
         return _play_recording(
-            ctx, replay, names=node, once=once, paper=paper, record=record, overwrite=overwrite, speed=speed
+            ctx, replay, names=node, once=once, printer=printer, record=record, overwrite=overwrite, speed=speed
         )
     if speed is not None:
         raise click.UsageError("--speed needs --replay", ctx)
@@ -88,12 +88,14 @@ def command(
     nodes = select_configured_nodes(node)
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
-            return choose_exit_code(verb_runner.run_async(_print_top_once(context, nodes, paper, recording)), recording)
-        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, paper, recording)), recording)
+            return choose_exit_code(
+                verb_runner.run_async(_print_top_once(context, nodes, printer, recording)), recording
+            )
+        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, printer, recording)), recording)
 
 
 def _play_recording(
-    ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: TopPrinter, record: Path | None,
+    ctx: click.Context, path: Path, names: Sequence[str], once: bool, printer: TopPrinter, record: Path | None,
     overwrite: bool, speed: float | None,
 ) -> int:  # fmt: skip
     """Show a recording until its end."""
@@ -108,35 +110,35 @@ def _play_recording(
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:
-        paper.print_views(load_final_views(events, names))
+        printer.print_views(load_final_views(events, names))
     else:
-        verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
+        verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), printer))
     return 0
 
 
 async def _print_top_once(
-    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.watch_nodes import read_load_views
 
     views = await read_load_views(context, nodes, recording.write if recording else None)
-    paper.print_views(views)
+    printer.print_views(views)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
 async def _watch_top(
-    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.monitor.watch_nodes import watch_load_views
 
-    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), paper)
+    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), printer)
     return 0
 
 
-async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None], paper: TopPrinter) -> None:
+async def _print_updates(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter) -> None:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view."""
     import time
     from contextlib import aclosing
@@ -144,15 +146,15 @@ async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], No
     from sparkctl.cli import stdout
     from sparkctl.cli.verb_runner import run_until_interrupt
 
-    painting = stdout.is_terminal() and not paper.as_json and not paper.plain
+    painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
     async def print_all_views() -> None:
-        async with aclosing(looks):
-            async for views in looks:
+        async with aclosing(updates):
+            async for views in updates:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    stdout.repaint_screen([clock, "", *paper.format_lines(views, stdout.get_terminal_height() - 3)])
+                    stdout.repaint_screen([clock, "", *printer.format_lines(views, stdout.get_terminal_height() - 3)])
                 else:
-                    paper.print_views(views)
+                    printer.print_views(views)
 
     await run_until_interrupt(print_all_views())

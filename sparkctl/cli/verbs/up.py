@@ -122,18 +122,18 @@ def command(
     for warning in check_env_file_permissions(chosen):
         stderr.print_warning(None, warning, None)
     context = create_context(may_ask=not as_json)
-    teller = _create_start_printer(as_json, dry_run, plan_format)
+    printer = _create_start_printer(as_json, dry_run, plan_format)
     verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
         from sparkctl.cli.event_printers import SwitchPrinter
         from sparkctl.commands.switch.switch_instance import switch_instance
 
-        teller = teller if as_json else SwitchPrinter(dry_run)
+        printer = printer if as_json else SwitchPrinter(dry_run)
         verb = partial(switch_instance, context, _as_switch_request(request))
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingPrinter(teller, recording)
-        return choose_exit_code(run_verb(context, verb, teller), recording)
+            printer = RecordingPrinter(printer, recording)
+        return choose_exit_code(run_verb(context, verb, printer), recording)
 
 
 def _as_switch_request(request: StartInstance) -> SwitchInstance:

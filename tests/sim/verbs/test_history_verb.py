@@ -273,7 +273,7 @@ def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_pa
 def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
     OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
     env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}
-    program = "from sparkctl.cli.main import sparkctl_command; root.main(prog_name='sparkctl')"
+    program = "from sparkctl.cli.main import sparkctl_command; sparkctl_command.main(prog_name='sparkctl')"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
         env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
