@@ -149,7 +149,7 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
         assert "config has faults" in read_screen(pilot)
         assert "two " in read_screen(pilot), "the one that was read last stays"
         await pilot.press("i")
-        shown = await wait_for_text(pilot, "the config is not taken in")
+        shown = await wait_for_text(pilot, "the config is invalid; the previous one")
         assert "config.yaml:1:" in re.sub(r"[\s│]", "", shown)
         await pilot.press("escape")
         path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
