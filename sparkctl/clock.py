@@ -1,4 +1,4 @@
-"""Time, injected: durations by a clock that never jumps, stamps by the wall clock."""
+"""The injected clock: monotonic time for durations, wall-clock time for timestamps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What operations know of time."""
+    """The time source of all operations."""
 
     def unix_time(self) -> float:
-        """Return unix seconds, for stamps only."""
+        """Return Unix time in seconds, for timestamps only."""
         ...
 
     def monotonic(self) -> float:
@@ -19,21 +19,21 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for this long."""
+        """Sleep for this many seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """The clock of this machine."""
 
     def unix_time(self) -> float:
-        """Return unix seconds."""
+        """Return Unix time in seconds."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return steady seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep."""
+        """Sleep for this many seconds."""
         await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Several things at once, none of them left behind."""
+"""Running several coroutines concurrently without leaving one behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def gather_or_cancel(*work: Work[A]) -> tuple[A, ...]: ...
 async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
     """Return all results, or raise the first error once the others have been cancelled and have ended.
 
-    Unlike a TaskGroup the error is the error itself, and unlike ``gather`` nothing goes on behind the caller's back.
+    Unlike a TaskGroup it raises the error itself, not a group; unlike ``gather`` no task keeps running after an error.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
@@ -33,10 +33,10 @@ async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
-    """Cancel tasks and wait for their ends, ``within`` so many seconds at most.
+    """Cancel tasks and wait until they end, at most ``within`` seconds.
 
-    Each is cancelled once: a second time would hit it while it puts away what it holds. So whoever takes longer goes on
-    with that, and the error of one is for its own done callback to tell.
+    Each is cancelled only once: a second cancel would interrupt its clean-up. A task that takes longer continues its
+    clean-up, and its error is left to its own done callback.
     """
     left = {task for task in tasks if not task.done()}
     for task in left:
@@ -46,4 +46,4 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
         ended, _ = await asyncio.wait(left, timeout=within)
         for task in ended:
             if not task.cancelled():
-                task.exception()  # looked at: no complaint when it is forgotten
+                task.exception()  # retrieved, so that asyncio does not log it

@@ -1,4 +1,4 @@
-"""The operator's config: which Sparks there are and how to reach them."""
+"""Reading, checking and writing the config file: the list of nodes and how to reach them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, read_yaml, resol
 NODE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _HOST_PATTERN = re.compile(
     r"[A-Za-z0-9:_\[][^\s@/]{0,252}"
-)  # a name, an alias or an address; never something like a flag
+)  # a name, an alias or an address; never a word that looks like an option
 _USER_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
 _USER_AT_HOST_PATTERN = re.compile(
     r"(?P<user>[^@\s]+)@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:@\s]+)(?::(?P<port>[0-9]{1,5}))?"
@@ -30,24 +30,24 @@ _INTERFACE_PATTERN = re.compile(r"[^\s/]{1,15}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the config file says. ``path`` is None where there is no file; ``warnings`` are sentences."""
+    """The content of the config file. ``path`` is None without a file; ``warnings`` are sentences."""
 
     nodes: tuple[Node, ...]
     path: Path | None = None
     warnings: tuple[str, ...] = ()
-    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: action and keys, in place of its own
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: (action, keys), replacing the defaults
     readonly: bool = False  # the panel changes nothing on any node
 
 
 def load_config(path: Path | None = None, *, required: bool = True) -> Config:
-    """Read the config. Raises `InvalidFile` with every fault, `InvalidInput` where there is no file.
+    """Read the config. Raises `InvalidFile` with every fault, `InvalidInput` without a file.
 
     With ``required=False`` a missing file is a config without nodes: ``user@host`` and ``local`` work without one.
     """
     path = path or paths.config_file()
     if _is_missing(path):
         if required:
-            raise InvalidInput(f"there is no config yet ({path})", hint="sparkctl init")
+            raise InvalidInput(f"no config exists yet ({path})", hint="sparkctl init")
         return Config(nodes=())
     root = read_yaml(path).root
     faults: list[FileIssue] = []
@@ -65,14 +65,14 @@ def _is_missing(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # it may well be there: reading it says what is wrong
+        return False  # it may exist: reading it reports what is wrong
     return False
 
 
 def find_node(config: Config, text: str) -> Node:
     """Return the node that ``--node`` names: a configured name, ``user@host[:port]``, ``local``, or an SSH alias.
 
-    Raises `InvalidInput` with the names there are.
+    Raises `InvalidInput` with the known names.
     """
     for node in config.nodes:
         if node.name == text:
@@ -98,7 +98,7 @@ def find_node(config: Config, text: str) -> Node:
 def parse_node_address(text: str) -> Node:
     """Return the node at ``[user@]host[:port]``, an SSH alias or ``local``, named like its host.
 
-    Raises `InvalidInput` for what cannot be an address.
+    Raises `InvalidInput` if it is no address.
     """
     if "@" in text:
         return _parse_user_at_host(text)
@@ -111,7 +111,7 @@ def parse_node_address(text: str) -> Node:
 
 
 def get_only_node(config: Config) -> Node:
-    """Return the only node there is. Raises `InvalidInput` where there is none, or a choice."""
+    """Return the only configured node. Raises `InvalidInput` if there is none, or more than one."""
     if not config.nodes:
         raise InvalidInput("no node is configured", hint="sparkctl init")
     if len(config.nodes) > 1:
@@ -134,7 +134,7 @@ def _parse_user_at_host(text: str) -> Node:
     return Node(name=NodeName(text), host=match["host"].strip("[]"), user=match["user"], port=port)
 
 
-# --- the check: one rule per key, every fault noted ---------------------------------------------------------------
+# --- checking: one rule per key; all faults are reported ---------------------------------------------------------------
 
 
 def _make_text_rule(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[YamlValue], str]:
@@ -161,7 +161,7 @@ def _parse_bandwidth(item: YamlValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, int | float):
         raise ValueError(f"must be a number of GB/s, not {_describe_value(item)}")
     if not 0 < item.value <= 100_000:
-        raise ValueError(f"{item.raw} GB/s cannot be")
+        raise ValueError(f"{item.raw} GB/s is out of range (0 to 100000)")
     return float(item.value)
 
 
@@ -309,12 +309,12 @@ def _list_permission_warnings(path: Path) -> tuple[str, ...]:
 
 NODE_FIELDS = tuple(_NODE_FIELD_RULES)
 if set(NODE_FIELDS) != {field.name for field in fields(Node)}:  # a field without a rule could never be configured
-    raise TypeError("core.config knows other keys than model.node.Node has fields")
+    raise TypeError("_NODE_FIELD_RULES and model.node.Node have different fields")
 
 
 _CONFIG_HEADER = """\
-# sparkctl: the Sparks and how to reach them. `sparkctl init` wrote this; edit it as you like.
-# Per node: name and host, then as needed user, port, identity, jump, known_hosts (where absent, ~/.ssh/config decides),
+# sparkctl: your Sparks and how to reach them. Written by `sparkctl init`; edit it as you like.
+# Per node: name and host, then as needed user, port, identity, jump, known_hosts (if absent, ~/.ssh/config decides),
 # models (directory of the models on the node), fabric (interface of the link to the other Spark),
 # memory_bandwidth_gb_s (273 unless you know better). `host: local` is the machine sparkctl runs on.
 """
@@ -323,7 +323,7 @@ _PLAIN_SCALAR_PATTERN = re.compile(r"[A-Za-z0-9_~/][A-Za-z0-9_~/.@+-]*")
 
 
 def render_config(nodes: Iterable[Node]) -> str:
-    """Return the config file's text for these nodes: commented, the same for the same nodes."""
+    """Return the text of a config file for these nodes, with comments; the result is deterministic."""
     lines = [_CONFIG_HEADER, "nodes:"]
     for node in nodes:
         pairs = [(key, getattr(node, key)) for key in _WRITTEN_NODE_FIELDS]
@@ -337,9 +337,9 @@ def render_config(nodes: Iterable[Node]) -> str:
 
 
 def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bool = False) -> Path:
-    """Write the config in one step, readable by its owner alone, and return its path.
+    """Write the config atomically with mode 0600, and return its path.
 
-    Raises `InvalidInput` where there is one already and ``replace`` is False, or where the directory says no.
+    Raises `InvalidInput` if one exists and ``replace`` is False, or if the file cannot be written.
     """
     path = path or paths.config_file()
     try:
@@ -359,10 +359,10 @@ def _write_atomically(text: str, path: Path, *, replace: bool) -> None:
         if replace:
             fresh.replace(path)
         else:
-            path.hardlink_to(fresh)  # refuses to replace, where rename would not
+            path.hardlink_to(fresh)  # fails if the file exists; a rename would replace it
     except FileExistsError as error:
         raise InvalidInput(
-            f"there is a config already ({path}); it was kept", hint="sparkctl init --replace"
+            f"a config exists already ({path}); it is unchanged", hint="sparkctl init --replace"
         ) from error
     finally:
         fresh.unlink(missing_ok=True)

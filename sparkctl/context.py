@@ -1,4 +1,4 @@
-"""What every verb is given: who acts, how to ask, what time it is, where history lies, and Ctrl-C as a fact."""
+"""The context of every command: operator, prompter, clock, history and the Ctrl-C signal."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ T = TypeVar("T")
 
 
 class NodeLock(Protocol):
-    """A node that nobody else changes meanwhile."""
+    """The lock of a node: no other operator changes the node meanwhile."""
 
     async def reacquire_if_lost(self) -> None:
-        """Have it, taking it again where a break of the connection lost it."""
+        """Acquire the lock again if a lost connection released it."""
         ...
 
 
 class CommandInterrupted(SparkctlError):
-    """The operator pressed Ctrl-C; ``message`` says what goes on without us."""
+    """The operator pressed Ctrl-C; ``message`` says what keeps running in the background."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
 class InterruptSignal:
-    """Ctrl-C as a fact that an operation can wait for, so that it stops where stopping is safe."""
+    """Ctrl-C as an event that an operation can wait for, so that it stops where stopping is safe."""
 
     def __init__(self) -> None:
         self.presses = 0
         self._pressed = asyncio.Event()
 
     def record_press(self) -> None:
-        """Count one more; called from the front end's signal handler, on the loop."""
+        """Count one press; called by the front end's signal handler in the event loop."""
         self.presses += 1
         self._pressed.set()
 
     def raise_if_pressed(self, goes_on: str) -> None:
-        """Raise `Interrupted` with ``goes_on`` if it was pressed: before the next thing is changed."""
+        """Raise `CommandInterrupted` with the message ``goes_on`` if Ctrl-C was pressed; call it before each change."""
         if self.presses:
             raise CommandInterrupted(goes_on)
 
     async def wait_for_press(self, presses: int = 1) -> None:
-        """Return once it was pressed this often."""
+        """Return when Ctrl-C was pressed this many times."""
         while self.presses < presses:
             self._pressed.clear()
             await self._pressed.wait()
 
     async def run_interruptible(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
-        """Return what ``work`` returns, or cancel it and raise `Interrupted` with ``goes_on`` at the first press."""
+        """Return what ``work`` returns, or cancel it at the first press and raise `CommandInterrupted` with ``goes_on``."""
         task = asyncio.ensure_future(work)
         press = asyncio.ensure_future(self.wait_for_press())
         try:
@@ -74,11 +74,11 @@ class InterruptSignal:
 
 @dataclass(slots=True, kw_only=True)
 class CommandContext:
-    """What every verb is given: who acts, how to ask, what time it is, where history lies.
+    """What every command needs: the operator, the prompter, the clock and the history.
 
-    ``lend``: how a verb, or a look beside other things, comes by a session; None: each has a connection of its own.
-    ``holds``: nodes whose locks a verb of several steps has for all of them: a step takes none of its own there.
-    ``operation``: the row in the history of what is being done, None where nothing is kept; a step's is a part of it.
+    ``lend``: returns a session over a shared connection; None: each session opens a connection of its own.
+    ``holds``: locks that a command of several steps holds for all its steps; a step takes no lock on these nodes.
+    ``operation``: the recorder of the running operation in the history, None if nothing is recorded.
     """
 
     history: OperationHistory
@@ -92,12 +92,12 @@ class CommandContext:
     operation: OperationRecorder | None = None
 
     def record_node_result(self, share: NodeResult) -> None:
-        """Keep in the history what is known of a node's part in this; what is None in it says nothing. Never raises."""
+        """Record a node's part of the operation in the history; fields that are None change nothing. Never raises."""
         if self.operation is not None:
             self.operation.record_node_result(share)
 
     def create_session(self, node: Node) -> NodeSession:
-        """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""
+        """Return an unopened session of a node, over a shared connection if ``lend`` is set."""
         from sparkctl.transport.node_session import NodeSession
 
         return NodeSession(node, self.asker, self.clock) if self.lend is None else self.lend(node)

@@ -1,4 +1,4 @@
-"""Every way sparkctl can refuse or fail, as one tree: what happened, what to do about it, and the exit code."""
+"""The error tree of sparkctl: each error has a message (what happened), a hint (what to do) and an exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process says to a script. Documented in ``sparkctl --help`` and docs/scripting.md."""
+    """The exit codes of sparkctl. Documented in ``sparkctl --help`` and docs/scripting.md."""
 
     DONE = 0
     ENGINE_FAILED = 1
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class SparkctlError(Exception):
-    """Base of all. ``message`` says what is, ``hint`` what to do (a command where there is one)."""
+    """Base class of all errors. ``message`` says what happened, ``hint`` what to do (a command if there is one)."""
 
     exit_code = ExitCode.ENGINE_FAILED
 
@@ -31,23 +31,23 @@ class SparkctlError(Exception):
 
 
 class InvalidInput(SparkctlError):
-    """A file, flag or name that the operator wrote is wrong."""
+    """A file, option or name given by the operator is invalid."""
 
     exit_code = ExitCode.USAGE
 
 
 class OperationRefused(SparkctlError):
-    """Looked, and did not act: nothing was changed on any node."""
+    """The operation was refused after a check; nothing was changed on any node."""
 
     exit_code = ExitCode.REFUSED
 
 
 class ProtocolViolation(SparkctlError):
-    """A server's answer breaks its protocol. The caller, which knows the node, makes a `NodeError` of it."""
+    """A server's answer breaks its protocol. The caller, which knows the node, turns it into a `NodeError`."""
 
 
 class MetricsUnreadable(ProtocolViolation):
-    """An engine's /metrics page is not what Prometheus' format allows. Says nothing about the engine's health."""
+    """An engine's /metrics page is not valid Prometheus text. It does not mean that the engine is unhealthy."""
 
     exit_code = ExitCode.UNHEALTHY
 
@@ -63,43 +63,43 @@ class NodeError(SparkctlError):
 
 
 class NodeUnreachable(NodeError):
-    """No TCP connection, no route, no such name, or the connection was lost and did not come back."""
+    """The node cannot be reached: no TCP connection, no route, an unknown name, or a lost connection."""
 
 
 class NodeStarved(NodeError):
-    """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
+    """TCP connects but the SSH server does not answer: the node is out of memory, not switched off."""
 
 
 class LocalStall(NodeError):
-    """This process itself was suspended for longer than a time limit, which says nothing about the node."""
+    """This process itself was suspended for longer than a time limit; the node may be fine."""
 
 
 class ConnectionLost(NodeError):
-    """An established connection broke. Whoever was using it may reconnect and go on."""
+    """An established connection broke. The caller may reconnect and continue."""
 
 
 class AgentFailed(NodeError):
-    """The node is there, and the probe does not run on it: nothing is known of what the node does."""
+    """The node answers, but the agent does not run on it, so that its state is not known."""
 
 
 class GuardUnavailable(OperationRefused):
-    """The guard of a node cannot be had, or does not do what it was told. No start fails for it."""
+    """The guard of a node is not available or does not obey. No start fails because of it."""
 
 
 class UnreadableAnswer(NodeError):
-    """The node, or something on it, answered with what sparkctl cannot read. It costs this node alone."""
+    """The node, or a service on it, gave an answer that sparkctl cannot read. Only this node is affected."""
 
 
 class GuardNotResponding(GuardUnavailable):
-    """A guard runs, but does not answer: whether it acts is not known."""
+    """The guard runs but does not answer, so that it is not known whether it acts."""
 
 
 class HostKeyUntrusted(NodeError):
-    """The node's host key is not the one we know, or we know none."""
+    """The node's host key is unknown or differs from the known one."""
 
 
 class UnknownHostKey(HostKeyUntrusted):
-    """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` what accepting adds."""
+    """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` is the line that accepting adds."""
 
     def __init__(self, node: str, message: str, hint: str, fingerprint: str, known_hosts_line: str) -> None:
         super().__init__(node, message, hint)
@@ -108,15 +108,15 @@ class UnknownHostKey(HostKeyUntrusted):
 
 
 class ChangedHostKey(HostKeyUntrusted):
-    """Another key than the known one: a reinstalled node, or somebody in between. Never accepted from here."""
+    """The host key differs from the known one: a reinstalled node, or an attack. sparkctl never accepts it."""
 
 
 class TransferTampered(NodeError):
-    """Bytes between two nodes are not from the node that they should be from, or were changed on their way."""
+    """Data between two nodes comes from a wrong sender or was changed on the way."""
 
 
 class LoginRefused(NodeError):
-    """The node is there and trusted, and does not let this user in. Never retried in a loop."""
+    """The node is reachable and trusted, but refuses the login. Never retried in a loop."""
 
 
 class DockerError(SparkctlError):
@@ -134,23 +134,23 @@ class DockerPermissionDenied(DockerError):
 
 
 class DockerUnavailable(DockerError):
-    """The socket is missing, refuses, or does not answer in time. Says nothing about the containers."""
+    """The socket is missing, refuses, or does not answer in time. The containers may be fine."""
 
     exit_code = ExitCode.UNREACHABLE
 
 
 class DockerBusy(DockerUnavailable):
-    """Docker answers, but did not get one thing done in time."""
+    """Docker answers, but did not finish a request in time."""
 
 
 class ContainerUnkillable(DockerError):
-    """Docker could not end a container, not even by force: it still holds what it held."""
+    """Docker could not end a container, not even with SIGKILL; it still holds its memory and devices."""
 
     exit_code = ExitCode.UNHEALTHY
 
 
 class ForwardingForbidden(DockerError):
-    """sshd does not allow socket forwarding and there is no docker command to go through instead."""
+    """sshd does not allow socket forwarding, and the node has no docker command to use instead."""
 
     exit_code = ExitCode.REFUSED
 
@@ -168,7 +168,7 @@ class PortInUse(DockerError):
 
 
 class GpuRuntimeMissing(DockerError):
-    """The engine was to get the GPU and this Docker has no NVIDIA toolkit."""
+    """The engine needs the GPU, but this Docker has no NVIDIA container toolkit."""
 
     exit_code = ExitCode.REFUSED
 
@@ -178,7 +178,7 @@ class DiskFull(DockerError):
 
 
 class LogUnreadable(DockerError):
-    """The container's log driver keeps nothing that Docker could read: `none`, for one. Asking again changes nothing."""
+    """Docker cannot read logs of the container's log driver, for example `none`. Retrying does not help."""
 
 
 class ContainerNotFound(DockerError):
@@ -186,6 +186,6 @@ class ContainerNotFound(DockerError):
 
 
 def raise_if_debugging(error: Exception) -> None:
-    """Raise an error of an unexpected class as it is where SPARKCTL_DEBUG is set: a defect of ours is to be found then."""
+    """Raise the error unchanged if SPARKCTL_DEBUG is set, so that its traceback shows the defect."""
     if os.environ.get("SPARKCTL_DEBUG"):
         raise error

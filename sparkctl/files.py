@@ -1,6 +1,6 @@
-"""Files of the user, opened so that nothing hangs on them: a FIFO, a device, a directory or a loop of links is refused.
+"""Opening files of the user without hanging: FIFOs, devices, directories and link loops are refused.
 
-Every refusal is an OSError whose ``strerror`` says what lies there, so that a reader's own sentence can end with it.
+Every refusal is an OSError whose ``strerror`` says what the path is, so that a caller's message can end with it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-MAX_STATE_FILE_BYTES = 4 << 20  # bytes of a small file that sparkctl writes itself
-_FIFO_WRITER_SECONDS = 5.0  # seconds in which somebody has to open the other end of a named FIFO
+MAX_STATE_FILE_BYTES = 4 << 20  # largest size of a small file that sparkctl writes itself
+_FIFO_WRITER_SECONDS = 5.0  # how long to wait for a writer of a named FIFO
 _DESCRIPTOR_PATH_PATTERN = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
 _IRREGULAR_FILE_KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -27,7 +27,7 @@ _IRREGULAR_FILE_KINDS = (
 
 
 def describe_irregular_file(state: os.stat_result) -> str | None:
-    """Return what lies there in place of a regular file, as "a FIFO"; None for a regular file and for /dev/null."""
+    """Return what the file is, such as "a FIFO"; None for a regular file and for /dev/null."""
     if stat.S_ISREG(state.st_mode) or _is_dev_null(state):
         return None
     return next((words for is_kind, words in _IRREGULAR_FILE_KINDS if is_kind(state.st_mode)), "something else")
@@ -36,7 +36,7 @@ def describe_irregular_file(state: os.stat_result) -> str | None:
 def open_regular_file(path: str | Path) -> io.BufferedReader:
     """Open a regular file (or /dev/null, which is empty) for reading. Raises OSError for anything else.
 
-    A path that is spelled as a descriptor (``/dev/fd/63``, what a shell makes of ``<(...)``) may be a pipe: somebody typed it.
+    A descriptor path (``/dev/fd/63``, from a shell's ``<(...)``) may be a pipe, because the user asked for it.
     """
     fd = _open_without_waiting(path)
     try:
@@ -61,7 +61,7 @@ def read_regular_file(path: str | Path, most: int) -> bytes:
 
 
 def open_user_file(path: str | Path) -> io.FileIO:
-    """Open what the user named on the command line for reading: a regular file, a pipe or a terminal; unbuffered.
+    """Open a file that the user named on the command line, unbuffered: a regular file, a pipe or a terminal.
 
     A named FIFO that nobody opens for writing is refused after some seconds. Raises OSError for that and for devices.
     """
@@ -78,7 +78,7 @@ def open_user_file(path: str | Path) -> io.FileIO:
 
 
 def refuse_device(fd: int, name: str | Path) -> None:
-    """Raise OSError where an open file is neither regular nor a pipe, a socket or a terminal: /dev/zero has no end."""
+    """Raise OSError if an open file is a device that is no terminal: /dev/zero, for example, has no end."""
     state = os.fstat(fd)
     kind = describe_irregular_file(state)
     if kind is None or stat.S_ISFIFO(state.st_mode) or stat.S_ISSOCK(state.st_mode) or os.isatty(fd):
@@ -87,33 +87,34 @@ def refuse_device(fd: int, name: str | Path) -> None:
 
 
 def refuse_irregular(path: str | Path) -> None:
-    """Raise OSError where something else than a regular file lies at ``path``, for a file that a library opens itself."""
+    """Raise OSError if ``path`` is no regular file; for files that a library opens itself."""
     if (kind := describe_irregular_file(os.stat(path))) is not None:  # noqa: PTH116  the same for str and Path
         raise _irregular_file_error(path, kind)
 
 
 def _open_without_waiting(path: str | Path) -> int:
-    """Open for reading. A FIFO that nobody writes to would hold up a usual open for ever."""
+    """Open for reading without blocking: a normal open of a FIFO without a writer would wait for ever."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def _wait_for_writer(fd: int, path: str | Path) -> None:
-    """Wait for data in a named FIFO, until it is clear that nobody writes. A process substitution has its writer already."""
+    """Wait for data in a named FIFO. Raises OSError if it has no writer; a process substitution always has one."""
     if not _is_named_fifo(path):
         return
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     if poll.poll(_FIFO_WRITER_SECONDS * 1000):
         return
-    # The kernel reports the end of a FIFO only where a writer has been there: after our own, it does so if there is no other.
+    # The kernel reports the end of a FIFO only after a writer has closed it. So open and close it as a writer: if there is no
+    # other writer, poll reports the end.
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     if any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0)):
-        raise OSError(errno.EPIPE, "it is a FIFO, and nobody writes to it", str(path))
+        raise OSError(errno.EPIPE, "it is a FIFO without a writer", str(path))
 
 
 def _is_named_fifo(path: str | Path) -> bool:
-    """Tell a FIFO that has a name from a pipe behind /dev/fd or /dev/stdin."""
+    """Tell whether it is a FIFO with a name, not a pipe of /dev/fd or /dev/stdin."""
     real = os.path.realpath(path)
     return os.path.exists(real) and not real.startswith(("/proc/", "/dev/"))  # noqa: PTH110
 

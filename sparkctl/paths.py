@@ -1,6 +1,6 @@
-"""Where sparkctl's files are on the operator's machine.
+"""Paths of sparkctl's files on the operator's machine.
 
-XDG variables count wherever they are set, on macOS too: whoever sets them means them.
+XDG variables are used wherever they are set, on macOS too.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def user_profiles_dir() -> Path:
 
 
 def read_only_profiles_dir() -> Path | None:
-    """Return a directory of profiles that are read and never written: ``$SPARKCTL_PROFILES_BENEATH``, which the demo sets."""
+    """Return the directory of profiles that are only read: ``$SPARKCTL_PROFILES_BENEATH``, set by the demo."""
     return _read_absolute_path("SPARKCTL_PROFILES_BENEATH")
 
 
 def shipped_profiles_dir() -> Path:
-    """Return the directory of the profiles that are part of sparkctl: inside the wheel, or beside it in a checkout."""
+    """Return the directory of the shipped profiles: inside the wheel, or beside the package in a checkout."""
     package = Path(__file__).resolve().parent
     installed = package / "_profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
 
 
 def _read_absolute_path(variable: str) -> Path | None:
-    """Return the variable's path; the XDG specification says that a relative one is to be ignored."""
+    """Return the variable's path, None if it is relative: the XDG specification says to ignore those."""
     value = os.environ.get(variable, "")
     return Path(value) if Path(value).is_absolute() else None

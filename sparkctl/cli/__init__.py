@@ -1,11 +1,11 @@
-"""The command line: the front end that scripts and people share."""
+"""The command line of sparkctl."""
 
 
 def main() -> None:
-    """Run ``sparkctl``; the imports wait until it is called so that ``import sparkctl.cli`` stays free."""
+    """Run ``sparkctl``; imports happen here, so that ``import sparkctl.cli`` stays fast."""
     import gc
 
-    # Importing makes a hundred thousand objects that stay: looking through them again and again is a tenth of a start.
+    # Imports create a hundred thousand lasting objects; collecting garbage among them takes a tenth of a start.
     gc.set_threshold(20_000, 50, 50)
 
     from sparkctl.cli.main import run_and_exit

@@ -1,4 +1,4 @@
-"""The two ways a verb's events are told: JSON lines on stdout, or words on stderr."""
+"""Printers of a verb's events: JSON lines on stdout, or text on stderr."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from sparkctl.views.text.styled_text import join_text, to_ascii_row
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED)
 _SILENT_GUARD_ACTIONS = (GuardAction.ENDED, GuardAction.COMPACTED)
-_PROGRESS_SECONDS = 10.0  # without a terminal, progress within a step is told this often
-_STILL_RUNNING_SECONDS = 30.0  # and that something lasts without progress, this often
+_PROGRESS_SECONDS = 10.0  # interval of progress lines within a step, without a terminal
+_STILL_RUNNING_SECONDS = 30.0  # interval of lines that say that a phase without progress still lasts
 _VERDICT_INDENT = 10
 
 
 class JsonPrinter:
-    """One event a line; log lines only where the verb is about them."""
+    """Prints one event a line as JSON; log lines only for verbs that show logs."""
 
     def __init__(self, *, logs: bool = False) -> None:
         self.logs = logs
@@ -68,35 +68,35 @@ class JsonPrinter:
         stdout.print_json(encode_event(event))
 
     def refresh(self) -> None:
-        """Nothing lives here."""
+        """Do nothing: there is no live line."""
 
     def print_interrupt(self, presses: int) -> None:
-        """The result line says it."""
+        """Do nothing: the result line reports the interrupt."""
 
 
 @dataclass(slots=True)
 class _PhaseProgress:
-    """The phase of a node that was told of last; moments are monotonic: when it began, when the event came, and when a line
-    of it was said."""
+    """The last printed phase of a node. Monotonic seconds: ``since`` it began, ``at`` the event arrived, ``printed_at`` a line
+    was printed."""
 
     event: PhaseChanged
     since: float
     at: float
-    said: float = 0.0
+    printed_at: float = 0.0
 
     @property
     def elapsed_seconds(self) -> float | None:
-        """Seconds since the verb began, by now."""
+        """Seconds since the verb began, up to now."""
         return None if self.event.elapsed is None else self.event.elapsed + (time.monotonic() - self.at)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing follows it by itself."""
+        """Whether no other phase follows by itself."""
         return self.event.phase in _FINAL_PHASES
 
 
 class TextPrinter:
-    """For people: one live line per phase on a terminal, plain lines elsewhere. stdout gets the endpoint alone."""
+    """Prints events as text for people: a live line on a terminal, plain lines elsewhere. Only the endpoint goes to stdout."""
 
     def __init__(self, on_interrupt: str = "stopping ...") -> None:
         self.on_interrupt = on_interrupt
@@ -110,7 +110,7 @@ class TextPrinter:
         self._has_ended = False
 
     def print_event(self, event: Event) -> None:
-        """Say one event."""
+        """Print one event."""
         match event:
             case PhaseChanged():
                 self._print_phase(event)
@@ -145,13 +145,15 @@ class TextPrinter:
 
     def refresh(self) -> None:
         """Move the clock on the live line; without a terminal, say now and then that it lasts."""
-        going, now = [told for told in self._phases.values() if not told.is_final], time.monotonic()
+        going, now = [progress for progress in self._phases.values() if not progress.is_final], time.monotonic()
         if self.live.on:
             return self._update_live_line()
-        for told in going:
-            if now - told.said >= _STILL_RUNNING_SECONDS and told.event.node not in self._away:
-                told.said = now
-                stderr.print_message(f"{told.event.node}  {format_phase(told.event, told.elapsed_seconds, self.ascii)}")
+        for progress in going:
+            if now - progress.printed_at >= _STILL_RUNNING_SECONDS and progress.event.node not in self._away:
+                progress.printed_at = now
+                stderr.print_message(
+                    f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds, self.ascii)}"
+                )
         return None
 
     def print_interrupt(self, presses: int) -> None:
@@ -193,22 +195,30 @@ class TextPrinter:
             )
 
     def _print_phase(self, event: PhaseChanged) -> None:
-        told, now = self._phases.get(event.node), time.monotonic()
-        before = None if told is None else told.event
+        progress, now = self._phases.get(event.node), time.monotonic()
+        before = None if progress is None else progress.event
         moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
-        if told is not None and before is not None and moved_on and before.phase in _SUMMARIZED_PHASES and self.live.on:
-            words = f"{format_phase_name(before.phase)} done   {format_duration(now - told.since)}{_format_usual_duration(before)}"
+        if (
+            progress is not None
+            and before is not None
+            and moved_on
+            and before.phase in _SUMMARIZED_PHASES
+            and self.live.on
+        ):
+            words = f"{format_phase_name(before.phase)} done   {format_duration(now - progress.since)}{_format_usual_duration(before)}"
             self._print_line(before.node, "good", get_state_symbol(Phase.READY, self.ascii), words)
-        new_phase = told is None or before is None or before.phase is not event.phase
-        since = now if told is None or new_phase else told.since
-        told = self._phases[event.node] = _PhaseProgress(event, since, now, 0.0 if told is None else told.said)
-        if told.is_final:
+        new_phase = progress is None or before is None or before.phase is not event.phase
+        since = now if progress is None or new_phase else progress.since
+        progress = self._phases[event.node] = _PhaseProgress(
+            event, since, now, 0.0 if progress is None else progress.printed_at
+        )
+        if progress.is_final:
             return self._print_final_phase(event)
         if self.live.on:
             return self._update_live_line()
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
-        if new_phase or new_step or now - told.said > _PROGRESS_SECONDS:
-            told.said = now
+        if new_phase or new_step or now - progress.printed_at > _PROGRESS_SECONDS:
+            progress.printed_at = now
             stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, self.ascii)}")
         return None
 
@@ -248,15 +258,15 @@ class TextPrinter:
             stdout.print_line(event.endpoint)
 
     def _update_live_line(self) -> None:
-        """Rewrite the live line: how far the first node is, and behind it the others."""
-        going = [told for told in self._phases.values() if not told.is_final]
+        """Rewrite the live line: the progress of the first node, then the other nodes."""
+        going = [progress for progress in self._phases.values() if not progress.is_final]
         if not going:
             return
         first, *others = going
         mark = colour_text(get_state_symbol(first.event.phase, self.ascii), "attention", self.colour)
         line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed_seconds, self.ascii)}"
-        for told in others:
-            line += f"   {told.event.node} {format_phase_name(told.event.phase)} {format_step(told.event.step, self.ascii)}".rstrip()
+        for progress in others:
+            line += f"   {progress.event.node} {format_phase_name(progress.event.phase)} {format_step(progress.event.step, self.ascii)}".rstrip()
         self.live.update(line)
 
     def _print_line(self, node: str, style: str, mark: str, words: str) -> None:
@@ -267,13 +277,13 @@ class TextPrinter:
 
 
 def _format_usual_duration(event: PhaseChanged) -> str:
-    """Return how long a phase usually takes, with all its steps, where that is known."""
+    """Return how long a phase with all its steps usually takes, "" if not known."""
     seconds = sum(one.seconds for one in event.expected_parts if one.phase is event.phase)
     return f", usually {format_duration(seconds)}" if seconds >= 1 else ""
 
 
 def _prefix_node(event: CommandEnded, message: str) -> str:
-    """Return the message with the node it is about, where it does not say so itself."""
+    """Return the message with the node's name before it, unless the message names the node."""
     if event.outcome is not Outcome.UNREACHABLE or event.node is None or event.node in message:
         return message
     return f"{event.node}: {message}"
@@ -283,7 +293,7 @@ _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 
 
 class SwitchPrinter(TextPrinter):
-    """The plan on stdout where it is all that was asked for, else beside the steps on stderr."""
+    """Prints a switch: the plan on stdout for ``plan_only``, else the plan and the steps on stderr."""
 
     def __init__(self, plan_only: bool = False) -> None:
         super().__init__("stopping at the next safe point ...")
@@ -291,7 +301,7 @@ class SwitchPrinter(TextPrinter):
         self._stops: tuple[str, ...] = ()
 
     def print_event(self, event: Event) -> None:
-        """Say one event."""
+        """Print one event."""
         if isinstance(event, SwitchStepReported):
             return self._print_step(event)
         if not isinstance(event, SwitchPlanned):
@@ -307,7 +317,7 @@ class SwitchPrinter(TextPrinter):
         return None
 
     def _print_step(self, event: SwitchStepReported) -> None:
-        """A step that begins, then what proved it; what is reached at once is told by the end."""
+        """Print a step when it begins, and its proof when it is done; the final steps are printed by the end of the verb."""
         self.live.clear()
         self._phase = None
         if event.proof is None:

@@ -1,4 +1,4 @@
-"""The root command. A verb's module is imported when that verb runs; ``--help`` knows them by this table alone."""
+"""The root command. A verb's module is imported only when that verb runs; ``--help`` lists them from the table `VERBS`."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _BROKEN_PIPE_EXIT_CODE = 141  # what a shell makes of SIGPIPE
 # verb: (module in cli.verbs, what it does)
 VERBS = {
     "init": ("init", "Ask for each Spark's address, test it, write the config."),
-    "doctor": ("doctor", "Say what is missing on the nodes, each with the command that mends it."),
+    "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
     "profiles": ("profiles", "List, show, check and import profiles."),
-    "plan": ("plan", "Say whether a profile fits on a node, with the sum written out."),
+    "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
-    "switch": ("switch", "Let what is in the way give way to a profile; undone if that fails."),
-    "resume": ("resume", "Finish a switch that somebody left."),
-    "abort": ("abort", "Undo a switch that somebody left: what was stopped serves again."),
+    "switch": ("switch", "Replace what runs with another profile; roll back if that fails."),
+    "resume": ("resume", "Finish an interrupted switch."),
+    "abort": ("abort", "Undo an interrupted switch and start the previous models again."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
     "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
-    "logs": ("logs", "Show an instance's log, also of one that is gone."),
-    "diagnose": ("diagnose", "Read a log and say why the engine did not start, or died."),
-    "endpoints": ("endpoints", "Print where running models are reached, as clients read it."),
-    "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
-    "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),
+    "logs": ("logs", "Show an instance's log, even after its container is gone."),
+    "diagnose": ("diagnose", "Read a log and explain why the engine failed."),
+    "endpoints": ("endpoints", "Print the URLs of running models, in the format of a client."),
+    "drop-caches": ("drop_caches", "Drop the page cache, and show memory before and after."),
+    "guard": ("guard", "Watch a node's memory, and stop a model before the node freezes."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
-    "free": ("free", "Stop everything of ours on a node, and say what is left there."),
-    "sync": ("sync", "Bring a profile's image and model from one Spark to another."),
-    "history": ("history", "Show what was started, stopped and switched, and how it went."),
+    "free": ("free", "Stop everything that sparkctl started on a node."),
+    "sync": ("sync", "Copy a profile's image and model from one Spark to another."),
+    "history": ("history", "Show past starts, stops and switches, and their results."),
     "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
 }
 
-# what fingers write out of habit
+# verbs of other tools that users type out of habit
 VERB_SUGGESTIONS = {
     **dict.fromkeys(("stop", "rm", "kill"), "sparkctl down"),
     **dict.fromkeys(("start", "run", "serve", "restart"), "sparkctl up"),
@@ -61,7 +61,7 @@ Exit codes:
   2  usage or an invalid file   6  refused, nothing was changed
   3  node unreachable or        70  a defect in sparkctl
      untrusted                  74  the recording could not be written
-  130  interrupted              141  whoever read stdout has gone
+  130  interrupted              141  the reader of stdout has gone
 
 \b
   sparkctl init                        tell sparkctl about your Sparks
@@ -70,14 +70,14 @@ Exit codes:
 
 
 class LazyVerbGroup(click.Group):
-    """A group whose commands are modules that wait to be needed."""
+    """A click group that imports the module of a command only when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order of a first evening with sparkctl."""
+        """Return the verbs in the order in which a new user needs them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one verb that is wanted."""
+        """Import the module of the verb and return its command."""
         if cmd_name not in VERBS:
             return None
         command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}").command
@@ -87,13 +87,13 @@ class LazyVerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say what was probably meant when there is no such verb."""
+        """Suggest a verb when there is no verb of that name."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from sparkctl.model.text.suggestions import format_did_you_mean
 
             habit = VERB_SUGGESTIONS.get(args[0].casefold())
-            meant = f"; here it is `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
-            raise click.UsageError(f"no such verb: {args[0]}{meant}", ctx)
+            suggestion = f"; use `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
+            raise click.UsageError(f"no such verb: {args[0]}{suggestion}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -108,26 +108,29 @@ class LazyVerbGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
-@click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; no node is asked.")
-@click.option("--readonly", is_flag=True, help="The panel changes nothing on any node.")
-@click.option("--plain", is_flag=True, help="What changes as sentences, in place of the panel.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
+@click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; connects to no node.")
+@click.option("--readonly", is_flag=True, help="Open the panel read-only: it changes nothing on any node.")
+@click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
 def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
-    """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and say why one did not start.
+    """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
-    Without a verb, on a terminal: the panel. stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
+    Without a verb, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
+    verb, see sparkctl VERB --help.
     """
     if ascii_only:
         os.environ["SPARKCTL_ASCII"] = "1"
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
         if ctx.invoked_subcommand == "demo" and replay is None:
-            ctx.default_map = {"demo": {"readonly": readonly, "plain": plain}}  # the same before the word and behind it
+            ctx.default_map = {
+                "demo": {"readonly": readonly, "plain": plain}
+            }  # these options work before and after `demo`
             return 0
         if idle := [name for name, there in given.items() if there]:
-            raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
+            raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a verb", ctx)
         return 0
     recording = None if replay is None else Path(replay)
     if plain:
@@ -137,34 +140,34 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
     from sparkctl.cli import panel_launcher
 
     if panel_launcher.can_open_panel():
-        return panel_launcher.open_panel(readonly=readonly, replay=recording)
+        return panel_launcher.open_panel(sparkctl_command, readonly=readonly, replay=recording)
     if replay is not None or readonly:
-        raise click.UsageError("the panel needs a terminal; --plain tells the same as sentences", ctx)
+        raise click.UsageError("the panel needs a terminal; --plain prints the same as sentences", ctx)
     click.echo(ctx.get_help())
     return 0
 
 
 def run_and_exit() -> NoReturn:
-    """Run the command line and exit with a code that tells the truth."""
+    """Run the command line and exit with its exit code."""
     os.environ.setdefault("PYTHONUTF8", "1")
     stdout.wrap_streams()
     try:
         code = invoke_command_line(sys.argv[1:])
-    except Exception as defect:  # the one place where anything may end up: a defect, and said to be one
+    except Exception as defect:  # the last resort: whatever arrives here is a defect in sparkctl
         if os.environ.get("SPARKCTL_DEBUG"):
             raise
-        what = f"{type(defect).__name__}: {defect}"
+        detail = f"{type(defect).__name__}: {defect}"
         stderr.print_error(
-            f"a defect in sparkctl, not in your Spark: {what}", "SPARKCTL_DEBUG=1 shows where; please report it"
+            f"a defect in sparkctl, not in your Spark: {detail}", "SPARKCTL_DEBUG=1 shows where; please report it"
         )
         code = _INTERNAL_ERROR_EXIT_CODE
     stderr.flush_stderr()
-    # Everything is written and closed: taking a thousand modules apart again would be a tenth of a short verb's time.
+    # Everything is written and closed. Tearing down a thousand modules would take a tenth of a short verb's time.
     os._exit(code)
 
 
 def invoke_command_line(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; also how ``demo`` runs a verb."""
+    """Run one command line and return its exit code. ``demo`` runs its verb with it, too."""
     try:
         try:
             code = _invoke_click(arguments)
@@ -182,14 +185,12 @@ def invoke_command_line(arguments: list[str]) -> int:
             from sparkctl.model.text.sanitize import sanitize_line
 
             place = f" ({sanitize_line(str(error.filename))})" if error.filename else ""
-            hint = f"make room (df -h); temporary files go to {tempfile.gettempdir()}, TMPDIR names another directory"
-            code = _report_error(
-                arguments, f"no space is left on a disk of this machine{place}", hint, int(ExitCode.USAGE)
-            )
+            hint = f"free some space (df -h); temporary files are in {tempfile.gettempdir()}, set TMPDIR to use another directory"
+            code = _report_error(arguments, f"a disk of this machine is full{place}", hint, int(ExitCode.USAGE))
         stdout.flush_stdout()
         return code
     except stdout.StdoutClosed:
-        stdout.discard_buffer(sys.stdout)  # as quiet as any other filter
+        stdout.discard_buffer(sys.stdout)  # like any other filter, without a message
         return _BROKEN_PIPE_EXIT_CODE
     except stdout.StdoutWriteFailed as error:
         stdout.discard_buffer(sys.stdout)
@@ -223,7 +224,7 @@ def _report_error(arguments: list[str], message: str, hint: str | None, code: in
 def _print_json_result(
     arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
 ) -> None:
-    """End what a script reads with the line it waits for, also where the verb never began."""
+    """Print the final JSON line that scripts wait for, even if the verb never began."""
     if "--json" not in arguments:
         return
     import time

@@ -1,4 +1,4 @@
-"""What verbs share before they begin: the context, the nodes, the common options."""
+"""Common options of the verbs, and the context and nodes that a verb runs with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _context_override: ContextVar[CommandContext | None] = ContextVar("given", defau
 
 @contextmanager
 def use_context(context: CommandContext) -> Iterator[None]:
-    """Let verbs act in a context that is there already, in place of this terminal's."""
+    """Make verbs use this context instead of a new one for the terminal."""
     token = _context_override.set(context)
     try:
         yield
@@ -34,7 +34,7 @@ def use_context(context: CommandContext) -> Iterator[None]:
 
 
 def create_context(*, may_ask: bool = True) -> CommandContext:
-    """Return the context of this operator on this terminal, or the one that was given."""
+    """Return the context set by `use_context`, else a new one for this operator and terminal."""
     if (given := _context_override.get()) is not None:
         return given
     from sparkctl.cli.terminal_prompter import create_prompter
@@ -48,7 +48,7 @@ def create_context(*, may_ask: bool = True) -> CommandContext:
 
 
 def get_operator() -> str:
-    """Return ``user@laptop``, which labels what we start and what others read of it."""
+    """Return ``user@laptop``, which labels started containers and locks, so that other operators see whose they are."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -57,7 +57,7 @@ def get_operator() -> str:
 
 
 def select_configured_nodes(names: Sequence[str]) -> list[Node]:
-    """Return the named nodes, or all configured ones; the config's warnings are said once."""
+    """Return the named nodes, or all configured ones; print the config's warnings."""
     from sparkctl.cli import stderr
     from sparkctl.config import find_node, load_config
     from sparkctl.errors import InvalidInput
@@ -74,19 +74,19 @@ def select_configured_nodes(names: Sequence[str]) -> list[Node]:
 
 
 def list_nodes() -> list[Node]:
-    """Return all configured nodes, none where there is no config."""
+    """Return all configured nodes; none without a config."""
     from sparkctl.config import load_config
 
     return list(load_config(required=False).nodes)
 
 
 def add_other_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return these nodes, and behind them all others that the config has."""
+    """Return these nodes, followed by all other configured nodes."""
     return tuple({one.name: one for one in (*nodes, *select_configured_nodes(()))}.values())
 
 
 def select_one_node(name: str | None) -> Node:
-    """Return the named node, or the only one there is."""
+    """Return the named node, or the only configured one."""
     from sparkctl.config import get_only_node, load_config
 
     if name is not None:
@@ -95,7 +95,7 @@ def select_one_node(name: str | None) -> Node:
 
 
 def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
-    """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
+    """Return the node of each rank, the head first: the named nodes, or all configured ones if their number matches."""
     from sparkctl.commands.start.start_preflight import assign_nodes_to_ranks, refuse_wrong_node_count
 
     if profile.nodes > 1:
@@ -108,9 +108,9 @@ def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...
     return tuple(nodes)
 
 
-def node_option(*, many: bool, about: str = " (repeatable; all without it)") -> Callable[[F], F]:
+def node_option(*, many: bool, about: str = " (repeatable; default: all)") -> Callable[[F], F]:
     """Return the ``--node`` option, completed from the config."""
-    about = "a configured name, an SSH alias, or user@host" + (about if many else "")
+    about = "A configured node, an SSH alias, or user@host" + (about if many else "") + "."
     return click.option(
         "-n", "--node", multiple=True, metavar="NODE", help=about, shell_complete=complete_nodes,
         callback=None if many else _require_single_node,
@@ -125,17 +125,19 @@ def _require_single_node(ctx: click.Context, param: click.Parameter, value: tupl
 
 
 def json_option(command: F) -> F:
-    """Add ``--json`` to a verb that tells events."""
-    return click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout instead of text")(command)
+    """Add ``--json`` to a verb that prints events."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON lines on stdout instead of text.")(command)
 
 
 def json_document_option(command: F) -> F:
-    """Add ``--json`` to a verb that answers at once."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text")(command)
+    """Add ``--json`` to a verb that prints one document."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout instead of text.")(
+        command
+    )
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete node names; a broken config completes nothing rather than printing into the prompt."""
+    """Complete node names; nothing if the config is invalid, because an error would disturb the prompt."""
     from sparkctl.config import load_config
     from sparkctl.errors import SparkctlError
 
@@ -153,7 +155,7 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Read a duration option such as ``20m``."""
+    """Parse a duration option such as ``20m`` into seconds."""
     from sparkctl.model.text.units import parse_duration
 
     try:
@@ -161,5 +163,5 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
     if found == 0:
-        raise click.BadParameter(f"{value!r} is no time at all; write for example 20m", ctx, param)
+        raise click.BadParameter(f"{value!r} is zero; give a duration such as 20m", ctx, param)
     return found

@@ -1,4 +1,4 @@
-"""``sparkctl`` without a verb: the panel, where there is a terminal to paint it on."""
+"""``sparkctl`` without a verb: open the panel on a terminal, and parse its command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import click
 from click.core import ParameterSource
 
 from sparkctl.cli import stderr
-from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.options import use_context
 from sparkctl.cli.verb_runner import capture_verbs
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
@@ -36,21 +35,26 @@ if TYPE_CHECKING:
 _CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
 _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)
 _LOG_SCREEN_OPTIONS = frozenset(("--node", "--follow"))
-_LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # by the screen of a log, which always follows
+_LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # the log screen knows these; it always follows
 _EXPLICIT_SOURCES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class CommandLineParser:
-    """What can be typed behind a colon. ``verbs`` are those of the panel's actions."""
+    """Parses and completes the panel's command line (`:`) with the click commands. ``verbs`` are those of its actions."""
 
     verbs = tuple(
         dict.fromkeys(
-            one.verb for one in ACTIONS if one.verb and (one.screen is None or one.screen in AVAILABLE_SCREENS)
+            action.verb
+            for action in ACTIONS
+            if action.verb and (action.screen is None or action.screen in AVAILABLE_SCREENS)
         )
     )
 
+    def __init__(self, root_command: click.Group) -> None:
+        self._root_command = root_command
+
     def complete_line(self, line: str) -> tuple[str, ...]:
-        """Return what the last word may become, whole words; nothing for a line that cannot be read."""
+        """Return completions of the last word, as whole words; none for a line that cannot be parsed."""
         from click.shell_completion import ShellComplete
 
         try:
@@ -64,9 +68,9 @@ class CommandLineParser:
             return tuple(verb for verb in self.verbs if verb not in PANEL_VERBS and verb.startswith(last))
         if words[0] not in self.verbs or words[0] in PANEL_VERBS:
             return ()
-        if isinstance(sparkctl_command.get_command(click.Context(sparkctl_command), words[0]), click.Group):
-            return ()  # what stands behind a group is for the command line
-        items = ShellComplete(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
+        if isinstance(self._root_command.get_command(click.Context(self._root_command), words[0]), click.Group):
+            return ()  # subcommands are for the command line only
+        items = ShellComplete(self._root_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
         taken = (
             _HIDDEN_OPTIONS
             if words[0] != "logs"
@@ -75,11 +79,12 @@ class CommandLineParser:
         return tuple(item.value for item in items if item.type == "plain" and item.value not in taken)
 
     def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return a line that opens a screen as ``verb instance --node NAME``, what is not said left out; an option's value
-        is no instance. Raises `InvalidInput` as the command line does, and for an option that no screen knows."""
+        """Parse a line that opens a screen; return its words as ``verb instance --node NAME``, without missing parts.
+
+        Raises `InvalidInput` as the command line does, and for an option that no screen knows."""
         verb, *rest = words
-        outer = click.Context(sparkctl_command, info_name="sparkctl")
-        command = sparkctl_command.get_command(outer, verb)
+        outer = click.Context(self._root_command, info_name="sparkctl")
+        command = self._root_command.get_command(outer, verb)
         assert command is not None
         try:
             with command.make_context(verb, list(rest), parent=outer) as ctx:
@@ -92,17 +97,17 @@ class CommandLineParser:
         if idle:
             raise InvalidInput(
                 f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
-                "in the panel's log: / finds, & shows only what matches, T goes back in time",
+                "in the panel's log: / searches, & filters, T jumps to a time",
             )
         return (verb, *([str(instance)] if instance else []), *(["--node", str(nodes[0])] if nodes else []))
 
     def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
-        """Understand a command line without running it. Raises `SparkctlError` as the command line does."""
+        """Parse a command line without running it. Raises `SparkctlError` as the command line does."""
         if not words:
             raise InvalidInput("type a verb", ", ".join(self.verbs))
         verb, *rest = words
         if verb not in self.verbs:
-            elsewhere = verb in sparkctl_command.list_commands(click.Context(sparkctl_command))
+            elsewhere = verb in self._root_command.list_commands(click.Context(self._root_command))
             raise InvalidInput(
                 f"`{verb}` is for the command line"
                 if elsewhere
@@ -116,8 +121,8 @@ class CommandLineParser:
         return self._parse_with_click(verb, rest, context)
 
     def _parse_with_click(self, verb: str, rest: Sequence[str], context: CommandContext) -> PreparedCommand:
-        outer = click.Context(sparkctl_command, info_name="sparkctl")
-        command = sparkctl_command.get_command(outer, verb)
+        outer = click.Context(self._root_command, info_name="sparkctl")
+        command = self._root_command.get_command(outer, verb)
         assert command is not None
         if "--help" in rest or "-h" in rest:
             raise InvalidInput(command.get_usage(click.Context(command, info_name=verb)), command.short_help)
@@ -135,7 +140,7 @@ class CommandLineParser:
 
 
 def _target_nodes(given: object) -> tuple[str, ...]:
-    """Return the nodes that a command line names; where there is one only, that one."""
+    """Return the nodes that a command line names, or the only configured node."""
     if isinstance(given, str):
         return (given,)
     if isinstance(given, tuple) and given:
@@ -148,25 +153,31 @@ def _target_nodes(given: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Simulated Sparks, their ``clock``, what the header says of it, and what happens there by itself."""
+    """Options of the demo panel: its ``clock``, the header's ``badge``, and the steps of the guided tour."""
 
     clock: Clock
     badge: Callable[[], str]
     story: tuple[DemoStep, ...] = ()
 
 
-_THEME_FILE_NAME = "theme"  # the file in the state directory
+_THEME_FILE_NAME = "theme"  # in the state directory
 
 
 def can_open_panel() -> bool:
-    """Tell whether keys can be read and a picture painted."""
+    """Tell whether stdin and stdout are a terminal that can show the panel."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: DemoOptions | None = None) -> int:
-    """Open the panel and return when it is closed; what goes on running is said then.
+def open_panel(
+    root_command: click.Group,
+    *,
+    readonly: bool = False,
+    replay: Path | None = None,
+    demo: DemoOptions | None = None,
+) -> int:
+    """Open the panel, return when it is closed, and print what keeps running.
 
-    Raises `InvalidInput` for a config or a recording that is none.
+    Raises `InvalidInput` for an invalid config or recording.
     """
     from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.config import load_config
@@ -182,7 +193,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
             make_context=_build_context_factory(clock),
-            commands=_LazyCommandParser(),
+            commands=CommandLineParser(root_command),
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
             recording=recording,
@@ -195,21 +206,21 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
             story=() if demo is None else demo.story,
         )
     )
-    said = panel.run()
+    closing_lines = panel.run()
     if panel.defect is not None:
         raise panel.defect
     for warning in config.warnings:
         stderr.print_warning(None, warning, None)
     if demo is not None:
-        stderr.print_message("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them")
+        stderr.print_message("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them running")
         return 0
-    for line in said or ():
+    for line in closing_lines or ():
         stderr.print_message(line)
     return 0
 
 
 def _load_theme() -> str | None:
-    """Return the colours that were chosen last."""
+    """Return the name of the theme chosen last, None if not known."""
     from sparkctl.files import read_regular_file
     from sparkctl.paths import state_dir
 
@@ -222,15 +233,15 @@ def _save_theme(name: str) -> None:
     from sparkctl.history.database import make_private_directory
     from sparkctl.paths import state_dir
 
-    with suppress(OSError):  # a choice that is not kept is no reason to end anything
+    with suppress(OSError):  # a theme that cannot be saved is no reason to fail
         make_private_directory(state_dir())
         (state_dir() / _THEME_FILE_NAME).write_text(f"{name}\n", encoding="utf-8")
 
 
 class _ConfigReloader:
-    """Reads the config again where it was written since; one that cannot be read, or is gone, is told once.
+    """Reloads the config when its file changed; a missing or invalid file is reported once.
 
-    ``readonly``: it was asked for on the command line, and no config takes that back.
+    ``readonly``: set on the command line; no config can unset it.
     """
 
     def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
@@ -239,11 +250,14 @@ class _ConfigReloader:
         self._readonly = readonly
         self._path = path or config_file()
         self._stamp = self._read_file_stamp()
-        self._is_missed = False  # it was not there a moment ago: many an editor takes it away before it puts it back
+        self._is_missed = (
+            False  # it was missing at the last check: many editors remove the file before they write it again
+        )
 
     def __call__(self) -> Config | None:
-        """Return the config where it is another one, None where it is not. Raises `InvalidInput` with its faults, and where
-        it is gone: that is no empty config."""
+        """Return the config if its file changed, else None.
+
+        Raises `InvalidInput` with its faults, and if the file is gone, because that is no empty config."""
         from sparkctl.config import load_config
 
         stamp = self._read_file_stamp()
@@ -256,39 +270,20 @@ class _ConfigReloader:
         self._stamp, self._is_missed = stamp, False
         if stamp is None:
             raise InvalidInput(
-                f"{self._path} is gone, or empty: the config that was read last stays",
-                "it is read again as soon as there is something in it",
+                f"{self._path} is gone, or empty: sparkctl keeps the previous config",
+                "sparkctl reads it again as soon as it has content",
             )
         config = load_config(self._path)
         return replace(config, readonly=config.readonly or self._readonly)
 
     def _read_file_stamp(self) -> tuple[int, int] | None:
         try:
-            seen = self._path.stat()
+            state = self._path.stat()
         except OSError:
             return None
-        if not seen.st_size:  # as an editor leaves it for a moment
+        if not state.st_size:  # editors leave it empty for a moment
             return None
-        return seen.st_mtime_ns, seen.st_size
-
-
-class _LazyCommandParser:
-    """The command line's grammar, loaded when somebody uses it: not before the first picture."""
-
-    def complete_line(self, line: str) -> tuple[str, ...]:
-        """Return what the last word of a line may become."""
-
-        return CommandLineParser().complete_line(line)
-
-    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return a line that opens a screen with nothing but what the screen needs."""
-
-        return CommandLineParser().parse_screen_target(words)
-
-    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
-        """Understand a command line."""
-
-        return CommandLineParser().parse_command(words, context)
+        return state.st_mtime_ns, state.st_size
 
 
 def _load_recording(path: Path) -> Sequence[Event]:

@@ -1,4 +1,4 @@
-"""``sparkctl --plain``: the panel as sentences, one for each change. For screen readers, and for a log of the day."""
+"""``sparkctl --plain``: print one sentence for each change, for screen readers and logs."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_phase_name
 
-_MIN_MEMORY_CHANGE_BYTES = 8 * GIB  # memory that moved by less is no news
+_MIN_MEMORY_CHANGE_BYTES = 8 * GIB  # smaller changes of memory are not printed
 
 
 class ChangeReporter:
-    """Remembers what it has told of each node."""
+    """Remembers the last state of each node and describes what changed."""
 
     def __init__(self) -> None:
         self._before: dict[str, NodeTelemetryView] = {}
         self._used: dict[str, int] = {}
 
     def describe_changes(self, view: NodeTelemetryView) -> list[str]:
-        """Return what is news."""
+        """Return a sentence for each change since the last view of this node."""
         before = self._before.get(view.name)
         self._before[view.name] = view
-        said = self._describe_state_change(before, view)
+        sentences = self._describe_state_change(before, view)
         if view.state is not NodeState.OK:
-            return said
+            return sentences
         return [
-            *said,
+            *sentences,
             *_describe_instance_changes(before, view),
             *_describe_finding_changes(before, view),
             *self._describe_memory_change(view),
@@ -47,7 +47,7 @@ class ChangeReporter:
         known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
         is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
         if known[0] is view.state and not is_reason:
-            return []  # also of a node that was not looked at yet: whoever connects has said so
+            return []  # also for a node that was not read yet: the line "connecting to" was printed
         if view.state is NodeState.OK:
             return [f"{view.name} answers"]
         return [f"{view.name}: {view.state}" + (f", {sanitize_line(view.detail)}" if view.detail else "")]
@@ -70,13 +70,13 @@ def _describe_instance_changes(before: NodeTelemetryView | None, view: NodeTelem
     old = {} if before is None else {one.name: one for one in before.instances}
     if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
         return [f"{view.name}: nothing runs"]
-    said = [
+    sentences = [
         _describe_instance(one)
         for one in view.instances
         if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
     ]
     names = {one.name for one in view.instances}
-    return said + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
+    return sentences + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
 
 
 def _describe_instance(one: InstanceView) -> str:
@@ -89,12 +89,14 @@ def _describe_instance(one: InstanceView) -> str:
 def _describe_finding_changes(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = () if before is None else before.findings
     known, now = {_finding_key(one) for one in old}, {_finding_key(one) for one in view.findings}
-    said = [
+    sentences = [
         f"{view.name}: {one.severity}: {sanitize_line(one.summary)}"
         for one in view.findings
         if _finding_key(one) not in known
     ]
-    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _finding_key(one) not in now]
+    return sentences + [
+        f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _finding_key(one) not in now
+    ]
 
 
 def _finding_key(one: Finding) -> tuple[str, str | None]:
@@ -102,13 +104,13 @@ def _finding_key(one: Finding) -> tuple[str, str | None]:
 
 
 def run_plain_mode(replay: Path | None = None) -> int:
-    """Tell what changes until Ctrl-C, or the end of a recording."""
+    """Print changes until Ctrl-C or the end of the recording."""
     if replay is not None:
         from sparkctl.clock import SystemClock
         from sparkctl.monitor.recording import recording_replay as playing
         from sparkctl.monitor.recording.recording_file import read_recording
 
-        looks = playing.replay_recording(SystemClock(), read_recording(replay))
+        updates = playing.replay_recording(SystemClock(), read_recording(replay))
     else:
         from sparkctl.monitor.watch_nodes import watch_load_views
 
@@ -116,17 +118,17 @@ def run_plain_mode(replay: Path | None = None) -> int:
         stdout.print_line(
             _format_timestamped(context.clock.unix_time(), f"connecting to {' and '.join(node.name for node in nodes)}")
         )
-        looks = watch_load_views(context, nodes)
-    verb_runner.run_async(run_until_interrupt(_print_changes(looks)))
+        updates = watch_load_views(context, nodes)
+    verb_runner.run_async(run_until_interrupt(_print_changes(updates)))
     return 0
 
 
-async def _print_changes(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None]) -> None:
-    teller = ChangeReporter()
-    async with aclosing(looks):
-        async for views in looks:
+async def _print_changes(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None]) -> None:
+    reporter = ChangeReporter()
+    async with aclosing(updates):
+        async for views in updates:
             for view in views:
-                for sentence in teller.describe_changes(view):
+                for sentence in reporter.describe_changes(view):
                     stdout.print_line(_format_timestamped(view.when, sentence))
 
 

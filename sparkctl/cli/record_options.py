@@ -1,4 +1,4 @@
-"""``--record FILE``: what a verb does and sees, kept as it happens."""
+"""``--record FILE``: write the events of a verb to a file while it runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
-RECORDING_FAILED_EXIT_CODE = 74  # what sysexits.h has for trouble with a file
+RECORDING_FAILED_EXIT_CODE = 74  # EX_IOERR of sysexits.h
 
 
 def record_option(command: Any) -> Any:
     """Add ``--record``."""
     return click.option(
         "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-        help="Write every event to FILE, for `top --replay`; secrets are masked.",
+        help="Write all events to FILE, for `top --replay`; secrets are masked.",
     )(command)  # fmt: skip
 
 
@@ -31,21 +31,21 @@ def overwrite_option(command: Any) -> Any:
 
 
 def record_options(command: Any) -> Any:
-    """Add ``--record`` and ``--overwrite``, which is ``--force``, too, where a verb has no other force."""
+    """Add ``--record`` and ``--overwrite``, with ``--force`` as its alias for verbs that have no other --force."""
     return record_option(_overwrite_option("--overwrite", "--force")(command))
 
 
 def _overwrite_option(*names: str) -> Any:
-    return click.option(*names, "overwrite", is_flag=True, help="Let --record write over a file that is there.")
+    return click.option(*names, "overwrite", is_flag=True, help="Let --record overwrite an existing file.")
 
 
 def open_recorder(
     ctx: click.Context, path: Path | None, overwrite: bool
 ) -> AbstractContextManager[EventRecorder | None]:
-    """Return the opened recorder, None in its place where nothing is to be recorded."""
+    """Return a context with the opened recorder, or None if nothing is recorded."""
     if path is None:
         if overwrite:
-            raise click.UsageError("--overwrite belongs to --record", ctx)
+            raise click.UsageError("--overwrite needs --record", ctx)
         return nullcontext()
     from sparkctl.cli import stderr
     from sparkctl.monitor.recording.recording_file import EventRecorder
@@ -54,26 +54,26 @@ def open_recorder(
 
 
 def choose_exit_code(code: int, recording: EventRecorder | None) -> int:
-    """Return the exit code of a verb that was recorded: success is none where the recording could not be written."""
+    """Return the exit code of a recorded verb: a failed recording turns success into exit 74."""
     return RECORDING_FAILED_EXIT_CODE if code == 0 and recording is not None and recording.failed else code
 
 
 class RecordingPrinter:
-    """Writes each event down before another teller tells it."""
+    """Records each event before another printer prints it."""
 
-    def __init__(self, teller: EventPrinter, recorder: EventRecorder) -> None:
-        self.teller = teller
+    def __init__(self, printer: EventPrinter, recorder: EventRecorder) -> None:
+        self.printer = printer
         self.recorder = recorder
 
     def print_event(self, event: Event) -> None:
-        """Record one event and tell it."""
+        """Record one event and print it."""
         self.recorder.write(event)
-        self.teller.print_event(event)
+        self.printer.print_event(event)
 
     def refresh(self) -> None:
-        """Pass it on."""
-        self.teller.refresh()
+        """Call the wrapped printer."""
+        self.printer.refresh()
 
     def print_interrupt(self, presses: int) -> None:
-        """Pass it on."""
-        self.teller.print_interrupt(presses)
+        """Call the wrapped printer."""
+        self.printer.print_interrupt(presses)

@@ -1,4 +1,4 @@
-"""stderr: talk, for people. Nothing else in the tree writes there."""
+"""Writing messages to stderr; no other module writes there."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_col
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.views.text.line_wrap import truncate_line, wrap_line
 
-_HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable
+_HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # read at import, before `demo` changes the variable
 _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if len(_HOME_DIRECTORY) > 1 else None
 
 
 def print_message(line: str = "", hang: int | None = None) -> None:
-    """Print one line of talk: the home directory as ~, and on a terminal broken between words, ``hang`` indented."""
+    """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces."""
     if _HOME_PATTERN is not None:
         line = _HOME_PATTERN.sub("~", line)
     _write_ignoring_errors("".join(f"{part}\n" for part in wrap_line(line, terminal_columns(sys.stderr), hang)))
 
 
 def print_prompt(question: str) -> None:
-    """Print a question whose answer is written beside it."""
+    """Print a question without a newline; the answer is typed after it."""
     _write_ignoring_errors(question)
 
 
 def _write_ignoring_errors(text: str) -> None:
-    """Where nobody can hear it, talk is lost and the work goes on."""
+    """Write to stderr; if that fails the message is lost and the work goes on."""
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def flush_stderr() -> None:
-    """Write what is still held back, or forget it: the interpreter's own last flush must not change the exit code."""
+    """Write buffered text or drop it, so that the interpreter's last flush cannot change the exit code."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -46,7 +46,7 @@ def flush_stderr() -> None:
 
 
 def print_error(message: str, hint: str | None) -> None:
-    """Say what is wrong and what to do; both may quote a node, so both are cleaned."""
+    """Print an error and its hint. Both may quote text from a node, so both are sanitised."""
     colour = supports_colour(sys.stderr)
     first, *rest = sanitize_lines(message)
     print_message(f"{colour_text('sparkctl:', 'bad', colour)} {first}", 2)
@@ -57,7 +57,7 @@ def print_error(message: str, hint: str | None) -> None:
 
 
 def print_warning(where: str | None, message: str, hint: str | None) -> None:
-    """Say loudly what does not end the work."""
+    """Print a warning; the work goes on."""
     colour = supports_colour(sys.stderr)
     mark = "!" if is_ascii_only(sys.stderr) else "▲"
     first, *rest = sanitize_lines(message)
@@ -74,24 +74,24 @@ def print_warning(where: str | None, message: str, hint: str | None) -> None:
 
 
 def print_hints(hint: str) -> None:
-    """Print what to do, one line each."""
+    """Print hints, one a line."""
     for line in sanitize_lines(hint):
         print_message(f"  {colour_text('try:', 'dim', supports_colour(sys.stderr))} {line}", 4)
 
 
 def print_usage_error(wrong: click.ClickException) -> str | None:
-    """Say what is wrong with the command line, and return the way to its help."""
+    """Print what is wrong with the command line; return the command that shows its help."""
     print_error(wrong.format_message(), None)
     ctx = getattr(wrong, "ctx", None)
     if ctx is None:
         return None
     print_message(f"  {ctx.get_usage()}")
-    print_message(f"  {ctx.command_path} --help says more")
+    print_message(f"  {ctx.command_path} --help explains more")
     return f"{ctx.command_path} --help"
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody reads stderr."""
+    """Tell whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
@@ -99,13 +99,13 @@ _is_live_line_paused = False
 
 
 def pause_live_line(on: bool) -> None:
-    """Keep live lines off the screen while somebody types an answer there."""
+    """Hide live lines while the user types an answer."""
     global _is_live_line_paused
     _is_live_line_paused = on
 
 
 class LiveLine:
-    """One line at the bottom that is rewritten while something goes on; silent where stderr is no terminal."""
+    """A line at the bottom of the terminal that is rewritten during work; silent if stderr is no terminal."""
 
     def __init__(self) -> None:
         self.on = is_terminal()
@@ -119,7 +119,7 @@ class LiveLine:
         self._shown = True
 
     def clear(self) -> None:
-        """Take the line away, so that something lasting can be printed in its place."""
+        """Erase the line, so that a permanent line can be printed there."""
         if self._shown:
             _write_ignoring_errors("\r\x1b[2K")
             self._shown = False

@@ -1,4 +1,4 @@
-"""stdout: data, for pipes and scripts. Nothing else in the tree writes there."""
+"""Writing data to stdout, for pipes and scripts; no other module writes there."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sparkctl.model.text.sanitize import sanitize_line
 
 
 class StdoutClosed(Exception):
-    """Whoever read stdout has gone (`| head`). No OSError: click would make its own end of one."""
+    """The reader of stdout has gone (`| head`). It is no OSError, because click would handle that itself."""
 
 
 class StdoutWriteFailed(SparkctlError):
-    """stdout does not take what we have to say: a full disk, a closed file."""
+    """Writing to stdout failed: a full disk, a closed file."""
 
     exit_code = ExitCode.USAGE
 
 
 class _Stdout(io.TextIOWrapper):
-    """stdout whose faults are ours to tell, whoever writes: we, or click with a help text."""
+    """stdout with write errors turned into our own exceptions, also for text that click writes."""
 
     def write(self, text: str, /) -> int:
         with _translate_write_errors():
@@ -48,32 +48,32 @@ def _translate_write_errors() -> Iterator[None]:
 
 
 def wrap_streams() -> None:
-    """Make the streams fit for what comes: closed ones are empty or go nowhere, any terminal gets every line it can show."""
+    """Prepare the standard streams: replace closed ones by /dev/null, and characters that a terminal cannot encode by `?`."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the shell (`<&-`, `>&-`)
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding, line_buffering = sys.stdout.encoding, sys.stdout.line_buffering
         sys.stdout = _Stdout(sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=line_buffering)
-        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # where the terminal's size is asked for
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # shutil reads the terminal's size from it
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="replace")
 
 
 def flush_stdout() -> None:
-    """Write what is still held back. Raises `ReaderGone` or `CannotWrite`."""
+    """Write buffered text. Raises `StdoutClosed` or `StdoutWriteFailed`."""
     sys.stdout.flush()
 
 
 def discard_buffer(stream: TextIO) -> None:
-    """Send what a stream still holds back nowhere, so that the interpreter's own last flush has nothing to say."""
+    """Send a stream's buffered text to /dev/null, so that the interpreter's last flush reports no error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def print_line(line: str = "") -> None:
-    """Print one line of ours; text from a node must have been cleaned by whoever made the line."""
+    """Print one line. Text from a node must be sanitised before."""
     print(line, flush=True)  # noqa: T201
 
 
@@ -84,7 +84,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_sanitized_lines(lines: Iterable[str]) -> None:
-    """Print lines that came from a node: cleaned here, so that no control character can pass. One write for all."""
+    """Print lines from a node in one write, sanitised so that no control character passes."""
     sys.stdout.write("".join(f"{sanitize_line(line)}\n" for line in lines))
     sys.stdout.flush()
 
@@ -95,7 +95,7 @@ def print_json(value: object) -> None:
 
 
 def repaint_screen(lines: Iterable[str]) -> None:
-    """Repaint a terminal from the top; what it has no room for is counted, because scrolling would spoil the picture."""
+    """Repaint the terminal from the top. Lines that do not fit are cut and counted, because scrolling would break it."""
     from sparkctl.views.text.line_wrap import limit_height
 
     body = "\x1b[K\n".join(limit_height(list(lines), terminal_rows(sys.stdout) - 1))
@@ -104,15 +104,15 @@ def repaint_screen(lines: Iterable[str]) -> None:
 
 
 def get_terminal_height() -> int:
-    """Return the lines of the terminal that stdout is."""
+    """Return the number of lines of the terminal on stdout."""
     return terminal_rows(sys.stdout)
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody looks at stdout."""
+    """Tell whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def get_terminal_width() -> int | None:
-    """Return the columns of the terminal that stdout is, None where it is none: data is not broken."""
+    """Return the columns of the terminal on stdout, None if it is no terminal: piped data is not wrapped."""
     return terminal_columns(sys.stdout)

@@ -1,4 +1,4 @@
-"""Questions on the terminal, asked beside the event loop."""
+"""Asking the operator questions on the terminal while the event loop runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MAX_ANSWER_BYTES = 4096
 
 
 async def read_line(prompt: str, *, echo: bool = True) -> str:
-    """Return what is typed up to Enter, without it; "" at the end of input. Nothing else is shown meanwhile.
+    """Return the typed line without its newline, "" at the end of input. Live lines are paused meanwhile.
 
-    No thread: one that waits for a key could not be ended, and the program would stay until the key came.
+    It uses no thread: a thread that waits for a key cannot be ended, and the program could not exit before a key came.
     """
     keyboard = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
@@ -57,13 +57,13 @@ _MAX_TRIES = 3
 
 
 class TerminalPrompter:
-    """Asks on the terminal, one question at a time: answers come from its keyboard, never from a pipe."""
+    """Asks on the terminal, one question at a time. Answers come only from the keyboard, never from a pipe."""
 
     def __init__(self) -> None:
         self._asking = asyncio.Lock()
 
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
-        """Ask, and take nothing but a yes for one."""
+        """Ask the question; return True only for an explicit yes."""
         async with self._asking:
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
@@ -81,11 +81,13 @@ class TerminalPrompter:
         return answer.strip().lower() in ("y", "yes")
 
     async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:
-        """Only a written yes counts, as with ssh."""
+        """Ask whether the host key is right; only a typed "yes" counts, as with ssh."""
         stderr.print_message(f"{question.node} ({question.host}) is not known yet. Its key is")
         stderr.print_message(f"  {question.fingerprint}")
-        stderr.print_message("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-        prompt = "Is it the same, connect and remember it? [yes/no] "
+        stderr.print_message(
+            "Compare it with the output on the node of: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+        )
+        prompt = "Are they equal? Connect and remember the key? [yes/no] "
         for _ in range(_MAX_TRIES):
             answer = await read_line(prompt)
             if answer.strip().lower() == "yes":
@@ -94,20 +96,22 @@ class TerminalPrompter:
                 break
             prompt = "type yes or no: "
         if not answer:
-            stderr.print_message()  # the end of input leaves the cursor beside the question
-        stderr.print_message(f"not confirmed: {question.node} is left alone, and its key is not remembered")
+            stderr.print_message()  # at the end of input the cursor is still in the line of the question
+        stderr.print_message(
+            f"not confirmed: sparkctl does not connect to {question.node} and does not remember its key"
+        )
         return False
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Ask for the sudo password without echo; an empty answer means no."""
         async with self._asking:
             stderr.print_message(
-                f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)"
+                f"{question.node}: to {question.purpose}, sudo needs your password there (empty: continue without)"
             )
             return await read_line(f"password on {question.node}: ", echo=False) or None
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
-        """Ask what the server wants to know, one after the other; the end of input, and nothing typed at all, mean no."""
+        """Ask the server's questions one after the other; None at the end of input or if nothing was typed."""
         async with self._asking:
             stderr.print_message(
                 f"{question.node}: {sanitize_line(question.host)} {'asks' if question.prompts else 'says'}, in its own words:"
@@ -120,10 +124,10 @@ class TerminalPrompter:
 
 
 def _format_prompt(text: str) -> str:
-    """Return a server's prompt as one line, with room behind it."""
+    """Return a server's prompt as one line with a space at its end."""
     return sanitize_line(" ".join(text.split())).rstrip() + " "
 
 
 def create_prompter(*, allowed: bool = True) -> Prompter:
-    """Return who can ask: the terminal, where there is one on both sides."""
+    """Return a prompter for the terminal if stdin and stderr are terminals, else one that asks nothing."""
     return TerminalPrompter() if allowed and sys.stdin.isatty() and sys.stderr.isatty() else NonInteractivePrompter()

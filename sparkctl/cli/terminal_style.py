@@ -1,4 +1,4 @@
-"""Colour where a terminal wants it, and only there. State is never told by colour alone."""
+"""Colour and size of the terminal. Colour is used only on a terminal, and never alone to show a state."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def is_ascii_only(stream: TextIO) -> bool:
 
 
 def terminal_columns(stream: TextIO) -> int | None:
-    """Return how wide the terminal is that ``stream`` is (COLUMNS, where set, says it), None where it is none."""
+    """Return the width of the terminal ``stream`` ($COLUMNS overrides it), None if it is no terminal."""
     if not stream.isatty():
         return None
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    value = os.environ.get("COLUMNS", "")
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
     with contextlib.suppress(OSError):
         return os.get_terminal_size(stream.fileno()).columns or 80
     return 80
 
 
 def terminal_rows(stream: TextIO) -> int:
-    """Return how many lines the terminal that ``stream`` is has (LINES, where set, says it)."""
-    told = os.environ.get("LINES", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    """Return the number of lines of the terminal ``stream`` ($LINES overrides it)."""
+    value = os.environ.get("LINES", "")
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
     with contextlib.suppress(OSError):
         return os.get_terminal_size(stream.fileno()).lines or 24
     return 24
 
 
 def colour_text(text: str, style: str, on: bool) -> str:
-    """Return ``text`` in a style, or as it is."""
+    """Return ``text`` with the ANSI codes of a style, unchanged if ``on`` is False."""
     return f"\x1b[{_ANSI_CODES[style]}m{text}\x1b[0m" if on else text

@@ -1,4 +1,4 @@
-"""Driving a verb: its events to a teller, Ctrl-C to its interrupt, its end to the exit code."""
+"""Driving a verb: its events to a printer, Ctrl-C to its interrupt, its end to the exit code."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sparkctl.model.events import CommandEnded, Event
 
 
 class EventPrinter(Protocol):
-    """Whoever tells the operator: in words, or as JSON lines."""
+    """Prints events for the operator, as text or as JSON lines."""
 
     def print_event(self, event: Event) -> None:
         """Show one event."""
         ...
 
     def refresh(self) -> None:
-        """Let a second pass on a live line."""
+        """Update the live line; called every second."""
         ...
 
     def print_interrupt(self, presses: int) -> None:
-        """Acknowledge Ctrl-C at once, before the operation has got to a safe point."""
+        """Acknowledge Ctrl-C at once, before the operation reaches a safe point."""
         ...
 
 
@@ -34,17 +34,17 @@ EventSource = Callable[[], AsyncGenerator[Event, None]]
 _captured_verbs: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
 
 
-def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> int:
-    """Run a verb to its end and return its exit code; where somebody else runs it (`take`), hand it over."""
+def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
+    """Run a verb to its end and return its exit code. Inside `capture_verbs` only hand the verb to the caller."""
     if (taken := _captured_verbs.get()) is not None:
         taken.append(verb)
         return 0
-    return asyncio.run(_consume_events(ctx, verb, teller))
+    return asyncio.run(_consume_events(ctx, verb, printer))
 
 
 @contextlib.contextmanager
 def capture_verbs() -> Iterator[list[EventSource]]:
-    """Let verbs be understood as ever, and given to the caller in place of being run."""
+    """Collect verbs instead of running them, so that the caller gets the parsed request as an event source."""
     verbs: list[EventSource] = []
     token = _captured_verbs.set(verbs)
     try:
@@ -54,29 +54,29 @@ def capture_verbs() -> Iterator[list[EventSource]]:
 
 
 async def _consume_events(
-    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], teller: EventPrinter
+    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], printer: EventPrinter
 ) -> int:
     loop = asyncio.get_running_loop()
 
     def interrupt_verb() -> None:
         ctx.interrupt.record_press()
-        teller.print_interrupt(ctx.interrupt.presses)
+        printer.print_interrupt(ctx.interrupt.presses)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: nobody can press there
+        with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: it gets no signals
             loop.add_signal_handler(number, interrupt_verb)
 
     async def refresh_every_second() -> None:
         while True:
             await asyncio.sleep(1)
-            teller.refresh()
+            printer.refresh()
 
     ticker = asyncio.create_task(refresh_every_second())
     code = 0
     events = verb()
     try:
         async for event in events:
-            teller.print_event(event)
+            printer.print_event(event)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
     finally:
@@ -88,7 +88,7 @@ async def _consume_events(
 
 
 async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it ends or Ctrl-C does, which is no error: how a view that repaints is left."""
+    """Run ``work`` until it ends or Ctrl-C, which is no error: that is how users leave a repainting view."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,8 +115,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
-    # asyncio.run notes a Ctrl-C and trusts that the loop wakes up of it; one that comes just before it goes to sleep is
-    # noticed at the next event, which may be none. A loop with a handler of its own, for whatever signal, is woken by all.
+    # asyncio.run notes a Ctrl-C and relies on the loop waking up. A Ctrl-C just before the loop sleeps is noticed only at
+    # the next event, which may never come. With a signal handler of its own, for any signal, every signal wakes the loop.
     with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: no signals there
         asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, _ignore_signal)
     return await work

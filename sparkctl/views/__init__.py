@@ -1,1 +1,1 @@
-"""View models: rows, sentences and symbols. Pure; the command line and the panel say the same thing."""
+"""View builders: they turn state into text rows for the command line and the panel alike, without side effects."""

@@ -1,4 +1,4 @@
-"""How a verb ended, in one line, and what there is to read about it."""
+"""The result of a command as one line: how it ended, warnings, and what to do next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VERB_PAST_FORMS = {"up": "started", "down": "stopped"}
 def describe_command_result(
     verb: str, ended: CommandEnded, nodes: Sequence[str], caches: Sequence[CachesDropped] = (), ascii_only: bool = False
 ) -> tuple[str, TextStyle]:
-    """Return how it ended as one sentence, with its sign, and its tone. Nothing in it was cleaned yet."""
+    """Return how a command ended as one sentence with its symbol, and its style. The text is not sanitised yet."""
     good = ended.outcome in _SUCCESS_OUTCOMES
     sign = get_state_symbol(Phase.READY if good else Phase.FAILED, ascii_only)
     where = f" on {' and '.join(nodes)}" if nodes else ""
@@ -48,7 +48,7 @@ def describe_command_result(
         return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
     if verb == "free" and ended.outcome is Outcome.DONE:
         told = "; ".join((ended.message or "").splitlines())
-        return f"{sign} everything of sparkctl's{where} has stopped{f'; {told}' if told else ''}", tone
+        return f"{sign} everything that sparkctl started{where} has stopped{f'; {told}' if told else ''}", tone
     if ended.message:
         return f"{sign} {ended.message}" + (format_hints(ended.hint) if not good else ""), tone
     what = f"{ended.instance} {_VERB_PAST_FORMS.get(verb, verb)}" if ended.instance else verb
@@ -56,7 +56,7 @@ def describe_command_result(
 
 
 def describe_warning(event: WarningEmitted, ascii_only: bool = False) -> tuple[str, TextStyle]:
-    """Return a warning as one sentence, with its sign."""
+    """Return a warning as one sentence with its symbol."""
     where = f"{event.node}: " if event.node else ""
     return (
         f"{get_state_symbol(Severity.WARNING, ascii_only)} {where}{event.message}{format_hints(event.hint)}",
@@ -65,12 +65,12 @@ def describe_warning(event: WarningEmitted, ascii_only: bool = False) -> tuple[s
 
 
 def format_hints(hint: str | None) -> str:
-    """Return what can be done as the end of a sentence, each way behind its own word; nothing where there is none."""
+    """Return hints as the end of a sentence, each after "try:"; "" without hints."""
     return "".join(f"   try: {line}" for line in (hint or "").splitlines())
 
 
 def describe_guard_action(event: GuardActed, ascii_only: bool = False) -> tuple[str, TextStyle] | None:
-    """Return what the guard did as one sentence; that a watch has ended because we ended it is no news."""
+    """Return what the guard did as one sentence; None if a watch ended because sparkctl ended it."""
     if event.what is GuardAction.ENDED:
         return None
     bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
@@ -81,12 +81,12 @@ def describe_guard_action(event: GuardActed, ascii_only: bool = False) -> tuple[
 
 
 def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
-    """Return the last drop of each node."""
+    """Return the last page cache drop of each node."""
     return list({one.node: one for one in caches}.values())
 
 
 def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int) -> list[TextRow]:
-    """Return why a start was refused, and each way out on lines of its own."""
+    """Return why a start was refused, followed by each remedy on lines of its own."""
     rows = [make_row(sanitize_span(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
     for line in sanitize_lines(ended.message or ""):
         rows += [make_row(sanitize_span(one, TextStyle.BAD)) for one in wrap_line_for_screen(line, columns, 0)]
@@ -96,7 +96,8 @@ def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int
 
 
 def render_refused_line(message: str, hint: str | None, columns: int, lines: int) -> list[TextRow]:
-    """Return why a line was refused and what to do, on at most so many lines: they stand above the line."""
+    """Return why a typed command was refused and what to do, in at most this many lines, to be shown above the
+    command line."""
     rows = []
     for words, tone in ((message, TextStyle.BAD), *(((hint, TextStyle.LABEL),) if hint else ())):
         rows += [
@@ -109,11 +110,12 @@ def render_refused_line(message: str, hint: str | None, columns: int, lines: int
 
 _ENDED_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 _STEPS_AFTER_STOP = (SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.UNDOING, SwitchStep.LEFT)
-_TODAY_SECONDS = 20 * 3600.0  # seconds in which an hour names a moment
+_TODAY_SECONDS = 20 * 3600.0  # seconds; within a day the time of day is enough
 
 
 def describe_running_instances(view: NodeTelemetryView, instances: Sequence[InstanceView], now: float) -> str | None:
-    """Return it as a sentence, None where nothing is to be said; ``view`` with what was known last, ``now`` unix seconds."""
+    """Return which instances keep running, as a sentence, None if none do; ``view`` is the last known state, ``now``
+    Unix time in seconds."""
     running = [one.name for one in instances if one.ours and one.is_alive and one.phase not in _ENDED_PHASES]
     if not running:
         return None
@@ -128,7 +130,8 @@ def describe_running_instances(view: NodeTelemetryView, instances: Sequence[Inst
 
 
 def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
-    """Return how it stands with what a switch stops, by the switch's own events: a sentence, none while nothing was touched."""
+    """Return the state of the models that a switch stops, as a sentence, from the switch's events; None if none was
+    touched."""
     old, step = join_names(course.stops) or "what was there", course.steps[-1] if course.steps else None
     is_one = len(course.stops) <= 1
     verb = "is" if is_one else "are"
@@ -142,7 +145,8 @@ def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
 
 
 def describe_unfinished_switch(course: SwitchProgress, at: str) -> tuple[str, ...]:
-    """Return what is to be said of a switch that had no time left to say where it was left; ``at``: as ``step 4 of 6``."""
+    """Return the message about a switch that had no time to report where it stopped; ``at`` is a place such as ``step
+    4 of 6``."""
     return (
         f"the switch to {course.instance} was left {'' if at.startswith('on ') else 'at '}{at}",
         "  try: finish it: sparkctl resume", "  try: undo it: sparkctl abort",

@@ -1,4 +1,4 @@
-"""A diagnosis in words, and as the document that ``diagnose --json`` prints (schema 1)."""
+"""A diagnosis of a log as text, and as the document of ``diagnose --json`` (schema 1)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdi
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
-_LABEL_COLUMNS = 10  # columns of a label
-_MIN_PART_SECONDS = 0.05  # seconds of a part that is worth a word
+_LABEL_COLUMNS = 10  # width of the label column
+_MIN_PART_SECONDS = 0.05  # seconds; shorter parts are not listed
 _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
 _ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
@@ -24,14 +24,14 @@ _ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>
 def format_diagnosis(
     found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
 ) -> list[str]:
-    """Return what a log tells: whose it is and how far it came, times, facts, and why it went no further.
+    """Return a diagnosis as lines: engine, progress, times, facts and the reason of the failure.
 
-    ``title`` names an engine; ``instance`` and ``node`` are set where there is one to start again.
+    ``title`` returns the name of an engine; ``instance`` and ``node`` are set if there is one to start again.
     """
     lines = [_format_headline(found, title)]
     if found.runs > 1:
         lines.append(
-            f"{'runs':{_LABEL_COLUMNS}}{found.runs} in this log; all this is of the last one, from line {found.run_began} on"
+            f"{'runs':{_LABEL_COLUMNS}}{found.runs} in this log; this is the last one, from line {found.run_began} on"
         )
     lines += (
         [f"{'took':{_LABEL_COLUMNS}}{_format_durations(found.parts)}"]
@@ -52,12 +52,13 @@ def format_diagnosis(
         return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance), instance, node)]
     if found.before is not None:
         before = _adapt_verdict(found.before, instance)
-        lines += ["The run before it ended so:", *(f"  {line}" for line in format_verdict(before)), ""]
+        lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]
     return [*lines, _describe_no_failure(found)]
 
 
 def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
-    """Return the document; keys are added, never renamed. Lines count from 1, seconds are seconds, null: not known."""
+    """Return the JSON document. Keys may be added, never renamed. Line numbers start at 1, times are seconds, null is
+    not known."""
     verdict = found.verdict
     return {
         "schema": SCHEMA,
@@ -85,13 +86,14 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
 
 
 def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
-    """Return the closed set of causes, each with what it means."""
+    """Return the closed set of causes with the meaning of each."""
     wide = max(len(cause) for cause in meanings)
     return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
 
 
 def format_remedy_as_flags(remedy: str) -> str:
-    """Return a remedy for a log of which nobody has a profile: flags as they are typed, the first with its name in one."""
+    """Return a remedy for a log without a profile: the flags as one types them; the first also with its profile
+    field."""
     first = True
 
     def format_flag(found: re.Match[str]) -> str:
@@ -120,10 +122,10 @@ def _format_seconds(seconds: float) -> str:
 
 def _format_headline(found: LogDiagnosis, title: Callable[[str], str]) -> str:
     if found.engine is None:
-        return f"no engine's log that sparkctl knows   {_format_line_count(found.lines)}"
+        return f"no known engine's log   {_format_line_count(found.lines)}"
     whose = f"{title(found.engine)} {sanitize_line(found.version)}" if found.version else title(found.engine)
     step = f" ({format_step_name(Step(found.step))})" if found.step else ""
-    far = "it was ready" if found.ready else f"not ready, it came to: {format_phase_name(found.phase)}{step}"
+    far = "it was ready" if found.ready else f"not ready, it reached: {format_phase_name(found.phase)}{step}"
     return f"{whose}   {far}   {_format_line_count(found.lines)}"
 
 
@@ -141,7 +143,7 @@ def _format_durations(parts: tuple[PhaseDuration, ...]) -> str:
 
 def _describe_no_failure(found: LogDiagnosis) -> str:
     if not found.lines:
-        return "The log holds no text: it is empty, or nothing but zeros, as a full disk or a crash leaves one."
+        return "The log holds no text: it is empty, or contains only zeros, as after a full disk or a crash."
     if found.ready and found.is_stopped:
         return "No failure found. The log ends with an orderly shutdown."
     if found.ready:

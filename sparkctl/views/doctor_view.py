@@ -1,4 +1,4 @@
-"""What is wrong with the Sparks, for the panel: what `doctor` found and what the samples show now, the worst first. Pure."""
+"""The doctor screen: findings of `doctor` and of live samples, the worst first."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ _SEVERITY_NOUNS = {
     Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
 }  # fmt: skip
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
-_OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # one command, nothing beside it
-_LABEL_COLUMNS = 7  # columns of the words that say what a line of a finding is about
+_OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
+_LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One finding. ``is_live``: the samples show it now; else it was so when `doctor` looked. ``since`` in words."""
+    """One finding. ``is_live``: the samples show it now; otherwise `doctor` found it in its last run. ``since`` is
+    text."""
 
     found: FindingReported
     is_live: bool
@@ -60,13 +61,13 @@ class DoctorFinding:
 
     @property
     def stable_key(self) -> tuple[str, ...]:
-        """What stays the same while its figures change."""
+        """The key of a finding that stays the same while its figures change."""
         one = self.found
         return (one.node or "", one.check, one.instance or "", "" if one.instance or self.is_live else one.message)
 
     @property
     def filter_text(self) -> str:
-        """What a filter looks at."""
+        """The text that the filter searches."""
         one = self.found
         return sanitize_line(
             " ".join(filter(None, (one.severity.value, one.node, one.check, one.instance, one.message)))
@@ -74,7 +75,7 @@ class DoctorFinding:
 
     @property
     def remedy_command(self) -> str | None:
-        """The remedy as it is copied: without the words that say where it is to be typed."""
+        """The remedy as it is copied: without the words that say where to type it."""
         remedy = self.found.remedy
         if remedy is None:
             return None
@@ -82,7 +83,7 @@ class DoctorFinding:
 
     @property
     def fix_argv(self) -> tuple[str, ...] | None:
-        """The command line of ours that the remedy is and nothing else; None where it is for the operator's own hands."""
+        """The sparkctl command line that the remedy consists of; None if the operator has to do something by hand."""
         remedy = self.found.remedy
         if remedy is None or not _OWN_COMMAND_PATTERN.fullmatch(remedy) or _PLACEHOLDER_PATTERN.search(remedy):
             return None
@@ -92,7 +93,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorProgress:
-    """A node that is examined: for how many seconds, and how many findings that has brought so far."""
+    """The examination of a node: how many seconds it has taken, and how many findings it has so far."""
 
     name: NodeName
     seconds: float
@@ -101,8 +102,8 @@ class DoctorProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorScreenModel:
-    """All that the screen shows. ``when``: when the look that is oldest was through, unix seconds; ``running`` are the nodes
-    that are being examined. ``pattern`` is what it is filtered by."""
+    """The state of the doctor screen. ``when``: end of the oldest node's examination, Unix time in seconds;
+    ``running``: nodes being examined; ``pattern``: the filter."""
 
     entries: tuple[DoctorFinding, ...] = ()
     when: float | None = None
@@ -116,7 +117,7 @@ class DoctorScreenModel:
 
     @property
     def visible_findings(self) -> tuple[DoctorFinding, ...]:
-        """Those that the filter leaves."""
+        """The findings that match the filter."""
         pattern = self.pattern
         return (
             self.entries if pattern is None else tuple(one for one in self.entries if pattern.matches(one.filter_text))
@@ -124,7 +125,7 @@ class DoctorScreenModel:
 
     @property
     def selected(self) -> DoctorFinding | None:
-        """The chosen one, else the worst."""
+        """The selected finding, else the worst."""
         shown = self.visible_findings
         return next((one for one in shown if one.stable_key == self.chosen), shown[0] if shown else None)
 
@@ -133,10 +134,11 @@ def merge_findings(
     found: Sequence[FindingReported], views: Sequence[NodeTelemetryView], told: Sequence[FindingReported] = (),
     when: Callable[[NodeName], float | None] = lambda _: None,
 ) -> tuple[DoctorFinding, ...]:  # fmt: skip
-    """Return what a look found and what the views show, the worst first; of both the view's, which is newer.
+    """Return the findings of the examination and of the views, the worst first. If both have one, the view's is newer
+    and wins.
 
-    ``told`` is what was found by asking, whoever asked: it is in the views, too, but no sample shows it; what is older than
-    the last look at its node, which ended at ``when``, and was not found by it, is over.
+    ``told`` are findings that only an examination can find; the views hold them, too, but no sample shows them. One
+    that is older than the last examination of its node, which ended at ``when``, and was not found by it, is over.
     """
     asked = {(one.node, one.check, one.instance, one.message) for one in told}
     live = [
@@ -196,7 +198,7 @@ def _make_connection_finding(view: NodeTelemetryView) -> DoctorFinding:
 
 
 def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows: how it stands, the findings, and the selected one in full."""
+    """Return exactly ``lines`` rows: the summary, the list of findings, and the selected one in full."""
     rows: list[TextRow] = [_render_summary(checkup, columns)]
     if checkup.pattern is not None:
         rows.append(_render_filter(checkup, checkup.pattern))
@@ -218,12 +220,12 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
             )
             rows, further = [*rows, *below.rows], below.further
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
-        rows += [(), make_row("  ", Span("Nothing was found, good or bad.", TextStyle.STALE))]
+        rows += [(), make_row("  ", Span("No findings.", TextStyle.STALE))]
     return ScrollPage(pad_screen(rows, columns, lines, checkup.ascii_only), further, top, there)
 
 
 def _render_summary(checkup: DoctorScreenModel, columns: int) -> TextRow:
-    """Return how far the examination is, or how old it is, and how many findings of each kind there are."""
+    """Return the progress or the age of the examination, and the number of findings of each severity."""
     left = (
         _render_progress(checkup) if checkup.running else make_row(Span(f" {_describe_age(checkup)}", TextStyle.LABEL))
     )
@@ -238,7 +240,7 @@ def _render_summary(checkup: DoctorScreenModel, columns: int) -> TextRow:
 
 
 def _render_counts(checkup: DoctorScreenModel) -> Iterator[TextRow]:
-    """Yield how many there are of each severity: in words, by their signs, and of the bad ones alone."""
+    """Yield the number of findings of each severity, in forms of decreasing length: words, symbols, only problems."""
     numbers = [(each, sum(one.found.severity is each for one in checkup.entries)) for each in _SEVERITY_ORDER]
     numbers = [(each, number) for each, number in numbers if number]
 
@@ -277,7 +279,8 @@ def _describe_age(checkup: DoctorScreenModel) -> str:
 
 
 def _format_ago(when: float, now: float) -> str:
-    """Return how long ago something was, with its hour: seconds that tick would be the only thing that moves."""
+    """Return the time of day and how long ago it was, in coarse steps, so that the screen does not change every
+    second."""
     passed = now - when
     if passed < 10:
         return f"{_format_time(when)}, just now"
@@ -293,7 +296,7 @@ def _render_filter(checkup: DoctorScreenModel, pattern: FilterPattern) -> TextRo
 
 
 def _render_hidden_counts(there: range, count: int, ascii_only: bool) -> TextRow:
-    """Return how many findings stand above and below those that are seen."""
+    """Return how many findings are above and below the visible ones."""
     up, down = ("^", "v") if ascii_only else ("↑", "↓")
     above, below = there.start, count - there.stop
     words = [*([f"{up} {above} above"] if above else []), *([f"{down} {below} below"] if below else [])]
@@ -321,7 +324,7 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
 
 
 def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) -> int:
-    """Return the lines of the longest finding, so that the list does not jump while it is gone through."""
+    """Return the line count of the longest finding, so that the list keeps its place while the selection moves."""
     return max(len(_render_detail(one, now, columns - 4)) for one in shown) + 2
 
 
@@ -340,7 +343,7 @@ def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns:
 
 
 def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
-    """Tell whether the list says all of a finding that is good."""
+    """Tell whether the list row already shows all of a good finding."""
     before = 9 + sum(
         max(measure_text(sanitize_line(getattr(each.found, name) or "")) for each in checkup.visible_findings)
         for name in ("node", "check")
@@ -349,7 +352,8 @@ def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: i
 
 
 def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: bool = False) -> list[TextRow]:
-    """Return what is (unless that ``is_read`` in the list), since when, why it matters, and what to do."""
+    """Return the details of a finding: what (unless the list shows it: ``is_read``), since when, why it matters, and
+    what to do."""
     rows = [] if is_read else _render_labelled("what", one.found.message, TextStyle.VALUE, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)
     proof = [sanitize_line(str(figure)) for figure in one.found.evidence]

@@ -1,4 +1,4 @@
-"""Endpoints in the forms that clients read."""
+"""Endpoints of running models in the configuration formats of clients: env, litellm, openclaw, opencode."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from sparkctl.commands.served_endpoints import ServedEndpoint
 from sparkctl.model.text.sanitize import sanitize_line
 
-_KEY_PLACEHOLDER = "none"  # clients want one where the server asks for none
-# what clients of services elsewhere look for, and what keys to them are called
+_KEY_PLACEHOLDER = "none"  # placeholder: clients need a key even if the server needs none
+# prefixes of well-known services, whose clients read *_API_KEY and *_BASE_URL
 _WELL_KNOWN_SERVICES = frozenset({
     "OPENAI", "ANTHROPIC", "AZURE", "AZURE_OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "GROQ", "COHERE", "DEEPSEEK", "OPENROUTER",
     "TOGETHER", "XAI", "PERPLEXITY", "HUGGINGFACE", "HF", "NVIDIA", "REPLICATE", "FIREWORKS", "CEREBRAS", "LITELLM",
 })  # fmt: skip
-_MAX_ANSWER_TOKENS = 8192  # tokens of one answer, where a client wants a limit and no engine says one
+_MAX_ANSWER_TOKENS = 8192  # tokens of one answer, if a client needs a limit and the engine reports none
 
 
 def format_endpoint_config(
     served: Sequence[ServedEndpoint], form: str, default: ServedEndpoint | None = None
 ) -> list[str]:
-    """Return what a client's configuration takes; ``form``: env, litellm, openclaw or opencode.
+    """Return the configuration of a client; ``form`` is env, litellm, openclaw or opencode.
 
-    ``default``: the endpoint for whoever names none; None: there is no such.
+    ``default`` is the endpoint of OPENAI_BASE_URL; None if there is no default.
     """
     return _WRITERS[form](served, default)
 
 
 def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
-    """Return the same as data."""
+    """Return the endpoints as JSON data."""
     return {
         "schema": 1,
         "endpoints": [
@@ -50,13 +50,13 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
 
 
 def api_key_variable(one: ServedEndpoint) -> str:
-    """Return the environment variable that clients are told to take the key from."""
+    """Return the environment variable from which clients take the key."""
     return f"{_make_variable_prefix(one)}_API_KEY"
 
 
 def _make_variable_prefix(one: ServedEndpoint) -> str:
-    """Return what the variables of an endpoint begin with. Those of well-known services are not given to whoever calls a
-    container so: their clients, and the keys they hold, would go there."""
+    """Return the prefix of an endpoint's variables. Prefixes of well-known services are never used for a container of
+    that name: their clients would send their keys to it."""
     own = _to_variable_name(one.instance)
     return f"{own}_{_to_variable_name(one.node)}" if own in _WELL_KNOWN_SERVICES else own
 
@@ -67,7 +67,8 @@ def _to_variable_name(text: str) -> str:
 
 
 def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
-    """Every endpoint under its own name; the default one as OpenAI's clients look for it. A name goes to who has it first."""
+    """Return all endpoints as shell variables, each with its own prefix; the default one also as OPENAI_*. The first
+    endpoint of a name gets the name."""
     lines: list[str] = []
     taken: set[str] = set()
     for one in served:
@@ -116,9 +117,11 @@ def _format_comment_name(name: str) -> str:
 
 
 def _assign_model_names(served: Sequence[ServedEndpoint]) -> dict[tuple[int, str], str]:
-    """Return names for models that several endpoints serve with different contexts, by the endpoint's position and the model.
+    """Return a name for each model, by the endpoint's position and the model, if endpoints serve it with different
+    context lengths.
 
-    LiteLLM takes entries of one name for the same model, and balances over them: a long request would end at a short context.
+    LiteLLM balances requests over entries of one name, so that a long request could go to an endpoint with a short
+    context.
     """
     contexts: dict[str, list[int | None]] = {}
     for one in served:
@@ -193,7 +196,8 @@ def _format_opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint |
 
 
 def _assign_unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
-    """Return a name for each endpoint: the instance's, with its node where two nodes have one of that name."""
+    """Return a unique name for each endpoint: the instance's name, with the node if two nodes have an instance of
+    that name."""
     twice = {one.instance for one in served if sum(other.instance == one.instance for other in served) > 1}
     return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
 

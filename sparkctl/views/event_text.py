@@ -1,4 +1,4 @@
-"""Events in words, one line each, for whoever reads along."""
+"""Events as one line of text each, for the command line and the panel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PHASE_NAMES = {
 }
 
 
-# steps as people say them; --json keeps the names
+# names of steps for people; --json keeps the identifiers
 _STEP_NAMES = {
     "join": "joining",
     "http": "HTTP server",
@@ -39,17 +39,17 @@ _STEP_NAMES = {
 
 
 def format_phase_name(phase: Phase) -> str:
-    """Return the word for a phase."""
+    """Return the name of a phase."""
     return _PHASE_NAMES.get(phase, str(phase))
 
 
 def format_step_name(step: Step) -> str:
-    """Return what a step is called."""
+    """Return the name of a step."""
     return _STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
 def format_step(step: Step | None, ascii_only: bool = False) -> str:
-    """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
+    """Return ``weights ▕█████▋   ▏ 12/18``, or the known part of it."""
     if step is None:
         return ""
     words = [format_step_name(step)]
@@ -66,7 +66,7 @@ def format_step(step: Step | None, ascii_only: bool = False) -> str:
 
 
 def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
-    """Return ``4:10 of about 6:55``, the expectation only where there is one."""
+    """Return ``4:10 of about 6:55``, without the expectation if it is not known."""
     if elapsed is None:
         return ""
     return format_clock(elapsed) + (f" of about {format_clock(event.expected)}" if event.expected else "")
@@ -81,7 +81,8 @@ def format_phase(event: PhaseChanged, elapsed: float | None, ascii_only: bool = 
 
 
 def format_cache_drop(event: CachesDropped) -> str:
-    """Return what dropping gave back: free memory and page cache before and after, available memory if it moved."""
+    """Return the effect of a page cache drop: free memory and page cache before and after, and available memory if it
+    changed."""
     before, after = event.before, event.after
     line = (
         f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_format_size_change(before.free, after.free)}   "
@@ -95,27 +96,27 @@ def format_cache_drop(event: CachesDropped) -> str:
 
 
 def format_release(event: MemoryReleased) -> str:
-    """Return what became of what an instance held: the proof, or in short what is left."""
+    """Return the result of a stop: the proof that everything is released, or what is left."""
     who = sanitize_line(event.instance)
     left = [
         sanitize_line(what) if held is None else f"{sanitize_line(what)}: {format_size(held)}"
         for what, held in event.holders
     ]
     lacks = event.missing or 0
-    missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # less comes and goes
+    missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # smaller differences are noise
     if missing or left:
         return f"{who}: " + "; ".join([*([missing] if missing else []), *left])
     now = "" if event.available is None else f"; {event.available / GIB:.1f} GiB available"
     then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
     if event.missing is None:
-        return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
+        return f"{who}: none of its processes is left; its memory could not be measured{now}"
     if event.kept is not None:
         return f"{who}: its memory is back, its container {sanitize_line(event.kept)} was kept{now}{then}"
     return f"{who}: nothing of it is left{now}{then}"
 
 
 def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
-    """Return what is to be said of a start that was not guarded as it was meant to be, None of every other."""
+    """Return a warning if a start was not guarded as intended, else None."""
     return {
         GuardCoverage.NONE: "no guard watched its start",
         GuardCoverage.PARTLY: "its guard did not answer for part of the start",
@@ -123,7 +124,7 @@ def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
 
 
 def format_guard_event(event: GuardActed) -> str:
-    """Return what the guard did in one plain sentence, with the memory it saw."""
+    """Return what the guard did in one sentence, with the memory it saw."""
     why, instance = sanitize_line(event.why), sanitize_line(event.instance or "a container")
     available = ""
     if event.available is not None and " available" not in why:
@@ -143,7 +144,7 @@ def format_guard_event(event: GuardActed) -> str:
 
 
 def format_node_state(event: NodeStateChanged) -> str:
-    """Return a connection's state in words."""
+    """Return the state of a connection as text."""
     if event.state is NodeState.OK:
         return "connected again"
     words = f"{event.state}"
@@ -155,7 +156,7 @@ def format_node_state(event: NodeStateChanged) -> str:
 
 
 def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
-    """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
+    """Return a verdict as lines: the summary, the evidence, the remedy, and the command that tries it."""
     lines = [sanitize_line(verdict.summary)]
     for evidence in verdict.evidence:
         what = "" if evidence.origin == LAST_LINE_ORIGIN else "proof"
@@ -173,7 +174,7 @@ def format_verdict(verdict: Verdict, instance: str | None = None, node: str | No
 
 
 def describe_edit_source(edit: FieldChange) -> str:
-    """Return what a value to try rests on, nothing where the engine itself names it."""
+    """Return the source of a proposed value, "" if the engine itself names it."""
     if not edit.is_first_try:
         return ""
     return "a first try" + (f": it was {sanitize_line(edit.was)}" if edit.was is not None else "")
@@ -189,7 +190,7 @@ def _format_size_change(before: int, after: int) -> str:
 
 
 def format_cache_table(event: CachesDropped) -> list[str]:
-    """Return before and after of the three figures that matter, in GiB, right-aligned."""
+    """Return memory before and after a drop as a table: three figures in GiB, right-aligned."""
     rows = [
         ("free", event.before.free, event.after.free),
         ("page cache", event.before.reclaimable, event.after.reclaimable),

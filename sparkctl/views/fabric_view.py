@@ -1,7 +1,7 @@
-"""The link of the Sparks: their fast ports, what these carry, and who is at the other end where addresses tell. Pure.
+"""The fabric between the Sparks: fast ports, their traffic, and the Spark at the other end if addresses show it.
 
-Nothing on a Spark names the machine at the other end of a cable. Two that have addresses of one network on fast ports with a
-carrier reach each other over these; of others only the own ports are known.
+No Spark knows the machine at the other end of a cable. Two Sparks with addresses of one network on fast ports that
+have a carrier are taken as connected. For others only their own ports are known.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 _GIGABYTE = 1e9
-_IDLE_BYTES_PER_SECOND = 1e6  # bytes/s: what two idle nodes say to each other is far less
+_IDLE_BYTES_PER_SECOND = 1e6  # bytes/s; the background traffic of two idle nodes is far less
 FabricPort = tuple[NetworkInterface, RdmaLane]
 
 
 def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) -> list[TextRow]:
-    """Return a row for each set of Sparks that share a network on fast ports, and for each whose peer is not known."""
+    """Return a row for each set of Sparks that share a network on fast ports, and for each Spark whose peer is not
+    known."""
     if len(glances) < 2:
         return []
     ports = {seen.name: found for seen in glances if (found := _find_fast_ports(seen))}
@@ -50,7 +51,7 @@ def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) ->
 def _render_mesh(
     members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[FabricPort], ascii_only: bool
 ) -> TextRow:
-    """Return of more than two that there is a way between all; who sends to whom is not known."""
+    """Return a row for more than two connected Sparks; who sends to whom is not known."""
     line = "=" if ascii_only else "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
@@ -60,7 +61,7 @@ def _render_mesh(
 
 
 def _render_pair(members: Sequence[str], ports: Sequence[FabricPort], ascii_only: bool) -> TextRow:
-    """Return what the first of two has: what goes out here comes in there."""
+    """Return a row for two Sparks, from the counters of the first: what it sends the other receives."""
     line = "=" if ascii_only else "═"
     name = f"{line}{line} {_format_speed(ports)} {line}{line}"
     names = (
@@ -78,7 +79,7 @@ def _render_pair(members: Sequence[str], ports: Sequence[FabricPort], ascii_only
 
 
 def _render_throughput(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
-    """Return what a link moves each way; idle where it is known to move next to nothing."""
+    """Return the throughput of a link in each direction, or idle if it carries next to nothing."""
     if received is not None and sent is not None and max(received, sent) < _IDLE_BYTES_PER_SECOND:
         return (Span("   idle", TextStyle.LABEL),)
     up, down = ("out", "in") if ascii_only else ("↑", "↓")
@@ -89,7 +90,7 @@ def _render_throughput(received: float | None, sent: float | None, ascii_only: b
 
 
 def _render_unpaired(name: str, ports: Sequence[FabricPort], are_all_seen: bool) -> TextRow:
-    """Return the own ports of one whose peer is not known; that there is none is said only where all others were seen."""
+    """Return the ports of a Spark whose peer is not known. "No peer" is reported only if all other Sparks were seen."""
     words = " and ".join(link.name for link, _ in ports)
     known = are_all_seen and all(link.networks is not None for link, _ in ports)
     why = "no address in common with another Spark" if known else "the other end is not known"
@@ -100,7 +101,7 @@ def _render_unpaired(name: str, ports: Sequence[FabricPort], are_all_seen: bool)
 
 
 def _find_fast_ports(seen: NodeTileModel) -> list[FabricPort]:
-    """Return the interfaces of the fabric that have a carrier: those of RDMA ports."""
+    """Return the fabric's interfaces with a carrier: those of RDMA ports."""
     sample = seen.view.sample
     if sample is None or not seen.is_known:
         return []
@@ -127,7 +128,7 @@ def _format_rate(rate: float | None) -> str:
 
 
 def format_node_links(sample: Sample, ascii_only: bool = False, only_idle: bool = False) -> list[list[str]]:
-    """Return the cells of each link that is up; ``only_idle``: of those that idle while their other function works."""
+    """Return the cells of each link that is up; ``only_idle``: only links that idle while their other function works."""
     ports = {port.interface: port for port in sample.rdma or ()}
     idle = find_idle_lanes(sample.rdma or ())
     arrows = ("in", "out") if ascii_only else ("↓", "↑")

@@ -1,4 +1,4 @@
-"""A finding as text: what is, why it matters, since when, what to do."""
+"""Findings as text: what is wrong, why it matters, since when, and what to do."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
-_JUST_NOW_SECONDS = 1.0  # seconds: a finding that began with the newest sample
+_JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
 
 
 def format_finding(found: FindingReported, ascii_only: bool = False) -> list[str]:
-    """Return one line, and the remedy under it where there is one."""
+    """Return one line for a finding, and its remedy in a second line if it has one."""
     lines = [f"  {get_state_symbol(found.severity, ascii_only)} {found.check:12}  {sanitize_line(found.message)}"]
     if found.remedy:
         lines.append(f"    {'':12}  try: {sanitize_line(found.remedy)}")
@@ -37,10 +37,10 @@ def format_node_findings(
     findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None,
     wanted: Collection[str] | None = None,
 ) -> list[str]:  # fmt: skip
-    """Return the block of what is wrong with a node: the sentence, its evidence and since when, the remedy.
+    """Return the findings of a node as rows: the sentence, since when, its evidence, the remedy.
 
-    ``now`` is unix seconds by the node's own clock, as ``since`` is. ``wanted``: of the first finding ``proof 0`` and
-    ``try 0``, and so on, those that there is room for beside the sentence; None: all.
+    ``now`` is Unix time in seconds by the node's own clock, like ``since``. ``wanted`` names the optional rows that
+    have room, such as ``proof 0`` and ``try 0`` for the first finding; None: all.
     """
     lines: list[str] = []
     for index, one in enumerate(findings):
@@ -64,51 +64,51 @@ def _format_evidence(one: Finding, now: float) -> str:
 
 
 def format_since(since: float | None, now: float) -> str:
-    """Return since when something is so; both are unix seconds by the node's clock."""
+    """Return since when a finding holds; both times are Unix time in seconds by the node's clock."""
     if since is None:
         return "since before we looked"
     return "since just now" if now - since < _JUST_NOW_SECONDS else f"for {format_duration(now - since)}"
 
 
 FINDING_EXPLANATIONS: dict[Kind, str] = {
-    Kind.STUCK_CLOCK: "At this clock it decodes at a fraction of its speed, however the engine is set.",
-    Kind.SLOW_PATH: "Weights are unpacked to 16 bits for every step: what they save of memory is not gained in speed.",
+    Kind.STUCK_CLOCK: "At this clock the GPU decodes at a fraction of its speed, whatever the engine's settings are.",
+    Kind.SLOW_PATH: "Weights are unpacked to 16 bits in every step: they save memory but no time.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
-    Kind.BUSY_WAIT: "It costs power and heat that the GPU could have, and no request is served by it.",
-    Kind.SWAP: "An engine in swap answers in minutes, and the node may freeze without ever saying that memory is out.",
-    Kind.PAGE_CACHE: "Engines ask what is free, and page cache is not: a start fails although there is room.",
+    Kind.BUSY_WAIT: "It uses power and cooling that the GPU could use, and serves no request.",
+    Kind.SWAP: "An engine in swap takes minutes to answer, and the node may freeze without an out-of-memory message.",
+    Kind.PAGE_CACHE: "Engines look at free memory, which excludes page cache: a start can fail although there is enough memory.",
     Kind.IDLE_FUNCTION: "The link has two functions that share its speed: with one idle, half of it is left unused.",
-    Kind.FABRIC_ROUTE: "Two Sparks that work together would talk over the slow network.",
+    Kind.FABRIC_ROUTE: "Sparks that run one model together would use the slow network.",
     Kind.GID: "With another GID than its partner's, RDMA fails or falls back to TCP.",
-    Kind.RDMA_OFF: "Without RDMA, what two Sparks send each other goes through the CPU.",
+    Kind.RDMA_OFF: "Without RDMA, traffic between Sparks goes through the CPU.",
     Kind.DISK: "A full disk stops Docker, logs and the download of models.",
-    Kind.ORPHAN: "It holds memory that the next start is going to miss.",
-    Kind.RESTART_LOOP: "Each of its starts takes the memory and the disk from whatever else runs.",
-    Kind.NOT_GENERATING: "It takes requests and answers none: its clients wait for nothing.",
-    Kind.PARTNER: "A model on several Sparks answers only with all of them; what is left alone holds its memory for nothing.",
-    Kind.MIN_FREE: "What the kernel keeps for itself, no engine can have.",
+    Kind.ORPHAN: "It holds memory that the next start needs.",
+    Kind.RESTART_LOOP: "Each of its restarts takes memory and disk throughput from everything else.",
+    Kind.NOT_GENERATING: "It accepts requests but answers none: its clients wait in vain.",
+    Kind.PARTNER: "A model on several Sparks needs all of them; a rank that is left alone only wastes memory.",
+    Kind.MIN_FREE: "Engines cannot use memory that the kernel keeps for itself.",
     Kind.SWAPPINESS: "Page cache is read again in seconds; an engine that was swapped out crawls.",
-    Kind.EARLYOOM: "It has to act before the kernel does, and not before an engine is in trouble.",
+    Kind.EARLYOOM: "It must act before the kernel does, but not while engines run normally.",
     Kind.DIFFERENCE: "Engines that span two Sparks fail on unlike drivers, and figures do not compare.",
-    Kind.SETTINGS: "What is set and what is written down should be the same, or a restart changes it.",
-    Kind.KHO: "That memory is lost to every engine until the node is started without it.",
-    Kind.VERSIONS: "What an engine supports depends on them; a bug report begins with them.",
-    Kind.CONNECTION: "Everything sparkctl does on a node goes through this one SSH connection.",
-    Kind.CLOCK: "Logs of two nodes are merged by their clocks, and `--since` counts by the node's.",
-    Kind.MEMORY: "The GPU has no memory of its own: what is available here is all there is.",
-    Kind.DROP_CACHES: "Before a start the page cache is dropped, or the engine finds too little memory.",
-    Kind.PYTHON: "The live figures come from a small program that needs it on the node.",
+    Kind.SETTINGS: "The active and the saved setting should be equal, or a restart changes it.",
+    Kind.KHO: "No engine can use that memory until the node boots without it.",
+    Kind.VERSIONS: "What an engine supports depends on these versions; every bug report needs them.",
+    Kind.CONNECTION: "sparkctl does everything on a node through this SSH connection.",
+    Kind.CLOCK: "Logs of two nodes are merged by their clocks, and `--since` uses the node's clock.",
+    Kind.MEMORY: "The GPU has no memory of its own: it shares this memory.",
+    Kind.DROP_CACHES: "sparkctl drops the page cache before a start, because otherwise engines find too little free memory.",
+    Kind.PYTHON: "The live figures come from a small program on the node that needs it.",
     Kind.DOCKER: "Engines run in its containers.",
-    Kind.GPU: "Without it a container starts and finds no GPU.",
-    Kind.NVIDIA_SMI: "It says which process holds how much of the GPU's memory.",
+    Kind.GPU: "Without it a container starts but finds no GPU.",
+    Kind.NVIDIA_SMI: "It shows how much GPU memory each process holds.",
     Kind.MODELS: "Profiles mount models from there.",
     Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",
-    Kind.RDMA: "With it what two Sparks send each other goes past the CPU; NCCL has to find it at its GID index.",
+    Kind.RDMA: "With RDMA, traffic between Sparks bypasses the CPU; NCCL must use the right GID index.",
 }  # fmt: skip
 
 
 def explain_finding(check: str) -> str | None:
-    """Return why a check matters; None for one that this version does not know."""
+    """Return why a check matters; None for a check that this version does not know."""
     return FINDING_EXPLANATIONS[Kind(check)] if check in set(Kind) else None
 
 
@@ -118,10 +118,11 @@ _MAX_GUARD_ACTIONS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProblems:
-    """What is told about one node at ``now``, unix seconds by its own clock. ``view`` may be None: nothing is known.
+    """Everything wrong with a node at ``now`` (Unix time in seconds by its own clock). ``view`` is None if nothing is
+    known.
 
-    ``ends``: how starts ended, by instance. ``notices``: what the last things done there have led to. ``fault`` and
-    ``hint``: of the config.
+    ``ends``: how starts ended, by instance. ``notices``: results of the last actions there. ``fault`` and ``hint``:
+    an error of the config.
     """
 
     view: NodeTelemetryView | None
@@ -134,19 +135,19 @@ class NodeProblems:
 
     @property
     def has_other_problems(self) -> bool:
-        """Tell whether there is anything that is no finding."""
+        """Tell whether there are problems that are not findings."""
         return bool(
             self.fault or self.is_unreachable or self.failed_instances or self.guard_actions or self.bad_notices
         )
 
     @property
     def is_unreachable(self) -> bool:
-        """Tell whether the node does not answer, and why is known."""
+        """Tell whether the node does not answer for a known reason."""
         return self.view is not None and self.view.state is not NodeState.OK and bool(self.view.detail)
 
     @property
     def failed_instances(self) -> tuple[tuple[str, CommandEnded | None, str | None], ...]:
-        """The instances that failed: name, how where that is known, and the words of its last phase."""
+        """The instances that failed: name, cause if known, and the text of the last phase."""
         there = {one.name: one for one in (self.view.instances if self.view else ())}
         listed = {name: one for name, one in there.items() if one.ours and one.phase is Phase.FAILED}
         gone = [name for name, end in self.ends.items() if end.verdict is not None and name not in there]
@@ -157,13 +158,13 @@ class NodeProblems:
 
     @property
     def guard_actions(self) -> tuple[EventLogEntry, ...]:
-        """What the guard warned of or did lately, the latest last."""
+        """What the guard warned of or did recently, the latest last."""
         mine = [one for one in self.happened if self.view is not None and one.node == self.view.name]
         return tuple(one for one in mine if one.what[0] == "guard" and one.tone in _BAD_STYLES)[-_MAX_GUARD_ACTIONS:]
 
     @property
     def bad_notices(self) -> tuple[str, ...]:
-        """The notices of what went wrong, but for those that are told here in full."""
+        """Notices of failures, without those whose details are shown here anyway."""
         failed = [name for name, end, _ in self.failed_instances if end is not None]
         return tuple(
             words for words, tone in self.notices
@@ -172,11 +173,11 @@ class NodeProblems:
 
 
 def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False) -> list[TextRow]:
-    """Return all of it, each part with its sign."""
+    """Return all problems as rows, each with its symbol."""
     bad, warned = get_state_symbol(Phase.FAILED, ascii_only), get_state_symbol(Severity.WARNING, ascii_only)
     blocks: list[list[str]] = []
     if wrong.fault:
-        lines = [f"{bad} the config is not taken in; what was read before it stays", *sanitize_lines(wrong.fault)]
+        lines = [f"{bad} the config is invalid; the previous one stays in use", *sanitize_lines(wrong.fault)]
         blocks.append([*lines, *([f"try: {sanitize_line(wrong.hint)}"] if wrong.hint else [])])
     view = wrong.view
     if wrong.is_unreachable and view is not None:
@@ -204,6 +205,6 @@ def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False)
 
 
 def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
-    """Return a line as lines; a word that is longer than one, as the path of a file is, goes on in the next."""
+    """Wrap a line; a word that is longer than a line, such as a path, continues on the next line."""
     wide = max(20, columns)
     return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=" " * 6, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""``guard status`` as text: per node whether a guard runs, what it watches, what it did."""
+"""``guard status`` as text: per node whether a guard runs, what it watches, and what it did."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INDENT_COLUMNS = 4
 
 
 def format_guard_status(views: Sequence[GuardStatus], ascii_only: bool = False, width: int | None = None) -> list[str]:
-    """Return the lines of the whole picture; where ``width`` (columns) is given, none that can be broken is longer."""
+    """Return the lines of ``guard status``, wrapped to ``width`` columns if given."""
     lines: list[str] = []
     for view in views:
         lines += ([""] if lines else []) + _format_node_guard(view, ascii_only)
@@ -75,7 +75,7 @@ def _format_node_guard(view: GuardStatus, ascii_only: bool) -> list[str]:
 
 
 def _is_worth_showing(event: GuardEvent, receipts: Sequence[GuardReceipt]) -> bool:
-    """A kill that has a receipt is told by it; a watch that ended with its purpose is no news, one out of time is."""
+    """Tell whether to list an event: not a kill that has a receipt, and not a watch that ended as planned."""
     if event.what is GuardAction.KILLED:
         return event.container not in [receipt.container for receipt in receipts]
     if event.what is GuardAction.ENDED:
@@ -88,7 +88,9 @@ def _format_guard_state(guard: GuardState) -> str:
     if guard.docker is False:
         words.append("cannot reach Docker: it can warn, not act")
     words.append(
-        {True: "may drop caches", False: "may not drop caches", None: "drop of caches: not known"}[guard.rights.drop]
+        {True: "may drop caches", False: "may not drop caches", None: "right to drop caches: not known"}[
+            guard.rights.drop
+        ]
     )
     if guard.locked is False:
         words.append("memory not locked")
@@ -120,5 +122,5 @@ def _format_receipt(receipt: GuardReceipt, node: str) -> str:
 
 
 def _format_date_time(when: float) -> str:
-    """Return the date and the time of day: what is told here may be of another day, and is copied into reports."""
+    """Return date and time, because these lines may be days old and are copied into reports."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))

@@ -1,4 +1,4 @@
-"""The history as rows: the list of what was done, and everything about one of it. For the command line and the panel."""
+"""The history as rows: the list of operations and the details of one, for the command line and the panel."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _LABEL_COLUMNS = 12  # columns
 _NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
-)  # steps of a switch; by the others something else stops, or comes back
+)  # steps of a switch that concern the new instance
 _VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
 _OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One operation in the list, each field a column's text, cleaned; ``tone`` is that of the outcome."""
+    """One operation in the list, each field the sanitised text of a column; ``tone`` is the style of the outcome."""
 
     id: int
     when: str
@@ -60,7 +60,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class DetailSection:
-    """A titled part of what is known of an operation."""
+    """A titled section of an operation's details."""
 
     title: str
     rows: tuple[TextRow, ...]
@@ -82,28 +82,28 @@ def build_history_row(one: OperationRecord) -> HistoryRow:
 
 
 def describe_verb(one: OperationRecord) -> str:
-    """Return by which verb it was done, where that says more than what kind it was."""
+    """Return the verb of an operation, if it says more than the operation's kind."""
     verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
     return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else str(one.kind)
 
 
 def describe_subject(one: OperationRecord) -> str:
-    """Return what it was done to: a profile or an instance, or all there is on the nodes that were meant."""
+    """Return the object of an operation: a profile, an instance, or everything on its nodes."""
     if name := one.profile or one.instance:
         return sanitize_line(name)
     if one.kind is OperationKind.SWITCH:
-        return "what was left"  # it was refused before it was known which
+        return "what was left"  # it was refused before the nodes were known
     freed = [word for word in (one.command or "").split()[2:] if not word.startswith("-")]
     return sanitize_line(f"everything on {' and '.join(freed)}") if freed else "everything"
 
 
 def _get_repeat_command(one: OperationRecord) -> str | None:
-    """Return the command that asks for the same again; nothing is left to be resumed or undone where that was done."""
+    """Return the command that repeats an operation, None for resume and abort, which cannot be repeated."""
     return None if one.has_succeeded and describe_verb(one) in _VERBS_BY_KIND[OperationKind.SWITCH] else one.command
 
 
 def format_minute(seconds: float) -> str:
-    """Return a unix time as the operator's own clock shows it."""
+    """Return a Unix time as date and minute in the operator's time zone."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "—"
 
 
@@ -112,14 +112,14 @@ def _format_second(seconds: float) -> str:
 
 
 def describe_outcome(one: OperationRecord) -> str:
-    """Return how it ended, in a word or two."""
+    """Return the outcome in one or two words."""
     if one.outcome is None:
         return "under way" if one.is_running else _UNKNOWN_END
     return sanitize_line(one.outcome).replace("-", " ")
 
 
 def choose_outcome_style(one: OperationRecord) -> TextStyle:
-    """Return how bad that is."""
+    """Return the style of an outcome."""
     if one.is_running:
         return TextStyle.ACCENT
     if one.has_succeeded:
@@ -128,7 +128,7 @@ def choose_outcome_style(one: OperationRecord) -> TextStyle:
 
 
 def describe_duration(one: OperationRecord) -> str:
-    """Return how long it took, and what was usual where that is known: ``6 min 55 s of about 6 min 40 s``."""
+    """Return how long an operation took, with the usual time if known: ``6 min 55 s of about 6 min 40 s``."""
     seconds = next((share.seconds for share in one.shares if share.seconds is not None), one.seconds)
     if seconds is None:
         return ""
@@ -139,7 +139,7 @@ def describe_duration(one: OperationRecord) -> str:
 
 
 def describe_reason(one: OperationRecord) -> str:
-    """Return why it ended as it did, on one line."""
+    """Return the reason of the outcome, in one line."""
     cause = next((share.cause for share in one.shares if share.cause is not None), None)
     is_left = one.kind is OperationKind.SWITCH and one.outcome == "interrupted"  # where, and what became of it
     if one.verdict is not None and not (is_left and one.why):
@@ -149,14 +149,14 @@ def describe_reason(one: OperationRecord) -> str:
 
 
 def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
-    """Return the list as a table with a head. On a terminal that is too narrow for it each reason has a line of its own, and
-    the year and what was usual are left to the detail. ``has_others``: more is kept than was asked for."""
+    """Return the list as a table. On a narrow terminal each reason has a line of its own, and the year and the usual
+    time are left out. ``has_others``: the history has more entries than were selected."""
     from sparkctl.views.text.line_wrap import truncate_line
 
     if not found:
         if has_others:
-            return ["nothing in the history is like that; all of it: sparkctl history"]
-        return ["nothing was done from this machine yet; whatever up, down, free and switch do will be listed here"]
+            return ["no entry matches; to see all: sparkctl history"]
+        return ["nothing was done from this machine yet; up, down, free and switch will be listed here"]
     made = [build_history_row(one) for one in found]
     rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
     lines = _align_table(rows)
@@ -193,8 +193,8 @@ def build_operation_sections(
     changes: StartDiff | None,
     parts: Sequence[OperationRecord] = (),
 ) -> tuple[DetailSection, ...]:
-    """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that;
-    ``parts``: what a switch was made of."""
+    """Return all details of one operation. ``worked``: the last good start before it; ``changes``: the differences
+    since then; ``parts``: the operations of a switch."""
     sections = [
         DetailSection(f"{one.id}: {describe_verb(one)} of {describe_subject(one)}", tuple(_render_head(one))),
         DetailSection("how it ended" if one.has_succeeded else "why", tuple(_render_reason(one))),
@@ -218,7 +218,7 @@ def build_operation_sections(
 
 
 def format_sections(sections: Sequence[DetailSection]) -> Iterator[str]:
-    """Yield the sections as text."""
+    """Yield the sections as text lines."""
     from sparkctl.views.text.styled_text import join_text
 
     for number, section in enumerate(sections):
@@ -233,7 +233,7 @@ def _make_section_title(one: OperationRecord, title: str, share: NodeResult) -> 
 
 
 def _describe_share(one: OperationRecord, share: NodeResult) -> str:
-    """Return whose part that is: of a start the node is enough, elsewhere several instances may be on one."""
+    """Return the node of a part, and its instance if a node may have several."""
     return sanitize_line(share.node if one.kind is OperationKind.START else f"{share.instance} on {share.node}")
 
 
@@ -273,7 +273,7 @@ def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
             for line in format_verdict(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
         )
         if one.kind is not OperationKind.SWITCH:
-            return  # of a switch there is what became of the one before, too
+            return  # a switch also has the result of the previous models
     if one.why:
         yield from (make_row(sanitize_span(line)) for line in sanitize_lines(one.why) if line.strip())
     elif words := describe_reason(one):
@@ -283,8 +283,8 @@ def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
 
 
 def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
-    """Yield each part with what it took and, of the head, what was expected; of a part that comes twice, the second is the
-    second."""
+    """Yield each phase with its duration and, for the head, the expected duration. Repeated phases are matched in
+    order."""
     left = list_expected_durations(one, share)
     for part in share.parts:
         usual = next((each for each in left if each.part_key == part.part_key), None)
@@ -300,12 +300,12 @@ def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]
 
 
 def list_expected_durations(one: OperationRecord, share: NodeResult) -> list[PhaseDuration]:
-    """Return what was usual: it is known of the head, whose parts are not those of another rank."""
+    """Return the expected durations of the phases; they are known only for the head."""
     return list(one.usual.parts) if share.node in one.nodes[:1] else []
 
 
 def format_part_name(part: PhaseDuration) -> str:
-    """Return what a part of a start is called: ``loading: weights``."""
+    """Return the name of a part of a start: ``loading: weights``."""
     return format_phase_name(part.phase) + (f": {format_step_name(Step(part.step))}" if part.step else "")
 
 
@@ -375,19 +375,19 @@ def _render_files(one: OperationRecord) -> Iterator[TextRow]:
 
 def _render_start_diff(worked: OperationRecord | None, changes: StartDiff | None) -> Iterator[TextRow]:
     if worked is None or changes is None:
-        yield make_row(Span("no earlier start of it that went well is known", TextStyle.LABEL))
+        yield make_row(Span("no earlier successful start is known", TextStyle.LABEL))
         return
     yield make_row(Span(f"since {worked.id}, {format_minute(worked.began)}", TextStyle.LABEL))
     if not changes.found:
-        yield make_row(Span("nothing that is kept is different"))
+        yield make_row(Span("no recorded setting is different"))
     for each in changes.found:
         yield from render_difference(each)
     if changes.unknown:
-        yield make_row(sanitize_span(f"not kept, so not compared: {', '.join(changes.unknown)}", TextStyle.LABEL))
+        yield make_row(sanitize_span(f"not recorded, so not compared: {', '.join(changes.unknown)}", TextStyle.LABEL))
 
 
 def render_difference(one: StartDifference) -> Iterator[TextRow]:
-    """Yield a change as a unified diff does: the old with a minus, the new with a plus."""
+    """Yield a change like a unified diff: the old value with a minus, the new one with a plus."""
     if one.before is not None:
         yield make_row(Span("- ", TextStyle.BAD), sanitize_span(f"{one.what}: {one.before}"))
     if one.after is not None:
@@ -395,7 +395,7 @@ def render_difference(one: StartDifference) -> Iterator[TextRow]:
 
 
 def build_history_json(found: Sequence[OperationRecord]) -> dict[str, object]:
-    """Return the list as JSON data; the profile's text is left to `operation_document`."""
+    """Return the list as JSON data, without the text of the profiles, which `build_operation_json` has."""
     return {
         "schema": 1,
         "operations": [{k: v for k, v in _to_json_object(one).items() if k != "text"} for one in found],
@@ -408,7 +408,7 @@ def build_operation_json(
     changes: StartDiff | None,
     parts: Sequence[OperationRecord] = (),
 ) -> dict[str, object]:
-    """Return everything of one operation as JSON data."""
+    """Return all details of one operation as JSON data."""
     since = (
         None
         if worked is None or changes is None
@@ -424,7 +424,7 @@ def _to_json_object(value: object) -> dict[str, object]:
     return data
 
 
-_HANG_COLUMNS = 4  # columns by which what has no room in a line goes on
+_HANG_COLUMNS = 4  # indent of continuation lines
 _STYLE_SYMBOLS = {
     TextStyle.GOOD: ("●", "+"),
     TextStyle.BAD: ("✕", "x"),
@@ -432,15 +432,15 @@ _STYLE_SYMBOLS = {
     TextStyle.ACCENT: ("◐", "*"),
 }
 _GAP_COLUMNS = 2
-_MAX_PROFILE_COLUMNS = 24  # columns of a profile's name
-_MIN_NAME_COLUMNS = 8  # of a name that is cut
-_BAR_LATE_RATIO = 1.25  # times what is usual
+_MAX_PROFILE_COLUMNS = 24  # width of a profile's name
+_MIN_NAME_COLUMNS = 8  # width of a shortened name
+_BAR_LATE_RATIO = 1.25  # factor of the usual duration
 _PHASES_TITLE = "phases"
 
 
 @dataclass(frozen=True, slots=True)
 class OperationDetail:
-    """All that is known of one operation: the last start before it that went well, and what has changed since."""
+    """The details of one operation: its record, the last good start before it, and the differences since then."""
 
     operation: OperationRecord
     worked: OperationRecord | None = None
@@ -449,8 +449,8 @@ class OperationDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
-    """What the screen shows. ``operations`` None: not read yet. ``told`` of the selected one, where it was read. ``trouble``:
-    what is wrong with the file. ``key``: by which its log is shown."""
+    """The state of the history screen. ``operations`` is None before it is read. ``told``: details of the selected
+    one, if read. ``trouble``: what is wrong with the file. ``key``: the key that shows its log."""
 
     operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None
@@ -462,7 +462,7 @@ class HistoryScreenModel:
 
     @property
     def visible_operations(self) -> tuple[OperationRecord, ...]:
-        """Those that the filter leaves."""
+        """The operations that match the filter."""
         found, pattern = self.operations or (), self.pattern
         return (
             found
@@ -472,7 +472,7 @@ class HistoryScreenModel:
 
     @property
     def selected(self) -> OperationRecord | None:
-        """The chosen one, else the latest."""
+        """The selected operation, else the latest."""
         shown = self.visible_operations
         return next((one for one in shown if one.id == self.chosen), shown[0] if shown else None)
 
@@ -482,7 +482,7 @@ def _make_filter_text(one: HistoryRow) -> str:
 
 
 def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows: the list, and below it the selected one in full."""
+    """Return exactly ``lines`` rows: the list, and below it the selected operation in full."""
     rows: list[TextRow] = []
     if past.trouble is not None:
         rows.append(make_row(" ", sanitize_span(past.trouble, TextStyle.ATTENTION)))
@@ -494,7 +494,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         words = (
             "reading the history ..."
             if past.operations is None
-            else "Nothing is kept of that."
+            else "No entry matches. Esc clears the filter."
             if past.pattern
             else _EMPTY_HISTORY_TEXT
         )
@@ -518,7 +518,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
     return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only), further, top, there)
 
 
-_EMPTY_HISTORY_TEXT = "Nothing is kept yet: every start, stop and switch from here is, from now on."
+_EMPTY_HISTORY_TEXT = "The history is empty. Every start, stop and switch from here will be listed."
 _PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
 
 
@@ -527,8 +527,8 @@ def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
 
 
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the fields of each entry, and how wide each column is. Where it is narrow what was usual goes, then names are
-    cut, and how long it took goes last of all."""
+    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then names
+    are cut, then the duration goes."""
     room = columns - 5
     fields = [_list_page_cells(one) for one in made]
     wide = _measure_columns(fields)
@@ -551,7 +551,7 @@ def _measure_columns(fields: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _count_excess_columns(wide: Sequence[int], room: int) -> int:
-    """Return how many columns are too many, 0 where all has room."""
+    """Return by how many columns the table is too wide, 0 if it fits."""
     return max(0, sum(one + _GAP_COLUMNS for one in wide if one) - room)
 
 
@@ -580,7 +580,7 @@ def _render_operation_row(
 
 
 def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, columns: int, lines: int) -> ScrollPage:
-    """Return it in a frame: why first, phases as bars against what was expected, then what had changed."""
+    """Return the selected operation in a frame: the reason, its phases as bars, then what had changed."""
     inner = max(8, columns - 4)
     told = past.told if past.told is not None and past.told.operation.id == one.id else None
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
@@ -609,7 +609,7 @@ def _section_sort_key(one: DetailSection) -> int:
 
 
 def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeResult | None:
-    """Return whose phases a section tells, None where it tells something else."""
+    """Return the node result whose phases a section shows, None for other sections."""
     if not section.title.startswith(_PHASES_TITLE):
         return None
     named = [share for share in one.shares if section.title == f"{_PHASES_TITLE}, {sanitize_line(share.node)}"]
@@ -617,8 +617,8 @@ def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeRes
 
 
 def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, ascii_only: bool = False) -> list[TextRow]:
-    """Return each phase with what it took, as a bar beside the others', and what was usual; of a phase that comes twice the
-    second is the second. What took much longer than usual stands out."""
+    """Return each phase with its duration, a bar and the usual duration; repeated phases are matched in order. Phases
+    that took much longer than usual stand out."""
     left = list_expected_durations(one, share)
     names = max((measure_text(format_part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))

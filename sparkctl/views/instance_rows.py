@@ -1,4 +1,4 @@
-"""The parts of the instance screen: why it failed, how far its start is, what it does, what it holds, what it runs with."""
+"""Parts of the instance screen: verdict, progress of a start, figures, memory and launch plan."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from sparkctl.views.text.styled_text import (
 _POLLING_REQUEST_PATTERN = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 _MAX_POSITIONS = 8
-_EXCESS_RATIO = 1.1  # times what is expected: what is nearer is as expected
+_EXCESS_RATIO = 1.1  # factor of the expected memory; smaller differences count as expected
 
 
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
 def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
-    """Return what happened, the lines that prove it, and what to change."""
+    """Return what happened, the evidence from the log, and what to change."""
     room = max(8, space.columns)
     parts = [
         RowBlock(
@@ -85,7 +85,7 @@ def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
 
 
 def _wrap_change(edit: FieldChange, columns: int) -> list[TextRow]:
-    """Return the change on one row, or where it is too long for that the field above and its values below."""
+    """Return the change in one row, or the field above and its values below if it is too long."""
     field, *values = render_change(edit)
     if measure_row(whole := make_row(make_label("change"), field, *values)) <= columns:
         return [whole]
@@ -97,7 +97,7 @@ def _wrap_change(edit: FieldChange, columns: int) -> list[TextRow]:
 
 
 def render_change(edit: FieldChange) -> TextRow:
-    """Return what is to be changed: the field, its value and the one to try."""
+    """Return the proposed change: the field, its value and the new value."""
     spans = [sanitize_span(edit.field, TextStyle.LABEL)]
     if edit.was is not None:
         spans += [sanitize_span(f"  {edit.was}", TextStyle.VALUE), Span(" → ", TextStyle.LABEL)]
@@ -117,8 +117,8 @@ def render_verdict_keys(
     *,
     roomy: bool = False,
 ) -> list[TextRow]:
-    """Return the keys under a verdict, as many rows as it takes: in one column where it is ``roomy``, else in several. The
-    proof is one of them away. ``more``: a key and what it does; ``accepts``: the one that does what is proposed."""
+    """Return the keys under a verdict: in one column if it is ``roomy``, else in several. ``more``: further keys with
+    their labels; ``accepts``: the key that applies the proposed change."""
     line = find_evidence_line(verdict)
     tries = [] if accepts is None or verdict.edit is None else [(accepts, "tries the change")]
     log = ("l", "log") if line is None else ("enter", f"log at line {line}")
@@ -132,7 +132,7 @@ def render_verdict_keys(
 
 
 def format_profile_field(field: str, run: ContainerLaunch | None) -> str:
-    """Return a profile's field with the value that the container was started with, where that can be read back."""
+    """Return a profile's field with the value that the container was started with, if it can be read back."""
     flag = f"--{field.removeprefix('args.')}"
     args = () if run is None or not field.startswith("args.") else run.plan.command
     value = next((after for one, after in pairwise(args) if one == flag), None)
@@ -141,18 +141,18 @@ def format_profile_field(field: str, run: ContainerLaunch | None) -> str:
 
 
 def find_evidence_line(verdict: Verdict) -> int | None:
-    """Return the line of the log that proves it best, None where it is no line of the log."""
+    """Return the number of the log line that proves the verdict best, None if no log line does."""
     return next((proof.line for proof in verdict.evidence if proof.line is not None), None)
 
 
 def list_evidence_lines(verdict: Verdict) -> tuple[int, ...]:
-    """Return every line of the log that proves it, or what contributed to it, in the order of the log."""
+    """Return the numbers of all log lines that prove the verdict or contributed to it, in order."""
     every = (proof.line for one in (verdict, *verdict.contributing) for proof in one.evidence)
     return tuple(sorted({line for line in every if line is not None}))
 
 
 def format_verdict_for_copy(end: CommandEnded) -> str:
-    """Return a verdict for a clipboard: a message to somebody else."""
+    """Return a verdict as text for the clipboard."""
     verdict = end.verdict
     if verdict is None:
         return sanitize_line(end.message or str(end.outcome))
@@ -169,9 +169,9 @@ def format_verdict_for_copy(end: CommandEnded) -> str:
 def render_position_acceptance(
     seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None = None, now: float = 0.0
 ) -> list[TextRow]:
-    """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it was never told.
+    """Return the acceptance of the first, second and third draft token as bars; nothing if it was never reported.
 
-    ``last``: what was told last, which stays, faded, with its age at ``now``, while nobody is answered.
+    ``last`` is the last report, which stays, faded and with its age at ``now``, while there is no newer one.
     """
     kept = None if last is None else last.positions
     fresh = () if seen is None else seen.per_position or ()
@@ -196,10 +196,10 @@ def render_position_acceptance(
 def render_latencies(
     numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
 ) -> list[TextRow]:
-    """Return the time to the first token and between the following, prompts and the prefix cache.
+    """Return time to first token, inter-token time, prompt throughput and prefix cache.
 
-    ``last``: what was told last of each; where there is nothing newer it stays, faded, with its age at ``now``: what is below
-    does not jump with every request.
+    ``last`` holds the last value of each. If there is nothing newer it stays, faded and with its age at ``now``, so
+    that the rows below do not move with every request.
     """
     kept = last or MeterSeries()
     between = "step" if drafts or numbers.acceptance is not None else "token"
@@ -242,8 +242,7 @@ def _render_prompt_rate(numbers: EngineMeter, last: MeterSeries, now: float) -> 
 
 
 def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> TextRow | None:
-    """Return how often the engine steps, for how many requests at once, and how many tokens are drafted; None where
-    nothing of it is known."""
+    """Return steps per second, requests per step, and drafted tokens; None if nothing is known."""
     spans: list[Span] = []
     if numbers.steps is not None:
         spans += [Span(f"{numbers.steps:.1f}", TextStyle.VALUE), Span(" per second", TextStyle.UNIT)]
@@ -263,8 +262,8 @@ def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> T
 
 
 def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -> list[TextRow]:
-    """Return what it holds against what it is expected to hold, on the scale of the memory bar; nothing where neither is
-    known. What is near to it is as expected, and needs no words."""
+    """Return the memory held against the expected memory, on the scale of the memory bar; nothing if neither is
+    known. A small difference gets no words."""
     if one.memory is None:
         if one.expected is None:
             return []
@@ -300,7 +299,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
 
 
 def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
-    """Return the plan as it was read back from the container: what its labels say, then the ``docker run`` line."""
+    """Return the plan as read back from the container: its labels, then the ``docker run`` line."""
     plan = run.plan
     heads = [
         ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
@@ -315,7 +314,7 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
 
 
 def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
-    """Return the ``docker run`` line, an option a row; flags dim, values bright."""
+    """Return the ``docker run`` line, one option per row; flags dim, values bright."""
     rows = []
     for line in format_docker_run(plan, with_labels=False).splitlines():
         for piece in wrap_line(sanitize_line(line), columns, 4):
@@ -327,9 +326,9 @@ def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
 
 
 def describe_ready_rule(rule: ReadinessRule | None) -> str:
-    """Return what has to be so before it counts as ready."""
+    """Return the conditions under which the instance counts as ready."""
     if rule is None:
-        return "its labels do not say"
+        return "not in its labels"
     parts = [f"the line /{_remove_needless_escapes(rule.line)}/"] if rule.line else []
     parts += [f"{rule.health} answers"] if rule.health else []
     parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
@@ -337,31 +336,31 @@ def describe_ready_rule(rule: ReadinessRule | None) -> str:
 
 
 def _remove_needless_escapes(pattern: str) -> str:
-    """Return a pattern without the backslashes that mean nothing: before blanks and the like."""
+    """Return a pattern without needless backslashes, such as those before blanks."""
     return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
 
 
 def render_log_status(words: str | None, columns: int) -> list[TextRow]:
-    """Return what is the matter with a log, as `matter_lines`, in a tone that no line of an engine has."""
+    """Return the problem of a log as rows, in a style that no log line has."""
     return (
         [] if words is None else [make_row(Span(line, TextStyle.ACCENT)) for line in format_log_status(words, columns)]
     )
 
 
 def format_log_status(words: str, columns: int) -> list[str]:
-    """Return a sentence folded; a path at its end is there to be copied, so it has a line of its own where it needs one."""
+    """Return a wrapped sentence; a path at its end gets a line of its own if needed, so that it can be copied."""
     words, columns = sanitize_line(words), max(8, columns)
     head, gap, path = words.rpartition(": ")
     if gap and path.startswith("/") and measure_text(words) > columns:
-        pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # one that is longer goes on below
+        pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # a longer line continues below
         return [*wrap_line(f"{head}:", columns, 0), *pieces]
     return wrap_line(words, columns, 0)
 
 
 def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:
-    """Return what the log said last, oldest first, without its lines' headers; where nothing came, why.
+    """Return the last log lines, oldest first and without their headers, or why there are none.
 
-    That somebody (sparkctl, for one) asked for its health and its figures is left out.
+    Requests for health and metrics, such as sparkctl's own, are left out.
     """
     last = render_log_status(trouble, columns)[-max(1, room) :]
     shown = (

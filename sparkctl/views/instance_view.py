@@ -1,4 +1,4 @@
-"""The instance screen as rows: its state and figures, memory against claim, the log's end, what it runs with. Pure."""
+"""The instance screen as rows: state and figures, memory against claim, the end of the log, the launch plan."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-_SIDE_BY_SIDE_COLUMNS = 110  # columns from which on the plan stands beside
-_MIN_LOG_LINES = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
-_MIN_BOX_LINES = 4  # lines of a box that says something
-_FRAME_COLUMNS = 6  # columns of a frame beside its title
-_FULL_DETAIL_LINES = 40  # lines from which on there is room for all of a start above the rest
+_SIDE_BY_SIDE_COLUMNS = 110  # from this width on, the plan is shown beside the state
+_MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
+_MIN_BOX_LINES = 4  # fewest useful lines of a box
+_FRAME_COLUMNS = 6  # width of a frame without its title
+_FULL_DETAIL_LINES = 40  # from this height on, a start is shown in full above the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceScreenModel:
-    """All that the screen shows. ``one`` is None where it is not there (any more); ``end`` is how a start of it ended that
-    was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
-    are the last lines of its log, ``tail_trouble`` what is the matter with following it. ``remedies`` are the keys that may
-    mend a failure, each with what it does; ``end_trouble`` is why there is no verdict. ``warnings``: of its last start
-    from here. ``accepts``: the key that does what its verdict proposes."""
+    """The state of the instance screen. ``one`` is None if the instance is not there; ``end`` is the result of a
+    watched start, ``course`` its progress. ``run`` is the launch plan, or ``run_trouble`` why it is not known;
+    ``tail`` are the last log lines, ``tail_trouble`` the problem with following the log. ``remedies`` are keys that
+    may fix a failure, with their labels; ``end_trouble`` is why there is no verdict. ``warnings``: from its last
+    start from here. ``accepts``: the key that applies the verdict's proposal."""
 
     seen: NodeTileModel
     name: str
@@ -107,7 +107,7 @@ def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tup
 
 
 def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, further: int) -> ScrollPage:
-    """Return what fits on ``lines`` rows; read on from there, all of it below each other from row ``further`` on."""
+    """Return what fits in ``lines`` rows; when the user pages on, everything in one column from row ``further`` on."""
     if further <= 0:
         return ScrollPage(render_instance(scene, columns, lines))
     page = scroll_rows(_render_all(scene, columns, lines), further, lines, scene.ascii_only)
@@ -115,7 +115,7 @@ def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, f
 
 
 def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
-    """Return all that there is to be said, each box as tall as it has a use for."""
+    """Return all boxes, each as tall as useful."""
     space = DrawArea(max(8, columns - 4), scene.ascii_only)
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     boxes = [
@@ -230,7 +230,7 @@ def _render_title(scene: InstanceScreenModel) -> TextRow:
 
 
 def _append_page_key(title: TextRow, columns: int) -> TextRow:
-    """Return a title with the key by which one reads on: there is always more than is seen below each other."""
+    """Return a title with the key that pages on, because there is always more below."""
     whole = make_row(Span("   pgdn", TextStyle.KEY), Span(" reads on", TextStyle.LABEL))
     fits = (one for one in (whole, whole[:1]) if measure_row(title) + measure_row(one) <= columns - _FRAME_COLUMNS)
     return (*title, *next(fits, ()))
@@ -251,7 +251,7 @@ def _build_badge(scene: InstanceScreenModel) -> StateBadge:
 
 
 def _get_start_seconds(scene: InstanceScreenModel) -> float | None:
-    """Return how long a start took that failed: as its phases have it, which stand below, else as its end does."""
+    """Return how long a failed start took: the sum of its phases, else the time of its end."""
     course = scene.course
     if course is not None and course.phase is Phase.FAILED and course.elapsed is not None:
         return course.elapsed
@@ -273,7 +273,7 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
         return [
             *_render_failure_blocks(scene, space, roomy=roomy),
             *_render_warnings(scene, space),
-        ]  # its phases before what it warned of
+        ]  # phases before warnings
     if one is None:
         return [
             RowBlock(
@@ -296,7 +296,7 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
 
 
 def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
-    """Return what its start has warned of, with its sign, a line each; the notice and `i` have it in full."""
+    """Return the warnings of its start, one line each with a symbol; the notice and key `i` show them in full."""
     sign = get_state_symbol(Severity.WARNING, scene.ascii_only)
     return [
         RowBlock(
@@ -313,9 +313,7 @@ def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlo
 
 
 def _render_log_hint() -> TextRow:
-    return make_row(
-        Span("l", TextStyle.KEY), Span(" shows the log that was kept of it, if there is one", TextStyle.LABEL)
-    )
+    return make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
 
 
 def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
@@ -326,7 +324,7 @@ def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
 
 
 def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
-    """Return what it is: engine, port, whose."""
+    """Return engine, port and owner."""
     words = [
         describe_engine(one),
         f":{one.port}" if one.port is not None else "",
@@ -344,7 +342,7 @@ def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
 
 
 def _render_ranks(one: InstanceView, space: DrawArea) -> list[RowBlock]:
-    """Return which rank it is, and where the others are; nothing of a model on one Spark."""
+    """Return its rank and where the others run; nothing for a model on one Spark."""
     if one.rank_position is None:
         return []
     others = [sanitize_line(node) for node in one.nodes if node != one.node]
@@ -371,7 +369,7 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
             Span("E", TextStyle.KEY),
             Span(" for its first error", TextStyle.LABEL),
         )
-        why = scene.end_trouble or "nobody here watched this start"
+        why = scene.end_trouble or "this start was not watched from here"
         parts = [
             RowBlock(spare=0, rows=tuple(rows)),
             RowBlock(spare=1, rows=(*render_labelled_text("", why, space, TextStyle.STALE, 2), hint)),
@@ -396,7 +394,7 @@ def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawAr
 
 
 def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
-    """Return how its start went, as far as it was watched: phase by phase where there is room."""
+    """Return how a watched start went, phase by phase if there is room."""
     if scene.course is None or not scene.course.stretches:
         return []
     if roomy:

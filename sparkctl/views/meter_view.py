@@ -1,4 +1,4 @@
-"""An engine's figures in words. ``idle`` is said where no step happened, an em dash where nothing is known."""
+"""An engine's figures as text: ``idle`` if no step happened, an em dash if a value is not known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SOURCE_SUFFIXES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gau
 
 
 def format_token_rate(rate: float | None) -> str:
-    """Return ``12.7 tok/s``; from 100 on without a decimal."""
+    """Return ``12.7 tok/s``; without a decimal from 100 on."""
     if rate is None:
         return UNKNOWN
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
@@ -29,8 +29,8 @@ def format_throughput(numbers: EngineMeter) -> str:
 def format_draft_acceptance(numbers: EngineMeter, drafted: int | None = None) -> str:
     """Return ``1.75 per step · 20 % of 3 drafts``, ``no drafts``, ``idle`` or an em dash.
 
-    ``drafted``: the draft tokens that a step is configured to have. Where the figures are not differences of counters,
-    what they are is said: ``· by its gauge``.
+    ``drafted``: the configured draft tokens per step. Figures that are not differences of counters name their source,
+    such as ``· by its gauge``.
     """
     if numbers.activity is EngineActivity.IDLE:
         return IDLE
@@ -63,7 +63,7 @@ def format_position_acceptance(seen: DraftAcceptance | None) -> str:
 def format_bandwidth(seen: Bandwidth | None) -> str:
     """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``, with a range for a mixture of experts.
 
-    Of the GPU's own counter: ``2118 GB/s measured · 44 % of 4814 spec``. Nothing where there is none: it is blank.
+    From the GPU's own counter: ``2118 GB/s measured · 44 % of 4814 spec``. "" if nothing is known.
     """
     if seen is None:
         return ""
@@ -92,7 +92,7 @@ def format_queue(numbers: EngineMeter) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """Return ``20 %`` for 0.2; below 10 % with a decimal unless it is none."""
+    """Return ``20 %`` for 0.2; with a decimal below 10 %, except for zero."""
     if share is None:
         return UNKNOWN
     value = share * 100

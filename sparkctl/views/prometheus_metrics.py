@@ -1,7 +1,7 @@
-"""Nodes and instances as Prometheus metrics. What is not known has no series; nothing unknown is a zero.
+"""Nodes and instances as Prometheus metrics. A value that is not known has no series and is never zero.
 
-Base units: bytes, seconds, hertz, watts, degrees Celsius, ratios 0..1. Names and texts from a node become label values,
-which the library escapes.
+Base units: bytes, seconds, hertz, watts, degrees Celsius, ratios 0..1. Names and texts from a node become label
+values, which the library escapes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _INSTANCE_LABEL_NAMES = ("node", "instance", "container", "engine")
 
 
 class NodeCollector(Collector):
-    """Collects what ``views`` returns at each scrape; ``now`` is our clock, unix seconds."""
+    """Collects the views that ``views`` returns at each scrape; ``now`` returns this machine's clock, Unix time in
+    seconds."""
 
     def __init__(self, views: Callable[[], Sequence[NodeTelemetryView]], now: Callable[[], float]) -> None:
         self._views = views
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
-        """Yield each metric with its series."""
+        """Yield all metrics with their series."""
         views, now = self._views(), self._now()
         for part in (
             _collect_node_state,
@@ -54,19 +55,19 @@ class NodeCollector(Collector):
 
 
 def build_registry(views: Callable[[], Sequence[NodeTelemetryView]], now: Callable[[], float]) -> CollectorRegistry:
-    """Return a registry of nothing else."""
+    """Return a registry with only these metrics."""
     found = CollectorRegistry(auto_describe=False)
     found.register(NodeCollector(views, now))
     return found
 
 
 def render_metrics(views: Sequence[NodeTelemetryView], now: float) -> str:
-    """Return the page of one moment."""
+    """Return the metrics page of one moment."""
     return generate_latest(build_registry(lambda: views, lambda: now)).decode()
 
 
 class _MetricFamily:
-    """One metric while its series are gathered: of two with the same labels the first is kept."""
+    """One metric while its series are collected; of two series with the same labels the first wins."""
 
     def __init__(self, name: str, about: str, labels: MetricLabels, *, counter: bool = False) -> None:
         kind = CounterMetricFamily if counter else GaugeMetricFamily
@@ -296,7 +297,8 @@ def _collect_engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator
 
 
 def _collect_bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    """A range for each instance, an estimate; of a node, what its GPU's own counter says where it has one."""
+    """Yield the estimated bandwidth range of each instance, and the GPU's counted bandwidth of a node that has a
+    counter."""
     about = "end of the range of memory bandwidth that decoding needs; blank while prompts are read and while it idles."
     low = _MetricFamily(
         "instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_INSTANCE_LABEL_NAMES, "source")

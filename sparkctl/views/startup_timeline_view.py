@@ -1,4 +1,4 @@
-"""A start as rows: how far it is, what each phase took, and the time against what is expected."""
+"""The progress of a start as rows: each phase with its duration, and the time against the expected time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, truncate_row
 
-_LATE_RATIO = 1.2  # times what is expected
+_LATE_RATIO = 1.2  # factor of the expected duration
 _STARTUP_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _FINISHED_PHASE_NAMES = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
 _MIN_DROP_BYTES = 0.05 * GIB
-_EXPECTED_COLUMNS = 16  # columns of what a part usually takes
-_MIN_EXPECTED_SECONDS = 1.0  # seconds: of what is over sooner nobody wants to know how long it usually takes
+_EXPECTED_COLUMNS = 16  # width of the usual duration
+_MIN_EXPECTED_SECONDS = 1.0  # seconds; shorter parts get no usual duration
 _MIN_BAR_COLUMNS = 8
-_MAX_NEXT_PARTS = 2  # parts to come that a tile names
-_LATE_SLACK_SECONDS = 5.0  # seconds by which a part may be longer without a word
+_MAX_NEXT_PARTS = 2  # how many parts to come a tile names
+_LATE_SLACK_SECONDS = 5.0  # seconds by which a part may exceed its usual duration
 
 
 def is_start_late(taken: float, expected: float | None) -> bool:
@@ -42,7 +42,7 @@ def is_start_late(taken: float, expected: float | None) -> bool:
 
 
 def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return the time against what is expected, the step with its progress, and what was and what is still to come."""
+    """Return the elapsed and expected time, the current step with its progress, and the phases before and after it."""
     told, course = seen.starts.get(one.name), seen.courses.get(one.name)
     elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
     expected = None if told is None else told.expected
@@ -85,7 +85,7 @@ def _render_time(
 
 
 def render_step(step: Step, space: DrawArea) -> TextRow:
-    """Return a step under its name with its progress, as far as that is known."""
+    """Return a step under its name with its progress, if known."""
     name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
     short = len(name) < LABEL_COLUMNS and bool(done)
     beside = done if short else f"{done} {name}".strip()
@@ -100,7 +100,7 @@ def render_step(step: Step, space: DrawArea) -> TextRow:
 
 
 def _render_current_part(course: StartupTimeline, one: InstanceView, now: float, space: DrawArea) -> TextRow | None:
-    """Return the part that a start is at by its time against what is expected, where its own progress is not told."""
+    """Return the current part by its elapsed and expected time, if it reports no progress itself."""
     stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     if (
         not stretches
@@ -109,7 +109,7 @@ def _render_current_part(course: StartupTimeline, one: InstanceView, now: float,
     ):
         return None
     if one.step is not None and one.step.name != stretches[-1].part_key[1]:
-        return None  # a word of another source, and newer
+        return None  # from another source, and newer
     most, taken, name = expected[-1] or 1.0, stretches[-1].compute_duration(now), _describe_current_part(stretches[-1])
     line = render_gauge(
         taken / most,
@@ -132,24 +132,24 @@ def _render_current_part(course: StartupTimeline, one: InstanceView, now: float,
 
 
 def _is_worth_telling(expected: float | None) -> bool:
-    """Tell whether a part is known to last so long that its time says something."""
+    """Tell whether a part usually lasts long enough to show its time."""
     return expected is not None and expected >= _MIN_EXPECTED_SECONDS
 
 
 def _is_phase_late(taken: float, expected: float | None) -> bool:
-    """Tell whether a part takes longer than usual, by more than its start may wander."""
+    """Tell whether a part takes longer than usual, beyond normal variation."""
     return expected is not None and taken > max(_LATE_RATIO * expected, expected + _LATE_SLACK_SECONDS)
 
 
 def compute_step_fraction(step: Step) -> float | None:
-    """Return how far a step is, 0..1, None where that is not known."""
+    """Return the progress of a step, 0..1, None if not known."""
     if step.fraction is not None:
         return step.fraction
     return step.done / step.total if step.done is not None and step.total else None
 
 
 def format_step_progress(step: Step) -> str:
-    """Return ``12/18`` or ``67 %``, nothing where no progress is known."""
+    """Return ``12/18`` or ``67 %``, "" if no progress is known."""
     if step.done is not None and step.total is not None:
         return f"{step.done}/{step.total}"
     return "" if step.fraction is None else f"{step.fraction * 100:.0f} %"
@@ -158,8 +158,8 @@ def format_step_progress(step: Step) -> str:
 def _render_phase_trail(
     course: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool = True
 ) -> TextRow:
-    """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest. What goes on now
-    stands between them where no row of its own ``tells_now``: what comes next is not what is."""
+    """Return ``caches ✓ −38.2   weights ✓   then warming up``; the dropped page cache stays longest. The current part
+    stands in between, unless it has a row of its own (``tells_now``)."""
     done = [
         (_format_finished_part(one), _format_dropped_cache(one, seen))
         for one in merge_spans(course.stretches)
@@ -183,7 +183,7 @@ def _render_phase_trail(
 
 
 def _list_coming_parts(course: StartupTimeline) -> list[tuple[str, float | None]]:
-    """Return what is still to come, with the seconds that it usually takes: part by part where earlier starts tell."""
+    """Return the parts to come with their usual seconds, from earlier starts if known."""
     if course.expected_parts:
         told = [one for one in list_remaining_parts(course) if _is_worth_telling(one.seconds)]
         return [
@@ -200,7 +200,7 @@ def _format_finished_part(one: PhaseSpan) -> str:
 
 
 def _format_dropped_cache(one: PhaseSpan, seen: NodeTileModel) -> str:
-    """Return by how much the page cache shrank, where it was dropped in this very start."""
+    """Return by how much this start shrank the page cache, if it dropped it."""
     dropped = seen.dropped
     if one.phase is not Phase.DROPPING_CACHES or dropped is None or dropped.ts < one.began:
         return ""
@@ -213,7 +213,7 @@ def _format_dropped_cache(one: PhaseSpan, seen: NodeTileModel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _TimeAxis:
-    """The stretch of time, in seconds, that the bars of all parts are drawn on, and their columns."""
+    """The period in seconds that the bars of all parts are drawn on, and its width in columns."""
 
     began: float
     whole: float
@@ -221,7 +221,7 @@ class _TimeAxis:
     ascii_only: bool
 
     def render_bar(self, began: float, seconds: float | None, mark: str, tone: TextStyle) -> TextRow:
-        """Return where a part lies in the whole; nothing of what is not known."""
+        """Return the bar of a part within the whole start; empty if not known."""
         if seconds is None:
             return (Span(" " * self.columns, TextStyle.PLAIN),)
         start = min(self.columns - 1, int((began - self.began) / self.whole * self.columns))
@@ -230,7 +230,7 @@ class _TimeAxis:
 
 
 def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea) -> list[RowBlock]:
-    """Return every part with what it took and usually takes, where that lies in the whole start, and those to come."""
+    """Return all parts: those done with actual and usual duration and their bar, then those to come."""
     until = course.told if course.is_over else now
     stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     coming = [] if course.is_over else _list_coming_parts(course)
@@ -277,7 +277,7 @@ def _render_total_time(course: StartupTimeline, taken: float | None, space: Draw
 
 
 def _describe_current_part(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> str:
-    """Return what is done; of a step that comes once more (a draft model has its own weights), that it does."""
+    """Return the name of a part; a step that repeats says so (a draft model has weights of its own)."""
     if one.step is None:
         return format_phase_name(one.phase)
     names = [each.step.name for each in before if each.step is not None]
@@ -285,7 +285,7 @@ def _describe_current_part(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> 
 
 
 def _render_expected_time(seconds: float | None, gap: int, word: str) -> TextRow:
-    """Return how long a part usually takes, all in one column."""
+    """Return the usual duration of a part, right-aligned in its column."""
     if seconds is None or not _is_worth_telling(seconds):
         return ()
     return make_row(" " * gap, Span(f"{word:>{_EXPECTED_COLUMNS - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
@@ -310,7 +310,7 @@ class _PhaseBar:
         )
 
     def render_row(self, now: float, time: _TimeAxis) -> TextRow:
-        """Return what it took, where that lies in the whole start, and its name."""
+        """Return its duration, its bar within the whole start, and its name."""
         sign, tone = (
             ("✓", TextStyle.GOOD)
             if not self.goes_on
@@ -326,7 +326,7 @@ class _PhaseBar:
 
 
 def render_startup_duration(course: StartupTimeline, space: DrawArea) -> TextRow | None:
-    """Return in a row what a start took that is over, phase by phase as far as there is room."""
+    """Return the durations of a finished start in one row, with as many phases as fit."""
     taken = course.compute_duration(course.told)
     if taken is None or not course.stretches:
         return None

@@ -1,4 +1,4 @@
-"""``status`` as text: one block a node, memory first, then what runs."""
+"""``status`` as text: one block per node, first its memory, then its instances."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
 
 _MEMORY_COLUMN_INDEX = 2
 _INDENT_COLUMNS = 4
-_MAX_NAME_COLUMNS = 64  # columns of a name, which all rows are given: no profile may be called longer
+_MAX_NAME_COLUMNS = 64  # width of the name column; the longest name that a profile may have
 
 
 def format_status(views: Sequence[NodeStatusView], ascii_only: bool = False, width: int | None = None) -> list[str]:
-    """Return the lines of the whole picture; where ``width`` (columns) is given, none that can be broken is longer."""
+    """Return the lines of ``status``, wrapped to ``width`` columns if given."""
     lines: list[str] = []
     for view in views:
         if lines:
@@ -51,7 +51,7 @@ def _format_node_status(view: NodeStatusView, ascii_only: bool, width: int | Non
 
 
 def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
-    """Return what is said of a switch that goes on there, or was left."""
+    """Return the lines about a switch that is in progress or was interrupted on the node."""
     if view.switch is None:
         return []
     from sparkctl.monitor.switch_journal_io import build_switch_refusal
@@ -65,7 +65,7 @@ def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | N
 
 
 def format_instances(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
-    """Return a row for each instance, ours first."""
+    """Return a row for each instance; those that sparkctl started come first."""
     blocks = format_instance_blocks(instances, ascii_only, width)
     return [line for block in blocks for line in block] or ["    nothing runs"]
 
@@ -73,12 +73,12 @@ def format_instances(instances: Sequence[InstanceView], ascii_only: bool, width:
 def format_instance_blocks(
     instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None
 ) -> list[list[str]]:
-    """Return the row of each instance as one line or, where it is narrow, more; in the order of `in_order`."""
+    """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
     return _align_columns([_list_instance_cells(instance, ascii_only) for instance in sort_by_owner(instances)], width)
 
 
 def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
-    """Return ours first, each group by name."""
+    """Return the instances that sparkctl started first, each group sorted by name."""
     return sorted(instances, key=lambda i: (not i.ours, i.name))
 
 
@@ -87,7 +87,7 @@ def _format_hint(view: NodeStatusView, width: int | None) -> list[str]:
 
 
 def describe_memory(memory: MemoryReading | None) -> str:
-    """Return used of total, then what could be had; page cache, as `top` has it, is shown and never counted as used."""
+    """Return used of total, then available memory; page cache is shown, as in `top`, and never counted as used."""
     if memory is None:
         return "memory —"
     words = [
@@ -96,7 +96,7 @@ def describe_memory(memory: MemoryReading | None) -> str:
         f"{build_memory_bar(memory, None).page_cache / GIB:.1f} cache",
         f"{memory.free / GIB:.1f} free",
     ]
-    if memory.swap_used >= GIB / 20:  # what would be shown as 0.0 is not worth a word
+    if memory.swap_used >= GIB / 20:  # do not show 0.0
         words.append(f"swap {memory.swap_used / GIB:.1f}")
     return " · ".join(words)
 
@@ -134,7 +134,7 @@ def _list_instance_cells(instance: InstanceView, ascii_only: bool) -> list[str]:
 
 
 def _describe_worker_rank(instance: InstanceView) -> str | None:
-    """Return which rank of its model a worker is, None of anything else."""
+    """Return the rank of a worker, None for anything else."""
     if instance.rank_position is None or instance.rank_position[0] == 0:
         return None
     index, count = instance.rank_position
@@ -142,7 +142,7 @@ def _describe_worker_rank(instance: InstanceView) -> str | None:
 
 
 def _align_columns(rows: list[list[str]], width: int | None) -> list[list[str]]:
-    """Return the rows in columns; the last two cells of all go to a second line where one row is too wide for one."""
+    """Return the rows in columns. If one row is too wide, the last two cells of all rows go to a second line."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]

@@ -1,4 +1,4 @@
-"""A Spark before a switch and after it: who stops, who stays, who comes, and its memory in the same four textures. Pure."""
+"""A switch plan as rows: each Spark before and after, what stops, stays and starts, and its memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFLICT_REASONS = {
     SwitchConflict.PLACES: "the same, its ranks placed otherwise",
     SwitchConflict.PART: "the same, and not all of it runs",
     SwitchConflict.NAME: "the same container name",
-    SwitchConflict.NODES: "no half of it is left behind",
+    SwitchConflict.NODES: "its other half stops too",
 }
 
 
@@ -47,17 +47,17 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
-    """Return why something stops."""
+    """Return why an instance has to stop."""
     return ", ".join(_CONFLICT_REASONS[one] for one in conflicts)
 
 
 def summarize_switch_plan(plan: SwitchPlan) -> str:
-    """Return in a sentence what a plan comes to."""
+    """Return the result of a plan as one sentence."""
     where = join_names(plan.nodes)
     if plan.is_there:
-        return f"{plan.instance} already stands on {where}: nothing is switched"
+        return f"{plan.instance} already runs on {where}: there is nothing to switch"
     if plan.obstacles:
-        return f"{plan.instance} cannot be switched to on {where} as things are"
+        return f"it is not possible to switch to {plan.instance} on {where} now"
     free = [one.node for one in plan.changes if one.is_free_after]
     left = f", and {join_names(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
     if not plan.stops:
@@ -68,13 +68,14 @@ def summarize_switch_plan(plan: SwitchPlan) -> str:
 
 
 def describe_rollback_window(plan: SwitchPlan) -> str | None:
-    """Return until when what stops can come back, or that it does not; None where nothing stops, or nothing is switched."""
+    """Return until when the stopped models can be started again, or that they cannot; None if nothing stops or the
+    plan switches nothing."""
     if not plan.stops or plan.obstacles or plan.is_there:
         return None
     new, old = distinguish_names(plan.instance, plan.stops)
     if plan.halves:
         return (
-            f"there is no way back if {new} fails: not all ranks of {join_names(plan.halves)} are seen to run, and "
+            f"there is no rollback if {new} fails: not all ranks of {join_names(plan.halves)} are seen to run, and "
             "half a model is not started again"
         )
     if not plan.rolls_back:
@@ -89,7 +90,8 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
 
 
 def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] = (), *, is_done: bool = False) -> str:
-    """Return what a step does, or has done; ``stops`` are the names of what goes, none where that was not told."""
+    """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
+    known."""
     instance, names = distinguish_names(instance, stops)
     old = join_names(names) or "what was there"
     going, done = {
@@ -99,8 +101,8 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
         SwitchStep.STARTING: (f"starting {instance}", f"{instance} started"),
         SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
         SwitchStep.DONE: ("done", "done"),
-        SwitchStep.UNDOING: (f"taking {instance} back: keeping its log, removing its containers",
-                             f"{instance} is taken back: its log is kept, its containers are gone"),
+        SwitchStep.UNDOING: (f"removing {instance}: saving its log, removing its containers",
+                             f"{instance} is removed: its log is saved, its containers are gone"),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
         SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
         SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
@@ -109,8 +111,8 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
 
 
 def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory now: as it was sampled (``bars``), else by what the plan has looked at, where the page cache
-    counts as free; None where neither knows."""
+    """Return a Spark's memory now: as sampled (``bars``), else as the plan saw it, where page cache counts as free;
+    None if neither is known."""
     if (seen := bars.get(change.node)) is not None:
         return seen
     if change.total is None or change.available is None:
@@ -129,8 +131,8 @@ def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, Mem
 
 
 def predict_memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
-    something comes the page cache was dropped. Models are counted as the GPU's. None where nothing is known of it."""
+    """Return the estimated memory of a Spark after the switch: without what stops, with the estimate of what starts,
+    and with a dropped page cache if something starts. Models count as GPU memory. None if nothing is known."""
     now = get_memory_before_switch(change, bars)
     if now is None or change.available_after is None:
         return None
@@ -151,17 +153,17 @@ def predict_memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, 
     )
 
 
-SIDE_BY_SIDE_COLUMNS = 110  # columns from which on before and after stand beside each other
+SIDE_BY_SIDE_COLUMNS = 110  # from this width on, before and after are shown side by side
 _LABEL_COLUMNS = 7
-_BAR_TEXT_COLUMNS = 27  # columns of what stands beside a bar: ≈ 102.8 of 121.7 GiB est.
+_BAR_TEXT_COLUMNS = 27  # width of the text beside a bar: ≈ 102.8 of 121.7 GiB est.
 _MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
     plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool = False, *, has_begun: bool = False
 ) -> list[TextRow]:  # fmt: skip
-    """Return every Spark of a plan before and after; ``bars`` is their memory as it was last seen, where it was. What was
-    before is now as long as nothing ``has_begun``."""
+    """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
+    ``has_begun``, "before" is now."""
     make = _render_columns if columns >= SIDE_BY_SIDE_COLUMNS else _render_stacked
     was = "before" if has_begun else "now"
     return [each for change in plan.changes for each in make(change, bars, columns, ascii_only, was)]
@@ -260,7 +262,7 @@ def _render_memory(
 
 
 def _render_memory_shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
-    """Return the four parts in figures, each with its texture; with fewer words where it is narrow."""
+    """Return the four parts of memory in figures, each with its texture, with fewer words if it is narrow."""
     marks = list_memory_bar_symbols(ascii_only)
     parts: Sequence[tuple[TextStyle, str, int | None]] = (
         (TextStyle.GPU, "GPU", bar.gpu_processes),
@@ -285,12 +287,12 @@ def _render_memory_shares(bar: MemoryBar, columns: int, ascii_only: bool) -> Tex
 
 
 _MAX_PLAIN_BAR_COLUMNS = 36
-_PLAIN_BAR_TEXT_COLUMNS = 40  # columns that the words beside a bar take
+_PLAIN_BAR_TEXT_COLUMNS = 40  # width of the words beside a bar
 _INDENT_TEXT = " " * 8
 
 
 def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
-    """Return the whole plan: a picture of each Spark before and after, then what stands against it."""
+    """Return the whole plan: each Spark before and after, then the problems."""
     if plan.is_there:
         return [make_row(sanitize_span(summarize_switch_plan(plan)))]
     rows: list[TextRow] = []
@@ -322,7 +324,7 @@ def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bo
     rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells, ascii_only))
     rows += [_format_instance(one, names) for one in change.tenants]
     if not change.tenants:
-        rows.append(make_row(_INDENT_TEXT, Span("nothing stands here", TextStyle.LABEL)))
+        rows.append(make_row(_INDENT_TEXT, Span("nothing is there", TextStyle.LABEL)))
     rows.append(_format_memory_row("then", predict_memory_after_switch(change, {}), cells, ascii_only, expected=True))
     rows += [_format_kept_instance(one, names) for one in change.remaining_containers]
     if change.starts is not None:

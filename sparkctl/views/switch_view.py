@@ -1,4 +1,4 @@
-"""The screen of a switch: what would stop, stay and come; then each step with its proof; then how it ended. Pure."""
+"""The switch screen: the plan, then each step with its proof, then the result."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ _STEP_DONE_WORDS = {
     SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
     SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
 }  # fmt: skip
-_HANG_COLUMNS = 9  # columns before what is said of a step
-_MAX_PROOF_LINES = 3  # lines of what a log says, at most: it is whole in the log
-_DONE_WORD_COLUMNS = 10  # columns of the word for a step that is done
+_HANG_COLUMNS = 9  # indent of a step's text
+_MAX_PROOF_LINES = 3  # most log lines to show; the log has all
+_DONE_WORD_COLUMNS = 10  # width of the word for a finished step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchScreenModel:
-    """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
-    or it cannot be made, and ``trouble`` is why. ``bars`` is the Sparks' memory now, or as it was when the switch began;
-    ``glances`` are what is known of them now; ``now`` in unix seconds. ``course``: a switch that has begun. ``do_key``: by
-    which it is done. ``cautions``: what was said while it was planned, each with what can be done about it."""
+    """The state of the switch screen. ``nodes``: the nodes chosen so far. ``plan`` is None before it is made, or if
+    it cannot be made; then ``trouble`` says why. ``bars``: the Sparks' memory now, or when the switch began;
+    ``glances``: what is known of them now; ``now``: Unix time in seconds. ``course``: a switch that has begun.
+    ``do_key``: the key that starts it. ``cautions``: warnings of the plan, each with a remedy."""
 
     profile: str
     nodes: tuple[NodeName, ...] = ()
@@ -81,7 +81,7 @@ class SwitchScreenModel:
 
 
 def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows; what has no room is reached by scrolling."""
+    """Return exactly ``lines`` rows; the rest is reached by scrolling."""
     inner = max(20, columns - 2)
     course = scene.course
     rows: list[TextRow] = []
@@ -102,7 +102,7 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
 
 
 def _is_undone(course: SwitchProgress) -> bool:
-    """Tell whether it is over and came to something else than its plan: that is no picture of these Sparks any more."""
+    """Tell whether the switch ended differently from its plan, so that the plan no longer describes the Sparks."""
     return course.end is not None and course.end.outcome not in (Outcome.READY, Outcome.DONE)
 
 
@@ -110,14 +110,14 @@ def _is_undone(course: SwitchProgress) -> bool:
 
 
 def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow]:
-    """Return what it comes to, what stands against it, and what to press."""
+    """Return the result of the plan, its problems, and the key to press."""
     if scene.plan is None:
         if scene.trouble is not None:
             rows = _render_sentences(
                 scene.trouble, columns, get_state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD
             )
             return rows + _render_hints(scene.hint, columns)
-        return [make_row(Span("looking at the Sparks: what stands there, and what it would meet ...", TextStyle.STALE))]
+        return [make_row(Span("reading the Sparks: what runs there, and what conflicts ...", TextStyle.STALE))]
     plan = scene.plan
     about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
     rows = _render_sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
@@ -135,7 +135,7 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
         key = make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL))
         rows.append(justify_row(key, make_row(Span(about, TextStyle.UNIT)), columns))
     elif scene.is_planning:
-        rows.append(make_row(Span("being looked at again ...", TextStyle.STALE)))
+        rows.append(make_row(Span("reading the Sparks again ...", TextStyle.STALE)))
     return rows
 
 
@@ -149,7 +149,7 @@ def _render_sentences(words: str, columns: int, sign: str, tone: TextStyle) -> l
 
 
 def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
-    """Return what can be done, each way in a row of its own, commands so that they can be copied whole."""
+    """Return the remedies, each in a row of its own, so that commands can be copied whole."""
     rows: list[TextRow] = []
     for line in filter(None, (hint or "").splitlines()):
         command = find_command(line)
@@ -167,7 +167,7 @@ def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
 
 
 def find_offered_command(scene: SwitchScreenModel) -> str | None:
-    """Return the first command that the screen offers as a way out, None where it offers none."""
+    """Return the first command that the screen proposes, None if there is none."""
     hints = [scene.hint, *(hint for _, hint in scene.cautions)]
     if scene.course is not None:
         hints = [None if scene.course.end is None else scene.course.end.hint]
@@ -179,7 +179,7 @@ def find_offered_command(scene: SwitchScreenModel) -> str | None:
 
 
 def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = False) -> str:
-    """Return what a step of this switch does, or has done."""
+    """Return what a step of this switch does, or did."""
     stops = () if course.plan is None else course.plan.stops
     return describe_switch_step(step, course.instance, stops, is_done=is_done)
 
@@ -188,7 +188,7 @@ def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int
     rows: list[TextRow] = []
     for at, one in enumerate(course.steps):
         if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
-            continue  # the step before it has said so
+            continue  # the previous step has said so
         is_last = at == len(course.steps) - 1
         rows += _render_step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
@@ -214,7 +214,7 @@ def _render_step(
             make_row(*head, Span(f"{_STEP_DONE_WORDS[one.step]:<{_DONE_WORD_COLUMNS}}", TextStyle.PLAIN)),
             _HANG_COLUMNS + _DONE_WORD_COLUMNS,
         )
-    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # what proves the last one says it
+    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
         words = describe_step(one.step, course, is_done=one.ended is not None)
         told = (
             told
@@ -233,7 +233,7 @@ def _render_step(
 
 
 def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
-    """Return how far what is being stopped or started by this step is, on each Spark."""
+    """Return the progress of the instances that this step stops or starts, on each Spark."""
     old = () if course.plan is None else course.plan.stops
     rows: list[TextRow] = []
     space = DrawArea(max(24, columns - _HANG_COLUMNS), scene.ascii_only)
@@ -254,7 +254,7 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
 
 
 def _choose_step_symbol(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
-    """``is_asked``: nothing failed here, somebody undoes what was left."""
+    """Return the symbol of a step. ``is_asked``: nothing failed; an operator undoes an interrupted switch."""
     if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
         return get_state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
     if goes_on:
@@ -280,7 +280,7 @@ def _render_pending_step(step: SwitchStep, course: SwitchProgress, ascii_only: b
 
 
 def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
-    """Return how it ended: ready, or why not, and what became of the one before."""
+    """Return how the switch ended: ready, or why not, and the state of the previous models."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
         words, tone = describe_command_result("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
         rows = _render_sentences(words, columns, "", tone)
@@ -305,7 +305,7 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
 
 
 def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
-    """Return that the one before serves again, and what proves it: that is what an owner wants to know first."""
+    """Return that the previous models serve again, with the proof; this is what an owner wants to know first."""
     restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
     if restored is None:
         return []
@@ -321,7 +321,7 @@ _BAR_COLUMNS = 20  # columns
 def render_switch_progress_line(
     course: SwitchProgress, now: float, key: str | None, ascii_only: bool = False
 ) -> TextRow:
-    """Return how far a switch is that goes on; ``key`` shows it."""
+    """Return the progress of a running switch; ``key`` shows its screen."""
     step = course.current_step
     tone = TextStyle.BAD if course.is_rolling_back else TextStyle.ATTENTION
     words = "beginning" if step is None else describe_step(step, course)
@@ -340,8 +340,8 @@ def _format_step_number(step: SwitchStep | None) -> str:
 def render_unfinished_switch(
     words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False, columns: int = 80
 ) -> tuple[TextRow, ...]:
-    """Return a switch of somebody else's, or one that was left: ``words`` say who, which step, since when; ``keys`` what
-    can be done, each with its word, in a row of their own. What is longer than so many ``columns`` is broken."""
+    """Return the rows about a switch that another operator runs or that was interrupted: ``words`` say who, which
+    step, since when; ``keys`` are the actions with their labels. Rows are wrapped to ``columns``."""
     sign = get_state_symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
     shown = [
         span for key, does in keys for span in (Span(f"  {key}", TextStyle.KEY), Span(f" {does}", TextStyle.LABEL))
@@ -352,12 +352,12 @@ def render_unfinished_switch(
         for at, line in enumerate(lines)
     ]
     if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
-        return (*told[:-1], (*told[-1], *shown))  # lines are few where the terminal is narrow
+        return (*told[:-1], (*told[-1], *shown))  # a narrow terminal has few lines
     return (*told, tuple(shown)) if shown else tuple(told)
 
 
 def render_transfer(one: TransferProgressed, ascii_only: bool = False) -> TextRow:
-    """Return how far something is that is carried from one Spark to another: what matters most stands first."""
+    """Return the progress of a transfer between Sparks, the most important figures first."""
     arrow = ">" if ascii_only else "→"
     spans = [sanitize_span(f"{one.source} {arrow} {one.node}  ", TextStyle.TITLE)]
     if one.total:

@@ -1,4 +1,4 @@
-"""``top`` as text, a block a node."""
+"""``top`` as text: one block per node with memory, GPU, CPU, links, disks, findings and instances."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
 
 _INDENT_TEXT = "      "
 _CELL_SEPARATOR = " · "
-_NO_FIGURES_TEXT = "no figures: neither /metrics nor its log tells what it does"
-_EXCESS_RATIO = 1.1  # times what is expected
+_NO_FIGURES_TEXT = "no figures: neither /metrics nor its log has any"
+_EXCESS_RATIO = 1.1  # factor of the expected memory
 
 
 def format_instance_block(
     one: InstanceView, view: NodeTelemetryView, width: int | None, explain: bool = False, brief: bool = False
 ) -> list[str]:
-    """Return the lines under an instance's row; in ``brief`` without latencies, and what it holds only if unexpected.
+    """Return the lines under an instance's row; in ``brief`` without latencies, and memory only if unexpected.
 
-    ``explain`` adds the formula of the estimate and its inputs, or why there is none.
+    ``explain`` adds the formula and the inputs of the bandwidth estimate, or why there is none.
     """
     if not one.ours:
         return []
@@ -96,7 +96,7 @@ def _format_throughput(numbers: EngineMeter) -> list[str]:
 def _list_acceptance_cells(numbers: EngineMeter, drafted: int | None) -> list[str]:
     seen = numbers.acceptance
     if seen is None and not drafted:
-        return []  # no drafts are configured, or nobody knows
+        return []  # no drafts are configured, or it is not known
     if seen is None:
         return [f"accepts {words.UNKNOWN}", f"{drafted} drafts a step"]
     return ["accepts " + words.format_draft_acceptance(numbers, drafted), *_list_position_cells(seen)]
@@ -128,7 +128,8 @@ def _explain_bandwidth(one: InstanceView, view: NodeTelemetryView, width: int | 
     seen = estimate_instance_bandwidth(one, view)
     if get_node_bandwidth(view) is not None:
         return wrap_line(
-            f"{_INDENT_TEXT}  bandwidth: the GPU's own counter says it, for all that runs there; see its line", width
+            f"{_INDENT_TEXT}  bandwidth: the GPU's own counter measures it for the whole node; see the GPU's line",
+            width,
         )
     if seen is None:
         return wrap_line(f"{_INDENT_TEXT}  no bandwidth: {explain_missing_estimate(one.numbers, one.per_step)}", width)
@@ -148,10 +149,10 @@ CLOCK_LIMIT_REASONS = {
     0x40: "thermal (hardware)",
     0x80: "power brake",
     0x100: "display clock",
-}  # 0x1 is idle
+}  # bit 0x1 is idle
 _BAR_COLUMNS, _SHORT_BAR_COLUMNS, _WIDE_MIN_COLUMNS = 40, 30, 100
-_OLD_LIST_SECONDS = 15.0  # seconds: Docker is asked every five, and has ten to answer
-_LOW_DISK_SHARE = 0.05  # of a disk: less free than that is told however little room there is
+_OLD_LIST_SECONDS = 15.0  # seconds; Docker is read every 5 s and has 10 s to answer
+_LOW_DISK_SHARE = 0.05  # share of a disk; below this it is always shown
 _TALLER_WINDOW_TEXT = "a taller window shows them"
 
 
@@ -162,10 +163,10 @@ def format_top(
     explain: bool = False,
     height: int | None = None,
 ) -> list[str]:
-    """Return the lines of the whole picture, none longer than ``width`` columns that can be broken.
+    """Return all lines, wrapped to ``width`` columns where possible.
 
-    ``explain`` adds, under each instance, the formula of its bandwidth with all inputs, or why there is none. Where the
-    lines are more than ``height``, what is least needed is left out, item by item, and that is said.
+    ``explain`` adds the formula and the inputs of each instance's bandwidth estimate, or why there is none. If there
+    are more lines than ``height``, the least important items are left out one by one, and a line says so.
     """
     style = _TopFormat(ascii_only=ascii_only, width=width, explain=explain)
     lines = _format_nodes(views, style)
@@ -176,7 +177,7 @@ def format_top(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TopFormat:
-    """How the picture is wanted; ``brief``: only what is not in order, and the items that there is room for."""
+    """Format options; ``brief``: only problems, plus the optional items that fit."""
 
     ascii_only: bool
     width: int | None
@@ -185,7 +186,7 @@ class _TopFormat:
     items: frozenset[tuple[str, str]] = frozenset()  # (node, what)
 
     def has_room_for(self, node: str, what: str) -> bool:
-        """Say whether there is room for it."""
+        """Tell whether an optional item is shown."""
         return not self.brief or (node, what) in self.items
 
 
@@ -197,7 +198,7 @@ def _format_nodes(views: Sequence[NodeTelemetryView], style: _TopFormat) -> list
 
 
 def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: int) -> list[str]:
-    """Return the picture in so many lines: in brief, then one item more after the other while there is room."""
+    """Return the view in at most this many lines: the brief form plus as many optional items as fit."""
     style = replace(style, brief=True)
     wanted = _list_optional_items(views)
     lines, missing = _format_nodes(views, style), list(wanted)
@@ -212,7 +213,8 @@ def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: i
 
 
 def _list_optional_items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, str]]:
-    """Return what a brief picture lacks, what is needed most first: remedies of the worst, their proofs, then the rest."""
+    """Return the optional items, the most important first: remedies of the worst findings, their evidence, then the
+    rest."""
     there = [view for view in views if view.state is NodeState.OK]
     found = sort_by_severity([one for view in there for one in view.findings])
     ranked = [
@@ -226,7 +228,7 @@ def _list_optional_items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, 
 
 
 def _format_omitted(missing: Sequence[tuple[str, str]], width: int | None) -> list[str]:
-    """Return the line that says what was left out, nothing where that is nothing."""
+    """Return the line that names what was left out, "" if nothing was."""
     whats = {what.split()[0] for _, what in missing}
     words = {
         "try": "remedies", "proof": "evidence", "instances": "details of instances", "CPU": "CPU", "links": "links",
@@ -237,13 +239,13 @@ def _format_omitted(missing: Sequence[tuple[str, str]], width: int | None) -> li
 
 
 def _clip_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: int) -> list[str]:
-    """Return what matters most where not even the brief picture has room: every node's head and findings go first."""
+    """Return the most important lines if even the brief form does not fit: each node's head and findings first."""
     blocks = [_format_node_block(view, replace(style, items=frozenset({(view.name, "first")}))) for view in views]
     whole = sum(len(block) for block in blocks)
     footer = wrap_line(f"({whole} lines in all: make the window taller, or choose with --node)", style.width, 1)
     room = max(len(blocks), height - len(footer))
     shares = [0] * len(blocks)
-    while sum(shares) < min(room, whole):  # a line each in turn: a short block leaves its room to the others
+    while sum(shares) < min(room, whole):  # one line each in turn, so that short blocks leave room to others
         for index, block in enumerate(blocks):
             if shares[index] < len(block) and sum(shares) < room:
                 shares[index] += 1
@@ -260,7 +262,7 @@ def _clip_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: 
 
 
 def _count_omitted_findings(view: NodeTelemetryView, room: int, style: _TopFormat) -> str:
-    """Return how many findings of each severity are not within so many lines under the node's head."""
+    """Return how many findings of each severity are not within this many lines under the node's head."""
     counts: Counter[Severity] = Counter()
     for one in view.findings if view.state is NodeState.OK else ():
         room -= len(format_node_findings([one], view.when, style.ascii_only, style.width, ()))
@@ -300,7 +302,7 @@ def _format_node_block(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
 
 
 def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopFormat) -> list[tuple[str, list[str]]]:
-    """Return CPU, links and disks; in brief only what is not in order and what no finding says anyway."""
+    """Return CPU, links and disks; in brief only problems that no finding reports."""
     disks = [disk for disk in sample.disks or () if style.has_room_for(view.name, "disks") or _is_disk_low(disk)]
     all_links = style.has_room_for(view.name, "links")
     said = not all_links and any(one.kind is FindingKind.IDLE_FUNCTION for one in view.findings)
@@ -320,7 +322,7 @@ def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopForma
 
 
 def list_missing_readings(sample: Sample) -> list[str]:
-    """Return why nothing is known of drives, links, sensors and processes; nothing where they are."""
+    """Return why drives, links, sensors and processes are not known; empty if they are."""
     if sample.devices_silent_for is not None:
         return [f"no answer for {sample.devices_silent_for:.0f} s (drives, links, temperatures, processes)"]
     return [sanitize_line(sample.devices_trouble)] if sample.devices_trouble else []
@@ -331,7 +333,7 @@ def _is_disk_low(disk: DiskSpace) -> bool:
 
 
 def _format_instances(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
-    """Return a row for each instance with its figures under it, and as of when they were seen where that is long ago."""
+    """Return a row for each instance with its figures, and their age if they are old."""
     if view.instances_seen is None and not view.instances:
         return ["    what runs is not known yet"] if view.docker_known else []
     age = 0.0 if view.instances_seen is None else view.when - view.instances_seen
@@ -372,7 +374,7 @@ def _list_memory_rows(
 
 
 def _format_other_memory(bar: MemoryBar) -> str:
-    """Return what `other` is made of: what processes hold, and what nobody is known to hold."""
+    """Return the parts of `other`: memory of processes, and unaccounted memory."""
     if bar.processes is None:
         return ""
     return f" (processes {_format_gib_number(bar.processes)}, unaccounted {_format_gib_number(bar.unaccounted)})"
@@ -383,7 +385,7 @@ def _format_gib_number(size: int | None) -> str:
 
 
 def format_memory_bar(bar: MemoryBar, ascii_only: bool, width: int = _BAR_COLUMNS) -> str:
-    """Return the four parts as one bar of so many cells."""
+    """Return the four parts of memory as one bar of this many cells."""
     ends = "[]" if ascii_only else "▕▏"
     return ends[0] + "".join(span.text for span in render_memory_bar(bar, width, ascii_only)) + ends[1]
 
@@ -488,7 +490,7 @@ def _build_instance_json(one: InstanceView, view: NodeTelemetryView) -> dict[str
 
 
 def _build_bandwidth_json(seen: Bandwidth | None) -> dict[str, object] | None:
-    """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
+    """Return low and high bytes/s, the shares of the memory's bandwidth, and the method."""
     if seen is None:
         return None
     shares = {
@@ -501,5 +503,5 @@ def _build_bandwidth_json(seen: Bandwidth | None) -> dict[str, object] | None:
 
 
 def _round_pair(pair: tuple[float, float] | None, places: int) -> tuple[float, float] | None:
-    """Return no more digits than such a figure has; the same in a recording, whose inputs are rounded."""
+    """Round to the digits that such a figure deserves, so that a recording, whose inputs are rounded, gives the same."""
     return None if pair is None else (round(pair[0], places), round(pair[1], places))

@@ -1,4 +1,4 @@
-"""What is on its way between two nodes, in one line."""
+"""The progress of a transfer between two nodes, in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sparkctl.model.text.units import format_clock, format_size
 
 
 def format_transfer(event: TransferProgressed) -> str:
-    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``; what is not known is left out."""
+    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``, without what is not known."""
     parts = [event.what]
     if event.total:
         share = min(100, round(100 * event.done / event.total))
@@ -22,5 +22,5 @@ def format_transfer(event: TransferProgressed) -> str:
 
 
 def format_byte_rate(rate: float) -> str:
-    """Return bytes a second as ``1.21 GB/s``, of a slow way as ``34 MB/s``."""
+    """Return bytes per second as ``1.21 GB/s``, or ``34 MB/s`` below 1 GB/s."""
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
@@ -56,7 +57,7 @@ def open_demo_panel(
 ) -> AbstractAsyncContextManager[Driver]:
     """The panel with all that it can be told to do: its `:` line reads the config of these Sparks."""
     monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-    return open_panel_on(sparks, tmp_path / "state", commands=Grammar(), **more)
+    return open_panel_on(sparks, tmp_path / "state", commands=Grammar(sparkctl_command), **more)
 
 
 def panel_of(pilot: Driver) -> PanelApp:

@@ -84,7 +84,7 @@ async def test_a_spark_is_freed_once_it_was_said_what_stops_there(
         await wait_for_text(pilot, "Stop everything that sparkctl started on spark2?")
         await pilot.press("tab", "enter")
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
-        await wait_for_text(pilot, "everything of sparkctl's on spark2 has stopped; spark2: ")
+        await wait_for_text(pilot, "everything that sparkctl started on spark2 has stopped; spark2: ")
 
 
 async def test_the_line_of_a_switch_is_for_the_selected_spark_unless_it_names_one(

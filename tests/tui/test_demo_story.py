@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.cli.verbs.demo import DEMO_STEPS, build_demo_options, seed_start_history
 from sparkctl.config import load_config
@@ -30,7 +31,7 @@ def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -
     return PanelOptions(
         nodes=nodes,
         make_context=context,
-        commands=CommandLineParser(),
+        commands=CommandLineParser(sparkctl_command),
         clock=clock,
         badge=shown.badge,
         story=shown.story,

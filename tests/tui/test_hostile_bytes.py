@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from textual.driver import Driver
 from textual.drivers.headless_driver import HeadlessDriver
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.simulator import SimulatedSparks, ssh_server
@@ -168,7 +169,9 @@ async def open_and_walk_panel(liar: HostileBytes, size: tuple[int, int]) -> tupl
                     for blob in liar.blobs:
                         one.journal.write(blob + b"\n", liar.dice.choice(("stdout", "stderr")))
                 panel = Watched(
-                    build_panel_options(load_config(sparks.config_path).nodes, Path(state), commands=Grammar())
+                    build_panel_options(
+                        load_config(sparks.config_path).nodes, Path(state), commands=Grammar(sparkctl_command)
+                    )
                 )
                 async with panel.run_test(size=size, notifications=True) as pilot:
                     seen = await _walk_panel(pilot, panel)

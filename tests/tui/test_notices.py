@@ -71,7 +71,7 @@ def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> N
 def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:
     known = KnownViews()
     known.notices.add_notice(
-        "● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD
+        "● everything that sparkctl started on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD
     )
     known.notices.add_notice("✕ qwen36 failed on spark1", TextStyle.BAD)
     known.at += 59.0

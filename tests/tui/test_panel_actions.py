@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 from textual.widgets._toast import Toast
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.commands.actions import find_action
 from sparkctl.context import CommandContext
@@ -221,7 +222,7 @@ LINES = [
     (["up"], "Missing argument 'PROFILE'"),
     (["up", "qwen"], "no profile is called `qwen`; did you mean"),
     (["up", "qwen36", "--node", "nowhere"], "no node is called `nowhere`"),
-    (["down"], "name an instance, or say --all"),
+    (["down"], "name an instance, or use --all"),
     (["upp"], "no such verb: upp; did you mean `up`?"),
     (["init"], "`init` is for the command line"),
     (["up", "qwen36", "--json"], "--json is for the command line"),
@@ -236,7 +237,9 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     config.write_text("nodes: [{name: spark1, host: 192.0.2.1}]\n")
     monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
     with pytest.raises(InvalidInput) as caught:
-        Grammar().parse_command(words, CommandContext(history=OperationHistory(tmp_path), operator="tester"))
+        Grammar(sparkctl_command).parse_command(
+            words, CommandContext(history=OperationHistory(tmp_path), operator="tester")
+        )
     assert said in caught.value.message
 
 
@@ -583,7 +586,7 @@ async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
 
 
 def test_an_options_value_is_no_instance_and_what_no_log_screen_knows_is_refused() -> None:
-    grammar = Grammar()
+    grammar = Grammar(sparkctl_command)
     assert grammar.parse_screen_target(["logs", "qwen36", "--node", "spark2"]) == ("logs", "qwen36", "--node", "spark2")
     assert grammar.parse_screen_target(["logs", "-n", "spark2", "-f", "qwen36"]) == (
         "logs",

@@ -129,7 +129,7 @@ def test_without_a_terminal_the_panel_is_refused_and_help_is_shown_as_ever(words
 def test_options_of_the_panel_do_not_go_with_a_verb() -> None:
     ran = run_sparkctl("--readonly", "status")
     assert ran.returncode == 2
-    assert "--readonly belongs to the panel" in ran.stderr
+    assert "--readonly is an option of the panel" in ran.stderr
 
 
 async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
         assert "config has faults" in read_screen(pilot)
         assert "two " in read_screen(pilot), "the one that was read last stays"
         await pilot.press("i")
-        shown = await wait_for_text(pilot, "the config is not taken in")
+        shown = await wait_for_text(pilot, "the config is invalid; the previous one")
         assert "config.yaml:1:" in re.sub(r"[\s│]", "", shown)
         await pilot.press("escape")
         path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
@@ -167,7 +167,7 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
     assert reload() is None
     path.rename(aside)
     assert reload() is None
-    with pytest.raises(InvalidInput, match="is gone, or empty: the config that was read last stays"):
+    with pytest.raises(InvalidInput, match="is gone, or empty: sparkctl keeps the previous config"):
         reload()
     assert reload() is None, "that is told once"
     aside.rename(path)

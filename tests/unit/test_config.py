@@ -124,7 +124,7 @@ def test_a_config_is_written_once_and_for_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.yaml"
     write_config([make_node("a1")], path)
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(InvalidInput, match="was kept"):
+    with pytest.raises(InvalidInput, match="it is unchanged"):
         write_config([make_node("b1")], path)
     assert load_config(path).nodes == (make_node("a1"),)
     write_config([make_node("b1")], path, replace=True)

@@ -1,4 +1,4 @@
-"""``sparkctl abort``."""
+"""``sparkctl abort``: undo an interrupted switch."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ import click
 from sparkctl.cli.options import json_option, node_option
 
 
-@click.command("abort", short_help="Undo a switch that somebody left: what was stopped serves again.")
+@click.command("abort", short_help="Undo an interrupted switch and start the previous models again.")
 @node_option(many=True)
 @click.option(
-    "--give-up", "gives_up", is_flag=True, help="Bring nothing back: put both away, logs saved, and forget the switch."
+    "--give-up",
+    "gives_up",
+    is_flag=True,
+    help="Start nothing again: save the logs, remove both models and forget the switch.",
 )
 @json_option
 def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
-    """Undo the switch that was left: what it started goes, what it had stopped is started again and proves itself.
+    """Undo an interrupted switch: remove what it started, and start again what it had stopped.
 
     \b
     sparkctl abort
     sparkctl abort --node spark1
     sparkctl abort --give-up
 
-    It needs no profile: the containers that were stopped are kept until the new one has proved itself. From then on there is
-    nothing to undo (exit 6). Where what was stopped does not come back, or is not wanted any more, --give-up stops and removes
-    what is left of both models, and the Sparks are open for something else.
+    It needs no profile: the stopped containers stay on the nodes until the new model has generated a token. After that there
+    is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
+    removes what is left of both models, so that you can use the Sparks for something else.
     """
     from sparkctl.cli.verbs.resume import finish_switch
     from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch

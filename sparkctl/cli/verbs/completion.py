@@ -1,4 +1,4 @@
-"""``sparkctl completion``."""
+"""``sparkctl completion``: print the shell completion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str | None) -> int:
-    """Print the completion script; verbs, nodes and profiles complete.
+    """Print the completion script. It completes verbs, nodes and profiles.
 
     \b
     bash:  eval "$(sparkctl completion bash)"          in ~/.bashrc

@@ -1,4 +1,4 @@
-"""``sparkctl demo``: the same verbs on two simulated Sparks."""
+"""``sparkctl demo``: run the panel or any verb on two simulated Sparks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkctl.model.phase import Phase, PhaseDuration
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.panel_options import DemoStep
 
-TIME_FACTOR = 8.0  # seconds of the demo in one of ours, while something starts or stops
+TIME_FACTOR = 8.0  # simulated seconds per real second, while something starts or stops
 _DAY_SECONDS = 86400.0
 _SGLANG_PHASES = (
     ("dropping-caches", None, 1.7), ("creating", None, 0.5), ("starting", None, 13.0), ("loading", "join", 29.0),
@@ -38,49 +38,49 @@ _PAST_STARTS = (
     ("qwen36", "spark2", (*_SGLANG_PHASES, *_DRAFT_MODEL_PHASES, *_WARMUP_PHASES), 4.1),
     ("qwen36-vllm", "spark2", _VLLM_PHASES, 2.2),
     ("qwen36-ngram", "spark1", (*_SGLANG_PHASES, *_WARMUP_PHASES), 0.2),
-)  # seconds of each part as the simulated engines take them, days ago
+)  # (profile, node, seconds of each part as the simulated engines take them, how many days ago)
 _CONNECT_SECONDS = 2.0  # seconds until the first part begins: connecting and looking
 _FAILING_OPTIONS = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 DEMO_STEPS = (
     DemoStep(
         1.5,
-        "two simulated Sparks, in this process alone, with directories of their own: nothing of yours is written to. q ends "
-        "it, ? shows the keys",
+        "two simulated Sparks, only in this process, with directories of their own: your files are not changed. q ends "
+        "the demo, ? shows the keys",
     ),
     DemoStep(
         8,
-        "minimax-m27 holds both. A smaller model on one of them does, and the other is free: switch qwen36-ngram",
+        "minimax-m27 uses both Sparks. A smaller model on one of them leaves the other free: switch qwen36-ngram",
         ("switch", "qwen36-ngram", "--node", "spark1"),
     ),
     DemoStep(
         14,
-        "spark2 is free. Somebody wants a large KV cache: up qwen36 --force --set args.mem-fraction-static=0.95",
+        "spark2 is free. We start a model with a large KV cache: up qwen36 --force --set args.mem-fraction-static=0.95",
         ("up", "qwen36", "--node", "spark2", *_FAILING_OPTIONS),
     ),
     DemoStep(
         14,
-        "no room was left for the drafts: j and then enter on spark2 shows the verdict. Now the other stack: up qwen36-vllm",
+        "no memory was left for the drafts: press j, then enter on spark2 to see the verdict. Now with vLLM: up qwen36-vllm",
         ("up", "qwen36-vllm", "--node", "spark2"),
     ),
     DemoStep(
         25,
-        "the same model twice: FP8 with NGRAM drafts on spark1, NVFP4 with its own draft head on spark2. It is yours now",
+        "the same model twice: FP8 with NGRAM drafts on spark1, NVFP4 with its own draft head on spark2. Now it is your turn",
     ),
 )
 
 
 class ScaledClock(Clock, Protocol):
-    """A clock that says how many of its seconds go by in one of ours."""
+    """A clock that may run faster than real time."""
 
     @property
     def rate(self) -> float:
-        """Return that number."""
+        """Return the simulated seconds per real second."""
         ...
 
 
 def build_demo_options(clock: ScaledClock, *, with_story: bool) -> DemoOptions:
-    """Return what the panel needs to know of simulated Sparks."""
+    """Return the panel's options for simulated Sparks."""
     return DemoOptions(
         clock,
         lambda: _format_clock_label(clock),
@@ -89,7 +89,7 @@ def build_demo_options(clock: ScaledClock, *, with_story: bool) -> DemoOptions:
 
 
 def _format_clock_label(clock: ScaledClock) -> str:
-    """Say whose time this is: how fast it goes, or how far ahead of ours it is since it went faster."""
+    """Return the label of the header: how fast the simulated time runs, or how far it is ahead of real time."""
     if clock.rate != 1:
         return f"simulated, time ×{clock.rate:g}"
     ahead = round((clock.unix_time() - time.time()) / 60)
@@ -97,7 +97,7 @@ def _format_clock_label(clock: ScaledClock) -> str:
 
 
 def seed_start_history(state: Path) -> None:
-    """Let the operator have started both before: how long that takes is known then."""
+    """Write past starts into the history, so that the demo knows how long a start takes."""
     history, library = OperationHistory(state), ProfileLibrary()
     for name, node, took, days in _PAST_STARTS:
         profile = library.load_profile(name)
@@ -109,10 +109,8 @@ def seed_start_history(state: Path) -> None:
 
 
 SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
-_BUSY_SCENARIO = "two-stacks"  # what there is to see where nothing is started
-_PROFILES_LOST_MESSAGE = (
-    "profiles that were written in the demo ended with it: it has directories of its own, yours are untouched"
-)
+_BUSY_SCENARIO = "two-stacks"  # for --plain and --readonly, which start nothing
+_PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 
 
 @click.command(
@@ -123,36 +121,36 @@ _PROFILES_LOST_MESSAGE = (
 @click.option(
     "--scenario",
     type=click.Choice(SCENARIOS),
-    help="What runs there at first. Without it a verb starts on `empty`, and the panel tells a story.",
+    help="What runs at first. Without it a verb starts on `empty`, and the panel shows a guided tour.",
 )
 @click.option(
-    "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast their time goes."
+    "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
 )
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
-@click.option("--readonly", is_flag=True, help="The panel changes nothing there, and tells no story.")
-@click.option("--plain", is_flag=True, help="What changes there as sentences, in place of the panel.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
+@click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")
+@click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
     ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool, ascii_only: bool,
     verb: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Run VERB, without one the panel, on two simulated Sparks, spark1 and spark2, that speak real SSH and the real
+    """Run VERB, or the panel without one, on two simulated Sparks, spark1 and spark2. They speak real SSH and the real
     Docker API.
 
     \b
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
-    sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings come within half a minute
+    sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings within half a minute
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
-    sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      over both, or fabric-cut; an image with missing-on-spark2
-        or stale-on-spark2 in its name is not there, or another one
-    sparkctl demo --serve                     then, elsewhere, with the variables it prints: any verb
+    sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      on both Sparks; also: fabric-cut
+        (an image named missing-on-spark2 or stale-on-spark2 is missing there, or another version)
+    sparkctl demo --serve                     then run any verb in another terminal, with the variables it prints
 
-    Nothing of yours is written to: your profiles are read where they are, and everything else is in a temporary directory,
-    gone at the end.
+    Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it
+    deletes at the end.
     """
     from sparkctl.cli import panel_launcher
 
@@ -161,11 +159,13 @@ def command(
     if serve and verb:
         raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
     if (serve or verb) and (idle := [name for name, given in (("--readonly", readonly), ("--plain", plain)) if given]):
-        raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
+        raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a verb", ctx)
     if plain:
         return _run_demo_plain(scenario, speed)
     if not serve and not verb and not panel_launcher.can_open_panel():
-        raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
+        raise click.UsageError(
+            "the panel needs a terminal: name a verb, for example sparkctl demo up qwen36 --node spark1", ctx
+        )
     if serve:
         return _serve_simulator(scenario or "empty", speed)
     if not verb:
@@ -174,7 +174,7 @@ def command(
 
 
 def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
-    """Run a verb there, and say what became of what it started."""
+    """Run a verb on simulated Sparks, and explain that what it started ends with the command."""
     from sparkctl.cli import stderr
 
     with _temporary_home(scenario, speed=speed) as home:
@@ -186,7 +186,7 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
 
 
 def _run_demo_plain(scenario: str | None, speed: float) -> int:
-    """Tell in sentences what changes there, until Ctrl-C."""
+    """Print changes on simulated Sparks as sentences until Ctrl-C."""
     from sparkctl.cli.plain_mode import run_plain_mode
 
     with _temporary_home(scenario or _BUSY_SCENARIO, speed=speed):
@@ -194,7 +194,8 @@ def _run_demo_plain(scenario: str | None, speed: float) -> int:
 
 
 def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
-    """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
+    """Open the panel on simulated Sparks. Both use one clock; it runs faster while something starts, as the header shows."""
+    from sparkctl.cli.main import sparkctl_command
     from sparkctl.cli.panel_launcher import open_panel
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
@@ -203,12 +204,12 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     with _temporary_home(scenario or (_BUSY_SCENARIO if readonly else "story"), **pace) as home:
         seed_start_history(home / "state")
         with_story = scenario is None and not readonly
-        return open_panel(readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
+        return open_panel(sparkctl_command, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
 
 
 @contextmanager
 def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
-    """Let two simulated Sparks run; the value is their config, and a directory for an operator who is at home nowhere else."""
+    """Run two simulated Sparks. Yields the path of their config, and a temporary home directory."""
     from sparkctl.simulator import run_in_background
 
     with (
@@ -222,7 +223,7 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
-    """Be an operator with directories of its own, under the value; what was written there is told of, for it is gone then."""
+    """Run simulated Sparks with temporary directories, whose root it yields; warn at the end if profiles were written there."""
     with _run_simulator(scenario, **pace) as (config, home), _use_directories(config, home):
         before = _list_profile_stamps(home)
         yield home
@@ -234,7 +235,7 @@ def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
 
 
 def _list_profile_stamps(home: Path) -> frozenset[tuple[str, int]]:
-    """Return the files of the demo's config, each with when it was written."""
+    """Return the files of the demo's config, each with its time of modification (ns)."""
     with_times = set()
     for path in (home / "config").rglob("*"):
         with suppress(OSError):
@@ -243,16 +244,16 @@ def _list_profile_stamps(home: Path) -> frozenset[tuple[str, int]]:
 
 
 def _explain_end(code: int, has_log: bool) -> str:
-    """Say what became of what `up` speaks of: here nothing goes on without us."""
+    """Return the message after `up`: what it started ends with the simulated Sparks."""
     kept = "`sparkctl demo --serve` keeps them"
     if code in (0, 130):
-        return f"the simulated Sparks ended with the command, and with them what it started, its endpoint too; {kept}"
+        return f"the simulated Sparks, the started model and its endpoint ended with the command; {kept}"
     return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {kept}"
 
 
 @contextmanager
 def _handle_hangup() -> Iterator[None]:
-    """Make the end of the terminal an end like Ctrl-C: what lies in temporary directories goes, keys among it."""
+    """Exit cleanly when the terminal closes (SIGHUP), so that temporary directories, keys included, are deleted."""
     import signal
 
     def exit_on_signal(number: int, _frame: object) -> None:
@@ -272,7 +273,7 @@ def _invoke_verb(verb: tuple[str, ...]) -> int:
 
 
 def _copy_config(home: Path) -> None:
-    """Copy the operator's config, without the profiles: those are read where they are."""
+    """Copy the operator's config without the profiles, which are read in place."""
     import shutil
 
     from sparkctl.paths import APP_NAME, config_dir, user_profiles_dir
@@ -283,7 +284,7 @@ def _copy_config(home: Path) -> None:
         return {name for name in names if name == ".git" or Path(directory, name) == profiles}
 
     if config_dir().is_dir():
-        with suppress(OSError):  # what cannot be read is left out, the rest is there
+        with suppress(OSError):  # unreadable files are left out, the rest is copied
             shutil.copytree(
                 config_dir(), home / "config" / APP_NAME, ignore=list_ignored_names, ignore_dangling_symlinks=True
             )
@@ -291,7 +292,7 @@ def _copy_config(home: Path) -> None:
 
 @contextmanager
 def _use_directories(config: Path, home: Path) -> Iterator[None]:
-    """Be an operator with directories of its own under ``home``, whose ~/.ssh/config does not apply."""
+    """Point the environment at directories under ``home`` and at ``config``; the user's ~/.ssh/config does not apply."""
     from sparkctl.paths import read_only_profiles_dir, user_profiles_dir
 
     changed = {
@@ -331,8 +332,8 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only. "
-            "Profiles that are written in such a terminal end with them, too"
+            "two simulated Sparks are running; Ctrl-C ends them. Endpoints of started models answer only inside the simulation. "
+            "Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

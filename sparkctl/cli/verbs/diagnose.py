@@ -1,4 +1,4 @@
-"""``sparkctl diagnose``."""
+"""``sparkctl diagnose``: explain a log."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete:
     ]
 
 
-@click.command("diagnose", short_help="Read a log and say why the engine did not start, or died.")
+@click.command("diagnose", short_help="Read a log and explain why the engine failed.")
 @click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete_log_source)
 @click.option(
     "--engine", type=click.Choice(["auto", *engine_names()]), default="auto", show_default=True,
-    help="Whose log it is; auto finds out.",
+    help="The engine that wrote the log; auto detects it.",
 )  # fmt: skip
 @node_option(many=True)
-@click.option("--causes", is_flag=True, help="List the causes that a verdict can have, with what each means.")
+@click.option("--causes", is_flag=True, help="List the causes that a verdict can have, and what each means.")
 @json_document_option
 @click.pass_context
 def command(
     ctx: click.Context, log: str | None, engine: str, node: tuple[str, ...], causes: bool, as_json: bool
 ) -> int:
-    """Read the log of an engine and say how far it came, and why it went no further.
+    """Read the log of an engine, and explain how far it got and why it stopped there.
 
     \b
     sparkctl diagnose vllm.log            a file, of any engine, gzipped or not
     docker logs vllm 2>&1 | sparkctl diagnose -
     sparkctl diagnose qwen36 --node spark1    an instance: its container's log, or the saved one
 
-    What docker, compose, kubectl and journald put before a line is taken off. Where the log holds several runs, the last
-    one counts. Exit 0 when it could be read, whatever it says.
+    Prefixes of docker, compose, kubectl and journald are removed from the lines. If the log holds several runs, the last
+    one counts. Exit 0 if the log could be read, whatever the verdict is.
     """
     if causes:
         return _list_causes(as_json)
@@ -72,7 +72,7 @@ def _diagnose_source(
 
     if log == "-":
         if node:
-            raise click.UsageError("--node belongs to an instance", ctx)
+            raise click.UsageError("--node needs an instance", ctx)
         if sys.stdin.isatty():
             from sparkctl.cli import stderr
 
@@ -98,7 +98,7 @@ def _diagnose_source(
 
 
 def _looks_like_path(word: str) -> bool:
-    """A word that is a path, or that names something here which is no directory; a bare word may be an instance."""
+    """Tell whether the word is a path: it looks like one, or a file of that name exists. Other words may be instances."""
     path = Path(word)
     looks_so = "/" in word or path.suffix in (".log", ".txt", ".gz", ".out", ".err")
     return looks_so or (os.path.lexists(path) and not path.is_dir())

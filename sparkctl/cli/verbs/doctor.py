@@ -1,4 +1,4 @@
-"""``sparkctl doctor``."""
+"""``sparkctl doctor``: check the nodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _FINDING_INDENT = 18  # below the words of a finding
 
 
-@click.command("doctor", short_help="Say what is missing on the nodes, each with the command that mends it.")
+@click.command("doctor", short_help="Check the nodes and show the command that fixes each problem.")
 @node_option(many=True)
 @click.option(
     "--collect", is_flag=False, flag_value="", metavar="[FILE]",
-    help="Instead, bundle all raw readings of the nodes into FILE (tar.gz), secrets masked.",
+    help="Write all raw readings of the nodes to FILE (tar.gz) instead; secrets are masked.",
 )  # fmt: skip
 @click.option(
     "--fabric",
     is_flag=True,
-    help="Instead, measure the links between the Sparks: some seconds and GiB of traffic on each.",
+    help="Measure the links between the Sparks instead; sends some GiB over each for a few seconds.",
 )
 @record_options
 @json_option
@@ -51,16 +51,16 @@ def command(
     sparkctl doctor
     sparkctl doctor --fabric -n spark1 -n spark2
 
-    --fabric asks which lanes there are between the Sparks, whether they reach each other and carry packets of 9000
-    bytes, and measures each of them each way by TCP, by ib_write_bw where both have it; nothing is installed. --collect
-    changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
+    --fabric finds the lanes between the Sparks, checks that they connect and carry packets of 9000 bytes, and measures
+    each in both directions with TCP, and with ib_write_bw if both Sparks have it; it installs nothing. --collect
+    changes nothing on the nodes and judges nothing. Exit 5 if there is a problem, 3 if a node could not be read.
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.doctor_checks import check_nodes
 
     if collect is not None and record is not None:
-        raise click.UsageError("either --collect, which judges nothing, or --record, not both", ctx)
+        raise click.UsageError("either --collect or --record, not both", ctx)
     if collect is not None and fabric:
         raise click.UsageError("either --collect or --fabric, not both", ctx)
     context = create_context(may_ask=not as_json)
@@ -72,17 +72,17 @@ def command(
         from sparkctl.commands.doctor_fabric import measure_fabric
 
         measure = measure_fabric
-    teller: EventPrinter = (
+    printer: EventPrinter = (
         JsonPrinter() if as_json else _create_findings_printer([node.name for node in nodes], at_once=fabric)
     )
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingPrinter(teller, recording)
-        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), teller), recording)
+            printer = RecordingPrinter(printer, recording)
+        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), printer), recording)
 
 
 def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:
-    """Write the bundle; its path is what stdout gets."""
+    """Write the bundle and print its path on stdout."""
     import time
 
     from sparkctl.cli import stderr, stdout
@@ -105,7 +105,7 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
         config = read_regular_file(config_file(), 1 << 20).decode("utf-8", "replace")
     except OSError:
         config = None
-    with SupportBundle(path):  # a name that cannot be is said before a node is asked
+    with SupportBundle(path):  # refuse an impossible file name before any node is read
         pass
     if not as_json:
         stderr.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
@@ -125,8 +125,8 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
     from sparkctl.views.text.line_wrap import wrap_line
 
     class FindingsPrinter(TextPrinter):
-        """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, in
-        their order, as soon as it and those before it are examined."""
+        """Prints findings on stdout, grouped by node. With several nodes it keeps their order: a node is printed as soon as
+        it and all nodes before it are examined."""
 
         def __init__(self) -> None:
             super().__init__()

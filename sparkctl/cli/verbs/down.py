@@ -1,4 +1,4 @@
-"""``sparkctl down``."""
+"""``sparkctl down``: stop an instance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparkctl.cli.options import (
     metavar="TIME",
     help="Time between SIGTERM and SIGKILL (default: the profile's).",
 )
-@click.option("--kill", is_flag=True, help="SIGKILL at once, without time to finish.")
+@click.option("--kill", is_flag=True, help="Send SIGKILL at once, without a grace period.")
 @json_option
 @click.pass_context
 def command(
@@ -37,17 +37,17 @@ def command(
     kill: bool,
     as_json: bool,
 ) -> int:
-    """Stop INSTANCE (or --all), save its log, remove its container, and prove that all it held is back: its memory, its
-    processes, its files in /dev/shm.
+    """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
+    processes, files in /dev/shm.
 
-    A model over several Sparks is stopped on all of them. Only what sparkctl started is stopped. Not running is success; a
-    node that does not answer is exit 3, never "stopped", and the next contact with it finishes the job. Exit 5: something
-    is left, and it is said who holds it.
+    A model over several Sparks is stopped on all of them. Only what sparkctl started is stopped. It is no error if the
+    instance does not run. Exit 3: a node does not answer; it is never reported as stopped, and the next contact with the
+    node finishes the stop. Exit 5: something is left; the message names what holds it.
 
     \b
       sparkctl down qwen36
       sparkctl down --all --node spark2
-      sparkctl down qwen36 --kill            without time to finish
+      sparkctl down qwen36 --kill            without a grace period
     """
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
@@ -57,7 +57,7 @@ def command(
     if everything and instance is not None:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
     if not everything and instance is None:
-        raise click.UsageError("name an instance, or say --all", ctx)
+        raise click.UsageError("name an instance, or use --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
     context = create_context(may_ask=not as_json)

@@ -1,4 +1,4 @@
-"""``sparkctl drop-caches``."""
+"""``sparkctl drop-caches``: drop the page cache."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
 
 
-@click.command("drop-caches", short_help="Drop the page cache, with memory before and after.")
+@click.command("drop-caches", short_help="Drop the page cache, and show memory before and after.")
 @node_option(many=True)
 @json_option
 def command(node: tuple[str, ...], as_json: bool) -> int:
-    """Drop the page cache on the nodes: MemFree, page cache and MemAvailable before and after.
+    """Drop the page cache on the nodes, and show MemFree, page cache and MemAvailable before and after.
 
-    It needs the right to `sudo tee /proc/sys/vm/drop_caches`; without it you are asked for the password, or told the
-    sudoers line.
+    It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password, or prints the
+    sudoers line to add.
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
@@ -39,7 +39,7 @@ def _create_cache_drop_printer() -> EventPrinter:
     from sparkctl.views.event_text import format_cache_table
 
     class CacheDropPrinter(TextPrinter):
-        """The figures are what was asked for: they go to stdout."""
+        """Prints the figures on stdout."""
 
         def print_event(self, event: Event) -> None:
             if isinstance(event, CachesDropped):

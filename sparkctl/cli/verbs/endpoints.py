@@ -1,4 +1,4 @@
-"""``sparkctl endpoints``."""
+"""``sparkctl endpoints``: print the URLs of running models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 _CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
 
 
-@click.command("endpoints", short_help="Print where running models are reached, as clients read it.")
+@click.command("endpoints", short_help="Print the URLs of running models, in the format of a client.")
 @node_option(many=True)
-@click.option("--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="Whose form.")
+@click.option(
+    "--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="The client's format."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --as json.")
 def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
-    """Print base URLs and model names of everything that answers OpenAI's requests on the nodes, others' engines too.
+    """Print the base URL and model name of every OpenAI-compatible server on the nodes, also of servers that sparkctl did
+    not start.
 
     \b
     eval "$(sparkctl endpoints)"                 OPENAI_BASE_URL, OPENAI_MODEL, OPENAI_API_KEY
@@ -30,9 +33,9 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     sparkctl endpoints --as openclaw             for ~/.openclaw/openclaw.json
     sparkctl endpoints --as opencode             for opencode.json
 
-    OPENAI_BASE_URL is the first engine that sparkctl started. Somebody else's is that only where none of yours is there.
-    A key is never printed: where a server wants one, the form names the variable of your environment to put it in.
-    Exit 3 if a node could not be asked.
+    OPENAI_BASE_URL is the first engine that sparkctl started; another server is used only if there is none.
+    Keys are never printed: if a server needs one, the output names the environment variable to put it in.
+    Exit 3 if a node could not be read.
     """
     from sparkctl.cli import stderr, stdout
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
@@ -54,7 +57,7 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     for reached in served:
         if reached.needs_key:
             stderr.print_warning(
-                reached.node, f"{reached.instance} wants a key: put it into {api_key_variable(reached)}", None
+                reached.node, f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}", None
             )
     if not served and not silent:
         stderr.print_message("no model answers")
@@ -68,7 +71,7 @@ def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint |
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
         stderr.print_warning(
             None, f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
-            "use the variables that begin with its name, or try again when every node answers",
+            "use the variables that begin with the name of one, or try again when every node answers",
         )  # fmt: skip
     elif not default.ours:
         stderr.print_warning(

@@ -1,4 +1,4 @@
-"""``sparkctl free``."""
+"""``sparkctl free``: stop everything that sparkctl started on a node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sparkctl.cli.options import (
 )
 
 
-@click.command("free", short_help="Stop everything of ours on a node, and say what is left there.")
+@click.command("free", short_help="Stop everything that sparkctl started on a node.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
-@click.option("--dry-run", is_flag=True, help="Say what would be stopped and what stays, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
 @click.option(
     "--grace",
     callback=parse_duration_option,
@@ -25,10 +25,10 @@ from sparkctl.cli.options import (
 )
 @json_option
 def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> int:
-    """Stop everything that sparkctl started on these nodes, and prove that what it held is back.
+    """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
 
-    A model that has a part there is stopped on its other Sparks, too. What others started is listed and left. Exit 3: a
-    node does not answer; 5: something is left, and it is said who holds it.
+    A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
+    a node does not answer. Exit 5: something is left; the message names what holds it.
 
     \b
       sparkctl free spark2

@@ -1,4 +1,4 @@
-"""``sparkctl guard``."""
+"""``sparkctl guard``: watch the memory of a node."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | 
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 
 
-@click.group("guard", short_help="Watch a node's memory, and stop what grows before the node freezes.")
+@click.group("guard", short_help="Watch a node's memory, and stop a model before the node freezes.")
 def command() -> None:
     """A small process on the node that stops an instance before the node runs out of memory and freezes.
 
-    `up` arms it for every start, until the instance is ready. It goes on when your connection does not.
+    `up` arms it for every start, until the instance is ready. It keeps working if your connection breaks.
     """
 
 
@@ -41,16 +41,16 @@ def command() -> None:
 @node_option(many=True)
 @json_document_option
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
-    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node, or its guard, could not be asked."""
+    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard does not answer."""
     from sparkctl.cli import stdout
     from sparkctl.cli.terminal_style import is_ascii_only
-    from sparkctl.commands.arm_guard import read_guard_status as look
+    from sparkctl.commands.arm_guard import read_guard_status
     from sparkctl.errors import ExitCode
     from sparkctl.model.guard_state import GuardRunState
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.guard_view import format_guard_status
 
-    views = verb_runner.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
+    views = verb_runner.run_async(read_guard_status(create_context(may_ask=not as_json), select_configured_nodes(node)))
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
@@ -69,18 +69,20 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     help="Act below this much available memory (default 512MiB).",
 )
 @click.option(
-    "--for", "limit", callback=parse_duration_option, metavar="TIME", help="How long it watches (default 24h)."
+    "--for", "limit", callback=parse_duration_option, metavar="TIME", help="How long the guard watches (default 24h)."
 )
-@click.option("--foreign", multiple=True, metavar="NAME", help="A container that sparkctl did not start (repeatable).")
+@click.option(
+    "--foreign", multiple=True, metavar="NAME", help="Guard a container that sparkctl did not start, too (repeatable)."
+)
 @json_option
 def guard_arm_command(
     instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Guard INSTANCE, or everything that sparkctl started and that runs.
+    """Guard INSTANCE, or every running instance that sparkctl started.
 
-    When memory runs out, the one that grew most is stopped, and nothing starts it again. A container of others is stopped
-    only if you name it with --foreign.
+    When memory runs out, the guard stops the instance that grew most, and nothing starts it again. It stops a container
+    that sparkctl did not start only if you name it with --foreign.
     """
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
@@ -100,7 +102,7 @@ def guard_arm_command(
 @node_option(many=True)
 @json_option
 def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
-    """End the guarding of INSTANCE, or of everything, a start that is under way included."""
+    """Stop guarding INSTANCE, or everything, including a start in progress."""
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.arm_guard import disarm_guard as end

@@ -1,4 +1,4 @@
-"""``sparkctl history``."""
+"""``sparkctl history``: show past operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIST_ONLY_OPTIONS = ("--node", "--failed", "--last")
 
 
 def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete ``show``, profiles, and behind ``show`` the numbers of what was done last."""
+    """Complete ``show`` and profile names; after ``show``, the numbers of the latest operations."""
     given = ctx.params.get("words") or ()
     if not given:
         return [
@@ -30,37 +30,37 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
     return [str(one.id) for one in found if str(one.id).startswith(incomplete)]
 
 
-@click.command("history", short_help="Show what was started, stopped and switched, and how it went.")
+@click.command("history", short_help="Show past starts, stops and switches, and their results.")
 @click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete_arguments)
-@click.option("-n", "--node", metavar="NODE", help="Only what was done on this node.", shell_complete=complete_nodes)
-@click.option("--failed", is_flag=True, help="Only what did not go well.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest (default: 20).")
+@click.option("-n", "--node", metavar="NODE", help="Show only operations on this node.", shell_complete=complete_nodes)
+@click.option("--failed", is_flag=True, help="Show only failed operations.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Show the latest N operations (default: 20).")
 @json_document_option
 @click.pass_context
 def command(
     ctx: click.Context, words: tuple[str, ...], node: str | None, failed: bool, last: int | None, as_json: bool
 ) -> int:
-    """Show the starts, stops and switches that were done from here, the latest first; of PROFILE alone where it is named.
+    """Show the starts, stops and switches made from this machine, or only those of PROFILE; the latest first.
 
     \b
-    sparkctl history                     what was done last
+    sparkctl history                     the latest operations
     sparkctl history qwen36 --failed     when it did not start, and why
-    sparkctl history show 12             all of one: phases against what was usual, memory, verdict, files,
+    sparkctl history show 12             details of one: phases against the usual times, memory, verdict, files,
                                          and what changed since it last worked
 
-    It is kept on this machine alone, and secrets are not in it. Exit 2 where the file cannot be read.
+    The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """
     context = create_context(may_ask=False)
     if words[:1] == (_SHOW_WORD,):
         if idle := next(
             (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, last), strict=True) if value), None
         ):
-            raise click.UsageError(f"{idle} belongs to the list, not to `show`", ctx)
+            raise click.UsageError(f"{idle} is an option of the list, not of `show`", ctx)
         if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
-            raise click.UsageError("show takes one number, as the list has it in its first column", ctx)
+            raise click.UsageError("show takes one number, from the first column of the list", ctx)
         return _print_operation(context.history, int(words[1]), as_json)
     if len(words) > 1:
-        raise click.UsageError("name one profile, or say: show ID", ctx)
+        raise click.UsageError("name one profile, or: show ID", ctx)
     return _print_history(context.history, words[0] if words else None, node, failed, last or 20, as_json)
 
 
@@ -94,7 +94,7 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
     one: OperationRecord | None = history.get_operation(number)
     _report_file_errors(history)
     if one is None:
-        raise InvalidInput(f"nothing in the history has the number {number}", "sparkctl history")
+        raise InvalidInput(f"the history has no entry {number}", "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)
     parts = history.list_switch_parts(one)
@@ -108,13 +108,13 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
 
 
 def _report_file_errors(history: OperationHistory) -> None:
-    """Say what is wrong with the file; raises `InvalidInput` where nothing can be read of it."""
+    """Print what is wrong with the history file. Raises `InvalidInput` if nothing in it can be read."""
     from sparkctl.cli import stderr
     from sparkctl.errors import InvalidInput
 
     word = history.take_warning()
     if word is not None and history.is_unreadable:
-        raise InvalidInput(word, "what was done is not lost by that; with the file moved away a new history begins")
+        raise InvalidInput(word, "the file is kept; move it away and sparkctl begins a new history")
     if word is not None:
         stderr.print_warning(None, word, None)
 
@@ -128,7 +128,7 @@ def _check_profile_name(history: OperationHistory, profile: str) -> None:
     known = {*names, *(name for one in history.list_operations(most=-1) if (name := one.profile or one.instance))}
     if profile not in known:
         raise InvalidInput(
-            f"no profile is called {profile}, and nothing was done with one{format_did_you_mean(profile, known)}",
+            f"no profile is called {profile}, and the history has no entry for it{format_did_you_mean(profile, known)}",
             "sparkctl history",
         )
 
@@ -140,11 +140,11 @@ def _check_node_name(history: OperationHistory, node: str) -> None:
 
     try:
         known = {str(one.name) for one in load_config().nodes}
-    except SparkctlError:  # what was done is shown without a config, too
+    except SparkctlError:  # the history is shown without a config, too
         known = set()
     known |= {name for one in history.list_operations(most=-1) for name in one.nodes}
     if known and node not in known:
         raise InvalidInput(
-            f"no node is called {node}, and nothing was done on one{format_did_you_mean(node, known)}",
+            f"no node is called {node}, and the history has no entry for it{format_did_you_mean(node, known)}",
             "sparkctl history",
         )

@@ -1,4 +1,4 @@
-"""``sparkctl init``."""
+"""``sparkctl init``: write the config."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NAME_RULE = "letters, digits, dot, dash and underscore"
 @click.command("init", short_help="Ask for each Spark's address, test it, write the config.")
 @click.option(
     "-n", "--node", "entries", multiple=True, metavar="NAME=[USER@]HOST[:PORT]",
-    help="A node, without being asked (repeatable); HOST may be an alias of ~/.ssh/config, or `local`.",
+    help="Add a node without a question (repeatable); HOST may be an alias of ~/.ssh/config, or `local`.",
 )  # fmt: skip
 @click.option("--identity", metavar="FILE", help="Private key for all nodes given by --node.")
 @click.option("--models", metavar="DIR", help="Directory of the models on the nodes, e.g. /home/milo/models.")
-@click.option("--no-test", is_flag=True, help="Write without visiting the nodes.")
+@click.option("--no-test", is_flag=True, help="Write the config without connecting to the nodes.")
 @click.option("--replace", is_flag=True, help="Replace an existing config.")
 def command(entries: tuple[str, ...], identity: str | None, models: str | None, no_test: bool, replace: bool) -> int:
-    """Tell sparkctl about your Sparks: asks for each one's address, visits it, and writes the config.
+    """Set up sparkctl for your Sparks: ask for each address, test the connection, and write the config.
 
     \b
     sparkctl init --node spark1=milo@spark-2a60.local \\
@@ -45,7 +45,7 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     _check_duplicates(nodes)
     path = paths.config_file()
     if path.exists() and not replace:
-        raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
+        raise InvalidInput(f"a config exists already ({path}); it is unchanged", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)
     tested = [] if no_test else verb_runner.run_async(_test_nodes(nodes))
     for visit in tested:
@@ -55,14 +55,14 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     stdout.print_line(str(write_config(nodes, path, replace=replace)))
     bad = [visit for visit in tested if visit.problem]
     if bad:
-        stderr.print_message("written; what is named above wants mending first, then: sparkctl doctor")
+        stderr.print_message("the config is written; fix the problems above, then: sparkctl doctor")
         return int(ExitCode.UNREACHABLE)
     stderr.print_message("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
     return int(ExitCode.DONE)
 
 
 async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
-    """One after the other: each may have a question for the operator."""
+    """Test one node after the other, because each may ask the operator a question."""
     from sparkctl.commands.doctor_checks import check_connection
 
     context = create_context()
@@ -70,7 +70,7 @@ async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
 
 
 def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> Node:
-    """Read NAME=[USER@]HOST[:PORT]; without NAME= the host names the node."""
+    """Read NAME=[USER@]HOST[:PORT]; without NAME= the node is named after the host."""
     from dataclasses import replace as changed
 
     from sparkctl.config import NODE_NAME_PATTERN, parse_node_address
@@ -107,7 +107,7 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
 
 
 def _ask_address(name: str) -> str | None:
-    """Return an address that can be one, None for an empty answer."""
+    """Ask until the answer is a valid address; return None for an empty answer."""
     from sparkctl.cli import stderr
     from sparkctl.config import parse_node_address
     from sparkctl.errors import InvalidInput
@@ -129,7 +129,7 @@ def _ask_name(default: str, taken: Collection[str]) -> str:
     while True:
         name = str(click.prompt("its name here", default=default, err=True)).strip()
         if name in taken:
-            stderr.print_message(f"  {name} is taken by a node before")
+            stderr.print_message(f"  {name} is taken by another node")
         elif not NODE_NAME_PATTERN.fullmatch(name):
             stderr.print_message(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
         else:
@@ -142,9 +142,9 @@ def _check_paths(identity: str | None, models: str | None) -> None:
     from sparkctl.errors import InvalidInput
 
     if identity is not None and not Path(identity).expanduser().is_file():
-        raise InvalidInput(f"--identity {identity}: there is no such file", "ls ~/.ssh")
+        raise InvalidInput(f"--identity {identity}: no such file", "ls ~/.ssh")
     if models is not None and not models.startswith(("/", "~/")):
-        raise InvalidInput(f"--models {models}: it is a directory on the nodes: begin it with / or ~/", None)
+        raise InvalidInput(f"--models {models}: the directory is on the nodes: begin it with / or ~/", None)
 
 
 def _check_duplicates(nodes: list[Node]) -> None:

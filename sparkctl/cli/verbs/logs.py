@@ -1,4 +1,4 @@
-"""``sparkctl logs``."""
+"""``sparkctl logs``: show the log of an instance."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sparkctl.model.events import Event, LogArrived
 
 
 class LogPrinter(TextPrinter):
-    """Prints lines as they are, or after their stamp. A progress bar that was rewritten in place is one line, as it was
-    left, so that the nth line here is the line n that a verdict names. Where the logs of several ranks are shown together,
-    the node's name stands before each line."""
+    """Prints log lines, with timestamps if wanted. A progress bar that was rewritten in place counts as one line, in its
+    last state, so that line numbers match those of a verdict. With the logs of several ranks, the node's name stands before
+    each line."""
 
     def __init__(self, timestamps: bool) -> None:
         super().__init__()
         self.timestamps = timestamps
 
     def print_event(self, event: Event) -> None:
-        """Print a batch in one write."""
+        """Print a batch of log lines in one write."""
         if not isinstance(event, LogArrived):
             return super().print_event(event)
         lines = ((line.when, split_carriage_returns(line.text)[-1]) for line in event.lines)
@@ -40,16 +40,16 @@ class LogPrinter(TextPrinter):
         )
 
 
-@click.command("logs", short_help="Show an instance's log, also of one that is gone.")
+@click.command("logs", short_help="Show an instance's log, even after its container is gone.")
 @click.argument("instance", shell_complete=complete_profiles)
 @node_option(many=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines come, through reconnects.")
-@click.option("--since", callback=parse_duration_option, metavar="TIME", help="Only the last TIME, e.g. 10m.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
-@click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="For --grep.")
-@click.option("-t", "--timestamps", is_flag=True, help="Docker's time stamp before each line.")
-@click.option("-a", "--all", "everything", is_flag=True, help="With the access lines of sparkctl's own questions.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
+@click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines.")
+@click.option("--grep", metavar="RE", help="Show only lines that match this regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --grep.")
+@click.option("-t", "--timestamps", is_flag=True, help="Print Docker's timestamp before each line.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include the access lines of sparkctl's own requests.")
 @json_option
 @click.pass_context
 def command(
@@ -57,13 +57,13 @@ def command(
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Show the log of INSTANCE: from its container, or the saved one where the container is gone.
+    """Show the log of INSTANCE: from its container, or the saved log if the container is gone.
 
-    Of a model over several Sparks those of all its ranks as one, by time, the node's name before each line; how far the
-    Sparks' clocks differ is measured. --tail and --since count for each rank; --node picks one.
+    For a model over several Sparks the logs of all ranks are merged by time, with the node's name before each line; the
+    difference of the Sparks' clocks is measured. --tail and --since count for each rank; --node picks one.
 
-    An engine writes a line for each time that sparkctl asks it for its health, its figures or a token. Those lines are
-    left out, other clients' are not.
+    An engine logs a line for each request of sparkctl for its health, its metrics or a token. Those lines are left out;
+    lines of other clients are shown.
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
@@ -84,5 +84,5 @@ def command(
         grep=pattern,
         everything=everything,
     )
-    teller = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
-    return run_verb(context, lambda: show_log(context, request), teller)
+    printer = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
+    return run_verb(context, lambda: show_log(context, request), printer)

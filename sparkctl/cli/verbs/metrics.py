@@ -1,4 +1,4 @@
-"""``sparkctl metrics``."""
+"""``sparkctl metrics``: print or serve Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class _SilentRequestHandler(WSGIRequestHandler):
-    """A scrape is no news."""
+    """Handles requests without logging them."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def create_metrics_server(port: int, host: str, registry: CollectorRegistry) -> WSGIServer:
-    """Return a server of the registry's page, not yet serving. Raises OSError where the port cannot be had."""
+    """Return a server for the registry's metrics, not yet serving. Raises OSError if the port is not available."""
     return make_server(host, port, _restrict_paths(make_wsgi_app(registry)), ThreadingWSGIServer, _SilentRequestHandler)
 
 
 def _restrict_paths(page: WsgiApp) -> WsgiApp:
-    """Refuse other paths, other methods than GET, and a Host that is not this machine: a web page may have its own name
-    resolved to 127.0.0.1, and would read what comes from there."""
+    """Refuse other paths, methods other than GET, and a Host that is not this machine. The Host check prevents DNS
+    rebinding: a web page whose name resolves to 127.0.0.1 could read the metrics."""
 
     def answer_request(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if not _is_loopback_host(environ.get("HTTP_HOST")):
             start("403 Forbidden", [("Content-Type", "text/plain")])
-            return [b"ask for it as http://127.0.0.1 or http://localhost\n"]
+            return [b"use http://127.0.0.1 or http://localhost\n"]
         if environ.get("PATH_INFO") not in _METRICS_PATHS:
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"there is only /metrics\n"]
@@ -59,7 +59,7 @@ def _restrict_paths(page: WsgiApp) -> WsgiApp:
 
 
 def _is_loopback_host(host: str | None) -> bool:
-    """Tell whether a Host header names this machine itself: localhost or a loopback address, with whatever port."""
+    """Tell whether a Host header names this machine itself: localhost or a loopback address, with any port."""
     found = _HOST_PATTERN.fullmatch(host or "")
     if found is None:
         return False
@@ -73,8 +73,8 @@ def _is_loopback_host(host: str | None) -> bool:
 
 
 DEFAULT_PORT = 9768
-_LOOPBACK = "127.0.0.1"  # the numbers are nobody's business but this machine's; there is no option to widen it
-_REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough for whoever mends a login, too rarely for a ban
+_LOOPBACK = "127.0.0.1"  # the metrics stay on this machine on purpose; there is no option to listen elsewhere
+_REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough after a login is fixed, too rarely to be banned
 
 
 @click.command("metrics", short_help="Print nodes and instances as Prometheus metrics, or serve them.")
@@ -84,13 +84,13 @@ _REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough for whoever mends a logi
     help=f"Serve them on {_LOOPBACK} until Ctrl-C ({DEFAULT_PORT} unless you name a port; 0 takes a free one).",
 )  # fmt: skip
 def command(node: tuple[str, ...], serve: int | None) -> int:
-    """Print what every node and instance does as Prometheus text. What is not known has no series.
+    """Print metrics of every node and instance as Prometheus text. A value that is not known has no series.
 
     \b
     sparkctl metrics > /var/lib/node_exporter/sparks.prom
     sparkctl metrics --serve
 
-    Exit 3 if a node could not be asked; its sparkctl_node_up is 0.
+    Exit 3 if a node could not be read; its sparkctl_node_up is 0.
     """
     context = create_context(may_ask=serve is None)
     nodes = select_configured_nodes(node)
@@ -116,7 +116,7 @@ async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
 
 
 async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: int) -> int:
-    """Keep a probe running on each node and answer each scrape with what is known then."""
+    """Keep an agent running on each node and answer each scrape with the latest values."""
     import threading
     from contextlib import aclosing
 
@@ -136,21 +136,21 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
         server = create_metrics_server(port, _LOOPBACK, build_registry(lambda: latest, context.clock.unix_time))
     except OSError as error:
         raise InvalidInput(
-            f"cannot serve on {_LOOPBACK}:{port}: {error.strerror or error}", "another port: --serve PORT"
+            f"cannot serve on {_LOOPBACK}:{port}: {error.strerror or error}", "choose another port: --serve PORT"
         ) from error
 
     async def update_latest_views() -> None:
         nonlocal latest
         async with aclosing(
             watch_load_views(context, nodes, BACKGROUND_INTERVAL, again=_REFUSED_RETRY_SECONDS)
-        ) as looks:
-            async for views in looks:
+        ) as updates:
+            async for views in updates:
                 latest = views
 
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     stdout.print_line(f"http://{_LOOPBACK}:{server.server_port}/metrics")
-    stderr.print_message("each scrape reads what is known then; Ctrl-C ends it")
+    stderr.print_message("each scrape gets the latest values; Ctrl-C ends the server")
     try:
         await run_until_interrupt(update_latest_views())
     finally:

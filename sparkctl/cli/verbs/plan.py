@@ -1,4 +1,4 @@
-"""``sparkctl plan``."""
+"""``sparkctl plan``: check whether a profile fits on a node."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from sparkctl.views.profiles.memory_estimate_view import (
 
 
 class EstimatePrinter(TextPrinter):
-    """The answer and the sum on stdout; trouble is told as ever."""
+    """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
     def __init__(self) -> None:
         super().__init__()
         self._fits: list[MemoryFit] = []
-        self._shared: dict[str, None] = {}  # commands that are for all Sparks together
+        self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
 
     def print_event(self, event: Event) -> None:
-        """Print the answer when it comes, and what comes of all of them at the end."""
+        """Print each answer as it arrives, and the summary of all at the end."""
         if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._fits)):
             stdout.print_line()
             stdout.print_lines(lines)
@@ -59,7 +59,7 @@ class EstimatePrinter(TextPrinter):
 
 
 class EstimateJsonPrinter:
-    """Everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
+    """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
 
     def __init__(self, profile: str) -> None:
         self._profile = profile
@@ -83,33 +83,37 @@ class EstimateJsonPrinter:
         stdout.print_json({**whole, "nodes": to_json_data(nodes)})
 
     def refresh(self) -> None:
-        """Nothing lives here."""
+        """Do nothing: there is no live line."""
 
     def print_interrupt(self, presses: int) -> None:
-        """The result line says it."""
+        """Do nothing: the result line reports the interrupt."""
 
 
-@click.command("plan", short_help="Say whether a profile fits on a node, with the sum written out.")
+@click.command("plan", short_help="Check whether a profile fits on a node, and show the calculation.")
 @click.argument("profile", shell_complete=complete_profiles)
 @node_option(many=True)
 @click.option(
-    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this sum."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Change a field of the profile for this calculation.",
 )
 @json_document_option
 def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> int:
-    """Say whether PROFILE will start on a node, before it starts. Nothing is changed.
+    """Check whether PROFILE can start on a node, without starting it. Nothing is changed.
 
     \b
     sparkctl plan qwen36 --node spark1
     sparkctl plan qwen36 --node spark1 --set args.mem-fraction-static=0.9
     sparkctl plan qwen36 -n spark1 --json && sparkctl up qwen36 -n spark1
 
-    What the profile claims, by the rule of its engine's version, against what the node has now. The files of the model are
-    measured on the node. Without --node every node is asked, and one that fits is enough; a model over two Sparks needs
-    both, with a way to each other, and is given as for `up`.
+    Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
+    The model's files are measured on the node. Without --node every node is checked, and one that fits is enough; a model
+    over two Sparks needs both, connected, and its nodes are named as for `up`.
 
-    Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
-    would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.
+    Exit 0: `up` would start it, perhaps after dropping the page cache, or part of the estimate is not known. Exit 6: `up`
+    would refuse, even if it fits once something else stops. Exit 3: the node could not be read.
     """
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.start.check_fit import CheckFit, check_fit
@@ -120,5 +124,5 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     words = (profile, *(word for override in overrides for word in ("--set", override)))
     request = CheckFit(chosen, nodes, os.environ, words)
     context = create_context(may_ask=not as_json)
-    teller = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
-    return run_verb(context, lambda: check_fit(context, request), teller)
+    printer = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
+    return run_verb(context, lambda: check_fit(context, request), printer)

@@ -1,4 +1,4 @@
-"""``sparkctl profiles``."""
+"""``sparkctl profiles``: list, show, check, import and export profiles."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COMMAND_PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
 
 
 class _PastedLineCommand(click.Command):
-    """A command whose words may be a `docker run` line without quotes: all behind ``docker`` is the line's own."""
+    """A command that accepts a `docker run` line without quotes: everything after ``docker`` belongs to that line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``--`` before the line."""
+        """Insert ``--`` before the `docker run` line."""
         args = _with_allow_values(args)
         at = next((at for at, word in enumerate(args) if word in _COMMAND_PROGRAMS), None)
         if at is not None and "--" not in args[:at] and len(args) > at + 1:
@@ -33,7 +33,7 @@ class _PastedLineCommand(click.Command):
 
 
 def _with_allow_values(args: list[str]) -> list[str]:
-    """Return the words with ``--allow NAME`` as ``--allow=NAME``: a bare ``--allow`` must not take the source for a name."""
+    """Rewrite ``--allow NAME`` to ``--allow=NAME``, so that a bare ``--allow`` does not take the source as its name."""
     from sparkctl.profiles.importers.import_policy import ALLOW_ALL
 
     found: list[str] = []
@@ -48,7 +48,7 @@ def _with_allow_values(args: list[str]) -> list[str]:
 
 
 def _is_allow_name(word: str) -> bool:
-    """Tell a name of `--allow`, a misspelled one too, from a flag, a line, a dash for stdin and a file's path."""
+    """Tell whether the word is a name for `--allow`, even a misspelled one, and not a flag, a command, a dash or a path."""
     from sparkctl.profiles.importers.import_policy import normalize_allow_name
 
     if word.startswith("-") or word in _COMMAND_PROGRAMS:
@@ -58,20 +58,20 @@ def _is_allow_name(word: str) -> bool:
 
 
 @click.command(
-    "import", cls=_PastedLineCommand, short_help="Make a profile of a docker run line, a recipe or a container."
+    "import", cls=_PastedLineCommand, short_help="Make a profile from a docker run line, a recipe or a container."
 )
 @click.argument("source", nargs=-1, metavar="FILE|LINE|-")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile to FILE.")
-@click.option("--save", is_flag=True, help="Write it into your own profiles, so that `up` finds it.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-@click.option("--name", metavar="NAME", help="What the profile is called.")
-@click.option("--service", metavar="NAME", help="Which service of a compose file.")
-@click.option("--define", multiple=True, metavar="NAME=VALUE", help="The value of a $NAME or of a recipe's {NAME}.")
+@click.option("--save", is_flag=True, help="Save it among your own profiles, where `up` finds it.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--name", metavar="NAME", help="The name of the profile.")
+@click.option("--service", metavar="NAME", help="The service of a compose file to import.")
+@click.option("--define", multiple=True, metavar="NAME=VALUE", help="Set a $NAME, or a {NAME} of a recipe.")
 @click.option(
     "--allow",
     multiple=True,
     metavar="[NAME[=VALUE]]",
-    help="Take what is withheld too: all of it, or what the report calls NAME (mount, device, privileged, env, ...).",
+    help="Also import what is withheld: everything, or only what the report calls NAME (mount, device, privileged, env, ...).",
 )
 @click.option("--from-container", metavar="CONTAINER", help="Import a container that is on --node.")
 @node_option(many=False)
@@ -82,22 +82,22 @@ def import_command(
     service: str | None, define: tuple[str, ...], allow: tuple[str, ...], from_container: str | None, node: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Make a profile of a `docker run` line, a compose file, a sparkrun or eugr recipe, or a container.
+    """Make a profile from a `docker run` line, a compose file, a sparkrun or eugr recipe, or a container.
 
     \b
     sparkctl profiles import 'docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B'
     sparkctl profiles import recipe.yaml --save
     sparkctl profiles import --from-container vllm_node --node spark1 -o mine.yaml
 
-    Prints the profile; what could not be taken over is said on stderr, key by key. Nothing is started, and nothing of
-    the source is run.
+    Prints the profile on stdout, and on stderr each key that could not be imported. Nothing is started, and no part of
+    the source is executed.
     """
     if (from_container is None) == (not source):
         raise click.UsageError("name a file, paste a docker run line, or give --from-container and --node", ctx)
     if output is not None and save:
         raise click.UsageError("either -o FILE or --save, not both", ctx)
     if node is not None and from_container is None:
-        raise click.UsageError("--node belongs to --from-container", ctx)
+        raise click.UsageError("--node needs --from-container", ctx)
     from sparkctl.commands import import_profile
     from sparkctl.profiles import field_types
     from sparkctl.profiles.importers.import_policy import parse_allow_names
@@ -133,7 +133,7 @@ def import_command(
 
 
 def _read_source(source: tuple[str, ...]) -> str:
-    """Return what is meant: stdin for a dash, one word as it is, several as the line they were before the shell."""
+    """Return the source: stdin for a dash, one word unchanged, several words joined to a shell line."""
     if source == ("-",):
         return sys.stdin.buffer.read(1 << 20).decode("utf-8-sig", "replace")
     return source[0] if len(source) == 1 else shlex.join(source)
@@ -160,7 +160,9 @@ def _print_report(found: object, as_json: bool) -> None:
         stderr.print_warning(None, one.message, hint)
     if found.over_shipped:
         stderr.print_warning(
-            None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"
+            None,
+            f"it replaces the shipped profile {found.profile.name}",
+            "to keep both, give it another name with --name",
         )
 
 
@@ -169,10 +171,10 @@ _EXPORT_FORMATS = ("docker", "compose", "systemd", "sparkrun")
 
 @click.command("export", short_help="Print a profile as a docker run line, compose file, unit or recipe.")
 @click.argument("name", shell_complete=complete_profiles)
-@click.option("--as", "form", type=click.Choice(_EXPORT_FORMATS), required=True, help="What it becomes.")
+@click.option("--as", "form", type=click.Choice(_EXPORT_FORMATS), required=True, help="The output format.")
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
 def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
-    """Print a profile in the form that another tool reads; `profiles import` makes the same profile of it.
+    """Print a profile in the format of another tool; `profiles import` turns it back into the same profile.
 
     \b
     sparkctl profiles export qwen36 --as compose > compose.yaml
@@ -205,7 +207,7 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
 
 @click.group("profiles", short_help="List, show, check and import profiles.")
 def command() -> None:
-    """Profiles say what to start and how: shipped ones, and your own, which win over shipped ones of the same name."""
+    """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name."""
 
 
 @command.command("list")
@@ -235,7 +237,7 @@ def list_command(as_json: bool) -> int:
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
 @json_document_option
 def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
-    """Show a profile with everything that `extends` brings in."""
+    """Show a profile, including everything it inherits with `extends`."""
     from sparkctl.cli import stdout
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
@@ -251,14 +253,16 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 @command.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|NAME...", shell_complete=complete_profiles)
 @click.option(
-    "--engine-version", metavar="VERSION", help="Hold the flags against this version: what would a newer image break?"
+    "--engine-version",
+    metavar="VERSION",
+    help="Check the flags against this engine version, for example before a newer image.",
 )
-@click.option("--fix", is_flag=True, help="Mend in the file what is safe to mend; comments and order stay.")
+@click.option("--fix", is_flag=True, help="Fix in the file what is safe to fix; comments and order stay.")
 @json_document_option
 def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json: bool) -> int:
-    """Check profiles, by file or by name: the file itself, and each flag by the catalogue of its engine's version.
+    """Check profiles, given by file or name: the file itself, and each flag against the catalogue of its engine's version.
 
-    A line for each finding, file:line:column: level[kind]: message. Exit 2 if one is an error.
+    Prints a line for each finding: file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines.lint.model import LintSeverity
@@ -270,17 +274,17 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
-        asked = None if engine_version is None else normalize_version(engine_version)
+        version = None if engine_version is None else normalize_version(engine_version)
     except ValueError as error:
         raise InvalidInput(f"--engine-version: {error}") from error
     library, checked = ProfileLibrary(), []
     fixed: list[LintDiagnostic] = []
     for file in files:
         path = _find_writable_file(library, file) if fix else _find_file(library, file)
-        found = profile_lint.lint_profile_file(library, path, asked)
+        found = profile_lint.lint_profile_file(library, path, version)
         if fix and (mended := apply_lint_fixes(path, found.diagnostics)):
             fixed += mended
-            found = profile_lint.lint_profile_file(library, path, asked)
+            found = profile_lint.lint_profile_file(library, path, version)
         checked.append((file, found))
     if as_json:
         stdout.print_json(build_lint_json(checked, fixed))
@@ -294,26 +298,26 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
 
 
 def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
-    """Return the file to mend. Raises `InvalidInput` for the name of a shipped one, which an update would undo, and of one that
-    the demo only reads."""
+    """Return the file to fix. Raises `InvalidInput` for a shipped profile, whose changes an update would undo, and for a
+    profile that the demo only reads."""
     from sparkctl.errors import InvalidInput
     from sparkctl.profiles.file_issues import quote_source
 
     path = _find_file(library, text)
     if not ("/" in text or path.name == text) and library.is_shipped(path):
         raise InvalidInput(
-            f"{quote_source(text)} is shipped with sparkctl, and is not changed",
+            f"{quote_source(text)} is shipped with sparkctl and cannot be changed",
             "write a profile of your own that extends it, or press e on it in the panel",
         )
     if not library.is_writable(path):
         raise InvalidInput(
-            f"{quote_source(text)} is yours, and the demo changes nothing of yours", "check it without `demo`"
+            f"{quote_source(text)} is your own profile, and the demo does not change it", "fix it without `demo`"
         )
     return path
 
 
 def _find_file(library: ProfileLibrary, text: str) -> Path:
-    """Return the file that is meant: one that is there, else the profile of that name."""
+    """Return the file of that path if it exists or looks like a path, else the file of the profile with that name."""
     from pathlib import Path
 
     path = Path(text).expanduser()

@@ -1,4 +1,4 @@
-"""``sparkctl status``."""
+"""``sparkctl status``: show the nodes and what runs there."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @click.command("status", short_help="Show the nodes, their memory and what runs there.")
 @node_option(many=True)
-@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds until Ctrl-C.")
-@click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is well.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
 @json_document_option
-@click.option("--ascii", "plain_letters", is_flag=True, help="Use no other letters than ASCII.")
+@click.option("--ascii", "plain_letters", is_flag=True, help="Use only ASCII characters.")
 def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plain_letters: bool) -> int:
-    """Show every node: state, memory, what sparkctl started there and how far it is, and what others run.
+    """Show every node: state, memory, the instances that sparkctl started and their state, and other engines.
 
-    Exit 3 if a node could not be asked.
+    Exit 3 if a node could not be read.
     """
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
@@ -45,7 +45,7 @@ async def _print_status_once(
     from sparkctl.monitor.node_status import read_node_statuses
 
     looking = asyncio.ensure_future(read_node_statuses(context, nodes))
-    await asyncio.sleep(0)  # the connections set out; what printing needs is imported while they are on their way
+    await asyncio.sleep(0)  # start the connections; meanwhile import what printing needs
     if not as_json:
         importlib.import_module("sparkctl.views.status_view")
     views = await looking
@@ -65,7 +65,7 @@ def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
 
 
 def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
-    """Return the stops that are still to be done on these nodes."""
+    """Return the pending stops of these nodes."""
     from sparkctl.commands.stop.pending_stops import PendingStopFiles
 
     names = {view.name for view in views}
@@ -109,7 +109,7 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_j
 
 
 async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
-    """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
+    """Repaint on a terminal, print again elsewhere, until Ctrl-C, which is no error here."""
     import time
     from contextlib import aclosing
 
@@ -121,8 +121,8 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json:
 
     async def print_updates() -> None:
         painting = stdout.is_terminal() and not as_json
-        async with aclosing(watch_node_statuses(context, nodes)) as looks:
-            async for views in looks:
+        async with aclosing(watch_node_statuses(context, nodes)) as updates:
+            async for views in updates:
                 if painting:
                     picture = format_status(
                         views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width()

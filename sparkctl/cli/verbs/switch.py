@@ -1,4 +1,4 @@
-"""``sparkctl switch``."""
+"""``sparkctl switch``: replace what runs with another profile."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ import click
 from sparkctl.cli.options import complete_profiles, create_context, json_option, node_option, parse_duration_option
 
 
-@click.command("switch", short_help="Let what is in the way give way to a profile; undone if that fails.")
+@click.command("switch", short_help="Replace what runs with another profile; roll back if that fails.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about="; for a model over several Sparks once for each, the one that answers first")
+@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
 @click.option(
-    "--keep-going", is_flag=True, help="Go on where a Spark that only loses a rank is silent, or a check says nothing."
+    "--keep-going", is_flag=True, help="Continue even if a Spark that only loses a rank, or a check, does not answer."
 )
-@click.option("--no-rollback", is_flag=True, help="Leave a new one that failed as it is, for study.")
+@click.option("--no-rollback", is_flag=True, help="Keep a new instance that failed as it is, for analysis.")
 @click.option(
     "--timeout",
     callback=parse_duration_option,
     metavar="TIME",
-    help="Give the new one this long to be ready, e.g. 20m.",
+    help="Time for the new instance to become ready, e.g. 20m.",
 )
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
-@click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
+@click.option(
+    "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
+)
 @json_option
 def command(
     profile: str, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, timeout: float | None,
     overrides: tuple[str, ...], no_guard: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Stop what conflicts with PROFILE, start it, and bring the old one back where it fails.
+    """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
 
     \b
     sparkctl switch qwen36 --node spark1 --dry-run
     sparkctl switch qwen36 --node spark1
 
-    Only what conflicts stops, by memory, port, exclusive group or name, and whole models only. What sparkctl did not start
-    is named and left alone. The old containers are kept until the new one has answered with a token.
+    Stops only what conflicts by memory, port, exclusive group or name, and always whole models. What sparkctl did not start
+    is listed and left alone. The old containers are kept until the new instance has generated a token.
     """
     from sparkctl.cli.event_printers import JsonPrinter, SwitchPrinter
     from sparkctl.cli.options import add_other_nodes, select_rank_nodes

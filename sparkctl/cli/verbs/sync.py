@@ -1,4 +1,4 @@
-"""``sparkctl sync``."""
+"""``sparkctl sync``: copy an image and a model between Sparks."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
 
 
-@click.command("sync", short_help="Bring a profile's image and model from one Spark to another.")
+@click.command("sync", short_help="Copy a profile's image and model from one Spark to another.")
 @click.argument("profile", shell_complete=complete_profiles)
 @click.option(
-    "--from", "source", required=True, metavar="NODE", shell_complete=complete_nodes, help="the Spark that has them"
+    "--from", "source", required=True, metavar="NODE", shell_complete=complete_nodes, help="The Spark to copy from."
 )
 @click.option(
     "--to", "targets", required=True, multiple=True, metavar="NODE", shell_complete=complete_nodes,
-    help="the Spark that gets them (repeatable)",
+    help="The Spark to copy to (repeatable).",
 )  # fmt: skip
-@click.option("--image-only", is_flag=True, help="The image alone.")
-@click.option("--model-only", is_flag=True, help="The model's files alone.")
+@click.option("--image-only", is_flag=True, help="Copy only the image.")
+@click.option("--model-only", is_flag=True, help="Copy only the model's files.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile, e.g. image=..."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @json_option
 @click.pass_context
 def command(
@@ -41,19 +41,19 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Bring what PROFILE needs from one Spark to another: its image, and the files of its model.
+    """Copy what PROFILE needs from one Spark to another: its image, and the files of its model.
 
     \b
     sparkctl sync minimax-m27 --from spark1 --to spark2
     sparkctl sync minimax-m27 --from spark1 --to spark2 --dry-run
     sparkctl sync qwen36 --from spark1 --to spark2 --model-only
 
-    It goes straight from Spark to Spark, over the cable between them where there is one; no key has to lie on either.
-    Only what differs is sent. After Ctrl-C or a break the same command goes on: the model's files where they were, an
-    image from its beginning. What arrived is compared by its sums, the image by its id.
+    The data goes directly from Spark to Spark, over the cable between them if there is one; neither Spark needs an SSH key
+    of the other. Only differences are sent. After Ctrl-C or a lost connection, run the same command again: the model's
+    files continue where they stopped, an image starts again. Files are verified by checksum, the image by its id.
 
-    Exit 0: equal on both, also where nothing had to be sent. Exit 6: refused before anything was sent, as where the disk
-    cannot hold it. Exit 3: a Spark could not be reached, or the transfer broke off.
+    Exit 0: equal on both, even if nothing had to be sent. Exit 6: refused before anything was sent, for example because
+    the disk is too small. Exit 3: a Spark could not be reached, or the transfer broke off.
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
@@ -69,8 +69,8 @@ def command(
         environ=os.environ,
     )  # fmt: skip
     context = create_context(may_ask=not as_json)
-    teller = JsonPrinter() if as_json else _create_transfer_printer()
-    return run_verb(context, lambda: transfer_profile(context, request), teller)
+    printer = JsonPrinter() if as_json else _create_transfer_printer()
+    return run_verb(context, lambda: transfer_profile(context, request), printer)
 
 
 def _create_transfer_printer() -> EventPrinter:
@@ -86,12 +86,12 @@ def _create_transfer_printer() -> EventPrinter:
     from sparkctl.views.transfer_view import format_transfer
 
     class TransferPrinter(TextPrinter):
-        """A live line for what is on its way; without a terminal a line now and then."""
+        """Shows the progress in a live line; without a terminal prints a line every ten seconds."""
 
         def __init__(self) -> None:
-            super().__init__("stopping; what has come stays ...")
+            super().__init__("stopping; what has arrived is kept ...")
             self.what = ""
-            self.said_at = 0.0
+            self.printed_at = 0.0
 
         def print_event(self, event: Event) -> None:
             super().print_event(event)
@@ -104,10 +104,10 @@ def _create_transfer_printer() -> EventPrinter:
             is_whole = event.total is not None and event.done >= event.total
             if self.live.on and not is_whole:
                 self.live.update(line)
-            elif event.what != self.what or is_whole or time.monotonic() - self.said_at > 10.0:
+            elif event.what != self.what or is_whole or time.monotonic() - self.printed_at > 10.0:
                 self.live.clear()
                 stderr.print_message(line)
-                self.said_at = time.monotonic()
+                self.printed_at = time.monotonic()
             self.what = event.what
 
     return TransferPrinter()

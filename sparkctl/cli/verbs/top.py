@@ -1,4 +1,4 @@
-"""``sparkctl top``."""
+"""``sparkctl top``: show the live load of nodes and instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopPrinter:
-    """How a look is shown: as JSON, or as text of the width that stdout has; ``plain``: again instead of repainted."""
+    """Prints the views of all nodes as JSON, or as text in the width of stdout; ``plain`` prints again instead of repainting."""
 
     as_json: bool
     plain: bool
@@ -32,7 +32,7 @@ class TopPrinter:
     ascii_only: bool
 
     def format_lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
-        """Return the look as text, in brief where it has more lines than ``height``."""
+        """Return the views as text, shortened if it has more lines than ``height``."""
         from sparkctl.cli import stdout
         from sparkctl.cli.terminal_style import is_ascii_only
         from sparkctl.views.top_view import format_top
@@ -42,7 +42,7 @@ class TopPrinter:
         )
 
     def print_views(self, views: Sequence[NodeTelemetryView]) -> None:
-        """Print the look."""
+        """Print the views once."""
         from sparkctl.cli import stdout
         from sparkctl.views.top_view import build_top_json
 
@@ -54,50 +54,55 @@ class TopPrinter:
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
 @node_option(many=True)
-@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON document a look, on one line.")
-@click.option("--explain", is_flag=True, help="Under each instance, how its memory bandwidth was found, or why not.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Use no other letters than ASCII.")
+@click.option("--json", "as_json", is_flag=True, help="Print each update as one JSON document on one line.")
+@click.option(
+    "--explain", is_flag=True, help="Explain under each instance how its memory bandwidth was measured, or why not."
+)
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @record_options
 @click.option(
     "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Show a recording; no node is asked. --once shows its end.",
+    help="Show a recording; connects to no node. --once shows its end.",
 )  # fmt: skip
-@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay so many times as fast.")
+@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def command(
     ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool, ascii_only: bool,
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show what every node does, every two seconds until Ctrl-C: the probe travels there over SSH and leaves no trace.
+    """Show the load of every node, every two seconds until Ctrl-C. The agent is sent over SSH and leaves no files behind.
 
-    Page cache is what the kernel would give back; it is never counted as used. Exit 3 (--once) if a node could not be asked.
+    Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
+    read.
     """
-    paper = TopPrinter(as_json, plain, explain, ascii_only)
+    printer = TopPrinter(as_json, plain, explain, ascii_only)
     if replay is not None:
         return _play_recording(
-            ctx, replay, names=node, once=once, paper=paper, record=record, overwrite=overwrite, speed=speed
+            ctx, replay, names=node, once=once, printer=printer, record=record, overwrite=overwrite, speed=speed
         )
     if speed is not None:
-        raise click.UsageError("--speed belongs to --replay", ctx)
+        raise click.UsageError("--speed needs --replay", ctx)
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
-            return choose_exit_code(verb_runner.run_async(_print_top_once(context, nodes, paper, recording)), recording)
-        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, paper, recording)), recording)
+            return choose_exit_code(
+                verb_runner.run_async(_print_top_once(context, nodes, printer, recording)), recording
+            )
+        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, printer, recording)), recording)
 
 
 def _play_recording(
-    ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: TopPrinter, record: Path | None,
+    ctx: click.Context, path: Path, names: Sequence[str], once: bool, printer: TopPrinter, record: Path | None,
     overwrite: bool, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show a recording to its end."""
+    """Show a recording until its end."""
     if record is not None or overwrite:
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
-        raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
+        raise click.UsageError("either --once, which shows the end of the recording, or --speed, not both", ctx)
     from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
     from sparkctl.monitor.recording.recording_file import read_recording
@@ -105,51 +110,51 @@ def _play_recording(
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:
-        paper.print_views(load_final_views(events, names))
+        printer.print_views(load_final_views(events, names))
     else:
-        verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
+        verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), printer))
     return 0
 
 
 async def _print_top_once(
-    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.watch_nodes import read_load_views
 
     views = await read_load_views(context, nodes, recording.write if recording else None)
-    paper.print_views(views)
+    printer.print_views(views)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
 async def _watch_top(
-    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
 ) -> int:
     from sparkctl.monitor.watch_nodes import watch_load_views
 
-    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), paper)
+    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), printer)
     return 0
 
 
-async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None], paper: TopPrinter) -> None:
-    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest news."""
+async def _print_updates(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter) -> None:
+    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import stdout
     from sparkctl.cli.verb_runner import run_until_interrupt
 
-    painting = stdout.is_terminal() and not paper.as_json and not paper.plain
+    painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
     async def print_all_views() -> None:
-        async with aclosing(looks):
-            async for views in looks:
+        async with aclosing(updates):
+            async for views in updates:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    stdout.repaint_screen([clock, "", *paper.format_lines(views, stdout.get_terminal_height() - 3)])
+                    stdout.repaint_screen([clock, "", *printer.format_lines(views, stdout.get_terminal_height() - 3)])
                 else:
-                    paper.print_views(views)
+                    printer.print_views(views)
 
     await run_until_interrupt(print_all_views())

@@ -1,4 +1,4 @@
-"""``sparkctl up``."""
+"""``sparkctl up``: start a profile and wait until it is ready."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class LaunchPlanPrinter(TextPrinter):
-    """Prints the plan on stdout; warnings and refusals are told as ever."""
+    """Prints the launch plan on stdout, warnings and errors on stderr."""
 
     def __init__(self, plan_format: str) -> None:
         super().__init__()
         self.plan_format = plan_format
 
     def print_event(self, event: Event) -> None:
-        """Print the plan when it comes."""
+        """Print the plan when it arrives."""
         if not isinstance(event, LaunchPlanned):
             return super().print_event(event)
         if self.plan_format == "docker":
@@ -57,23 +57,27 @@ class LaunchPlanPrinter(TextPrinter):
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about="; for a model over several Sparks once for each, the one that answers first")
-@click.option("--dry-run", is_flag=True, help="Look and decide, print the plan, change nothing.")
+@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
+@click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
 @click.option(
     "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
-    help="How --dry-run prints the plan; docker is the docker run line.",
+    help="The format of the plan of --dry-run; docker prints a docker run line.",
 )  # fmt: skip
-@click.option("--detach", "-d", is_flag=True, help="Return once the container runs, do not wait until it is ready.")
+@click.option(
+    "--detach", "-d", is_flag=True, help="Return when the container runs; do not wait until the model is ready."
+)
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up watching after this long, e.g. 20m."
 )
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
-@click.option("--replace", is_flag=True, help="Have what is in the way give way: as `switch`.")
-@click.option("--again", is_flag=True, help="Start it although its last two starts failed within an hour.")
-@click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
-@click.option("--force", is_flag=True, help="Start it although it does not fit.")
+@click.option("--replace", is_flag=True, help="Stop what conflicts with it first, like `switch`.")
+@click.option("--again", is_flag=True, help="Start it even if its last two starts failed within an hour.")
+@click.option(
+    "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
+)
+@click.option("--force", is_flag=True, help="Start it even if it does not fit.")
 @record_option
 @overwrite_option
 @json_option
@@ -83,18 +87,19 @@ def command(
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
     force: bool, overwrite: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
+    """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
     \b
     sparkctl up qwen36 --node spark1
     sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.7
     sparkctl up qwen36 --node spark1 --dry-run --format docker
-    sparkctl up minimax-m27                                     over both Sparks of the config
+    sparkctl up minimax-m27                                     on both Sparks of the config
     sparkctl up minimax-m27 --node spark2 --node spark1         spark2 answers clients
 
-    It is refused (exit 6, with the sum) where it does not fit: `sparkctl plan` is that sum alone, --force goes on all the same.
+    It is refused (exit 6, with the calculation) if it does not fit. `sparkctl plan` shows only the calculation; --force
+    starts it anyway.
 
-    Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
+    Ready means: the log has the ready line, the health path answers, and one token was generated. Ctrl-C stops watching,
     never the engine.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
@@ -117,22 +122,22 @@ def command(
     for warning in check_env_file_permissions(chosen):
         stderr.print_warning(None, warning, None)
     context = create_context(may_ask=not as_json)
-    teller = _create_start_printer(as_json, dry_run, plan_format)
+    printer = _create_start_printer(as_json, dry_run, plan_format)
     verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
         from sparkctl.cli.event_printers import SwitchPrinter
         from sparkctl.commands.switch.switch_instance import switch_instance
 
-        teller = teller if as_json else SwitchPrinter(dry_run)
+        printer = printer if as_json else SwitchPrinter(dry_run)
         verb = partial(switch_instance, context, _as_switch_request(request))
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingPrinter(teller, recording)
-        return choose_exit_code(run_verb(context, verb, teller), recording)
+            printer = RecordingPrinter(printer, recording)
+        return choose_exit_code(run_verb(context, verb, printer), recording)
 
 
 def _as_switch_request(request: StartInstance) -> SwitchInstance:
-    """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
+    """Return the request as a switch, which stops what conflicts and starts it again if this start fails."""
     from sparkctl.cli.options import add_other_nodes
     from sparkctl.commands.switch.switch_request import SwitchInstance
 
@@ -144,7 +149,7 @@ def _as_switch_request(request: StartInstance) -> SwitchInstance:
 
 def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:
     if plan_format is not None and not dry_run:
-        raise click.UsageError("--format belongs to --dry-run", ctx)
+        raise click.UsageError("--format needs --dry-run", ctx)
     if plan_format is not None and as_json:
         raise click.UsageError(f"either --json (events) or --format {plan_format} (the plan alone), not both", ctx)
 

@@ -1,4 +1,4 @@
-"""What happened lately, in a line each: what an owner who was away for a minute wants to read."""
+"""Recent events as one line each, for an owner who was away for a minute."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from sparkctl.views.event_text import format_cache_drop, format_guard_event, for
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 _PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
-_PERSISTENT_PHASES = (Phase.READY, Phase.FAILED)  # what is there until somebody takes it away
+_PERSISTENT_PHASES = (Phase.READY, Phase.FAILED)  # containers in these phases stay until they are removed
 _GUARD_ACTION_STYLES = {
     GuardAction.WARNED: TextStyle.ATTENTION,
     GuardAction.KILLED: TextStyle.BAD,
     GuardAction.KILL_FAILED: TextStyle.BAD,
 }
 
-_MIN_DROP_BYTES = GIB // 20  # bytes of a drop that is shown as other than nothing
-_REPEAT_SECONDS = 2.0  # seconds between two tellings of one thing
+_MIN_DROP_BYTES = GIB // 20  # bytes; a smaller drop would be shown as 0.0
+_REPEAT_SECONDS = 2.0  # seconds before the same news is shown again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLogEntry:
-    """Something that is worth a line. ``what`` is what it is about: the same again is no news; ``when`` in unix seconds."""
+    """An event worth a line. ``what`` is its subject; an equal entry is no news. ``when`` is Unix time in seconds."""
 
     when: float
     node: NodeName
@@ -45,18 +45,18 @@ class EventLogEntry:
     what: tuple[str, ...]
 
     def supersedes(self, other: EventLogEntry) -> bool:
-        """Tell whether it is the same news as another, told a moment before with fewer words."""
+        """Tell whether this is the same news as another entry shortly before, with more detail."""
         same = (self.node, self.what, self.tone) == (other.node, other.what, other.tone)
         more = self.text.startswith(other.text.partition(", ")[0]) or self.tone is TextStyle.BAD
         return same and more and self.what[0] == "phase" and 0 <= self.when - other.when <= _REPEAT_SECONDS
 
     def repeats(self, other: EventLogEntry) -> bool:
-        """Tell whether another one says the same."""
+        """Tell whether another entry says the same."""
         return (self.node, self.text, self.what) == (other.node, other.text, other.what)
 
 
 def describe_event(event: Event) -> EventLogEntry | None:
-    """Return what an event means to an owner, None for what is told elsewhere, or of no weight."""
+    """Return what an event means to an owner, None if it is shown elsewhere or unimportant."""
     match event:
         case PhaseChanged():
             return EventLogEntry(
@@ -102,7 +102,7 @@ def describe_event(event: Event) -> EventLogEntry | None:
 
 
 def describe_refusal(ended: CommandEnded, words: Sequence[str], node: NodeName) -> EventLogEntry:
-    """Return that a command line was refused, and why in short."""
+    """Return that a command line was refused, with the reason in short."""
     why = (ended.message or "").splitlines()[0]
     return EventLogEntry(
         when=ended.ts,
@@ -122,8 +122,8 @@ def _is_noticeable_drop(event: CachesDropped) -> bool:
 def describe_container_changes(
     event: ContainersListed, phases: dict[tuple[NodeName, str], Phase], *, is_first: bool = False
 ) -> list[EventLogEntry]:
-    """Return what Docker's list tells that was not told before, and note it in ``phases``: what somebody else started,
-    what ended by itself, what is gone. Of a node that ``is_first`` looked at it is no news: so it was before."""
+    """Return what Docker's list shows as new, and store it in ``phases``: started by others, ended, removed. The
+    first list of a node (``is_first``) brings no news."""
     found = []
     for one in event.instances:
         if not one.ours or one.phase is None or phases.get((event.node, one.name)) is one.phase:
@@ -157,7 +157,7 @@ def describe_container_changes(
 
 
 def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
-    """Return it as a line; ``names`` columns for the Spark's."""
+    """Return an entry as a row; ``names`` is the width of the node's name."""
     when = time.strftime("%H:%M:%S", time.localtime(one.when))
     return make_row(
         " ",

@@ -1,4 +1,4 @@
-"""The overview as rows: tiles, the link between the Sparks, what is wrong, what was just said. Pure."""
+"""The overview screen as rows: tiles, the fabric between the Sparks, findings and recent messages."""
 
 from __future__ import annotations
 
@@ -69,34 +69,35 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-_ROOMY_LINES = 8  # lines within the frame from which on each figure has its own
+_ROOMY_LINES = 8  # from this height on, each figure has a row of its own
 
 
 class NodeTile:
-    """One Spark in one picture: how it looks, of parts that are made once for each width."""
+    """One Spark as a tile; its parts are built once for each width."""
 
     def __init__(self, seen: NodeTileModel, *, ascii_only: bool = False) -> None:
         self._seen, self._ascii_only = seen, ascii_only
         self._made: dict[tuple[int, bool], TileSections] = {}
 
     def count_useful_lines(self, columns: int, lines: int) -> int:
-        """Return how many of at most ``lines`` it has a use for."""
+        """Return how many of at most ``lines`` the tile can use."""
         return count_useful_rows([self], columns, lines)
 
     def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
-        """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
+        """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, draft acceptance,
+        temperature."""
         room = max(0, lines - 2)
         return self.frame_rows(
             align_sections([self.get_sections(columns, room >= _ROOMY_LINES)], room)[0], columns, lines, chosen=chosen
         )
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
-        """Return the rows in its frame, which says its state."""
+        """Return the rows in a frame whose title shows the state."""
         title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, self._ascii_only)
         return draw_frame(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
 
     def get_sections(self, columns: int, roomy: bool) -> TileSections:
-        """Return what it is made of."""
+        """Return the sections of the tile."""
         made = self._made.get((columns, roomy))
         if made is None:
             space = DrawArea(max(8, columns - 4), self._ascii_only)
@@ -105,7 +106,7 @@ class NodeTile:
 
 
 def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> int:
-    """Return how many of at most ``lines`` these have a use for, level with each other."""
+    """Return how many of at most ``lines`` these tiles can use when aligned with each other."""
     if lines - 2 >= _ROOMY_LINES:
         wanted = count_needed_rows([one.get_sections(columns, True) for one in tiles])
         if wanted >= _ROOMY_LINES:
@@ -117,7 +118,7 @@ def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> in
 def render_tile_row(
     tiles: Sequence[tuple[NodeTile, int]], lines: int, chosen: Sequence[bool]
 ) -> list[tuple[TextRow, ...]]:
-    """Return tiles, each with how many columns it has, that stand beside each other: level."""
+    """Return tiles side by side, each with its width in columns, with aligned sections."""
     room = max(0, lines - 2)
     rows = align_sections([tile.get_sections(columns, room >= _ROOMY_LINES) for tile, columns in tiles], room)
     return [
@@ -134,7 +135,7 @@ def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSe
             first += [RowBlock(spare=4, rows=(one,)) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
             return _make_sections(
-                [first if first else [RowBlock(spare=0, rows=((Span("not looked yet", TextStyle.STALE),),))]],
+                [first if first else [RowBlock(spare=0, rows=((Span("no data yet", TextStyle.STALE),),))]],
                 is_plain=False,
             )
     made = _render_instances(seen, space, roomy)
@@ -167,7 +168,7 @@ def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
 
 
 def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
-    """Return the parts of what runs: the first of ours in full, the others with a row each."""
+    """Return the rows of the instances: the first of sparkctl's in full, the others in one row each."""
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
@@ -208,7 +209,7 @@ def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawAr
 def _append_age(head: TextRow, seen: NodeTileModel, space: DrawArea) -> TextRow:
     view = seen.view
     if view.docker_known or view.instances_seen is None or not seen.is_known:
-        return head  # of a node that does not answer all is as old
+        return head  # on a node that does not answer everything has the same age
     return truncate_row(
         (*head, Span(f"   {format_age(seen.now - view.instances_seen)}", TextStyle.STALE)), space.columns
     )
@@ -230,14 +231,14 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
-    """Return what the instance that matters most does: how far, why not, or how fast."""
+    """Return the main instance: the progress of its start, its failure, or its figures."""
     if is_in_transition(one):
         return render_startup_progress(one, seen, space)
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
         return [RowBlock(spare=1, rows=tuple(why[:2])), *(RowBlock(spare=3, rows=(each,)) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [RowBlock(spare=1, rows=(make_row(Span("  its partner on another Spark is gone", TextStyle.BAD)),))]
+        return [RowBlock(spare=1, rows=(make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)),))]
     if one.phase is Phase.READY and one.name in seen.heads:
         return [RowBlock(spare=1, rows=(make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:
@@ -281,8 +282,8 @@ def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow
 
 
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
-_SPACED_MIN_LINES = 10  # lines from which on what stands below the tiles has room between its parts
-_MIN_EVENT_LINES = 6  # where there is little room; else as many as fill half of it
+_SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
+_MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
 _SEVERITY_STYLES = {
     Severity.PROBLEM: TextStyle.BAD,
     Severity.WARNING: TextStyle.ATTENTION,
@@ -292,7 +293,7 @@ _SEVERITY_STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class RecentLogLine:
-    """A log line that came a moment ago."""
+    """A log line that arrived a moment ago."""
 
     node: NodeName
     instance: str
@@ -301,29 +302,27 @@ class RecentLogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewScreenModel:
-    """All that the overview shows. ``notice`` is what the last thing done has led to, with its tone."""
+    """The state of the overview. ``notice`` is the result of the last action, with its style."""
 
     glances: tuple[NodeTileModel, ...]
     chosen: int = 0
     lines: tuple[RecentLogLine, ...] = ()
     notices: tuple[tuple[str, TextStyle], ...] = ()
     ascii_only: bool = False
-    happened: tuple[EventLogEntry, ...] = ()  # the latest comes last
-    switching: tuple[
-        TextRow, ...
-    ] = ()  # a switch that goes on, or was left, a line each; what is carried between Sparks
+    happened: tuple[EventLogEntry, ...] = ()  # the latest is last
+    switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewLayout:
-    """Exactly as many rows as asked for, each exactly as wide, and where the tiles are among them."""
+    """The rows of the overview, exactly as many and as wide as requested, with the positions of the tiles."""
 
     rows: tuple[TextRow, ...]
     boxes: tuple[TileBox, ...]
 
 
 def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> OverviewLayout:
-    """Return the whole body between header and footer."""
+    """Return everything between header and footer."""
     if not scene.glances:
         return OverviewLayout(pad_screen(render_welcome(), columns, lines, scene.ascii_only), ())
 
@@ -346,7 +345,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
 
 
 def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[TextRow]:
-    """Return what stands below the tiles: of findings, what happened and log lines none takes another's last row."""
+    """Return the rows below the tiles; findings, events and log lines each keep at least one row."""
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
@@ -375,7 +374,7 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
 
 
 def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list[TextRow]:
-    """Return what was said last, folded; of more lines than there is room for, the newest words."""
+    """Return the latest notices, wrapped; if there is too little room, the newest text."""
     rows: list[TextRow] = []
     for words, tone in reversed(scene.notices):
         told = [make_row(" ", Span(line, tone)) for line in _wrap_notice(words, max(20, columns - 2), most)]
@@ -386,7 +385,7 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
 
 
 def _wrap_notice(words: str, columns: int, most: int) -> list[str]:
-    """Return a notice as lines; of one that has no room, its beginning and the first way out, whole: that is what helps."""
+    """Return a notice as lines; if there is too little room, its beginning and the whole first remedy."""
     lines = wrap_line_for_screen(words, columns, 2)
     told, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
@@ -426,7 +425,7 @@ def _render_findings(scene: OverviewScreenModel) -> list[TextRow]:
 
 
 def _render_full_findings(scene: OverviewScreenModel, columns: int) -> list[TextRow]:
-    """Return each finding whole: what is, since when, and what to do."""
+    """Return each finding in full: what, since when, and what to do."""
     rows: list[TextRow] = []
     for seen in scene.glances:
         if seen.told.state is not NodeState.OK:
@@ -468,7 +467,7 @@ def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
 
 
 def render_log_text(line: str) -> Span:
-    """Return what a log line says, without its header; a warning and an error stand out."""
+    """Return the text of a log line without its header; warnings and errors stand out."""
     text = sanitize_line(line)
     level, head = parse_level_header(text)
     return Span(text[head:], _LEVEL_STYLES.get(level, TextStyle.LABEL) if level else TextStyle.LABEL)

@@ -1,6 +1,6 @@
-"""What a Spark did in the last quarter of an hour, where a tile has rows to spare: throughput, the GPU's work and power.
+"""Charts of a tile over the last 15 minutes: throughput, GPU utilisation, GPU power and memory.
 
-All of them are lines that begin at nothing: what is half as high is half as much, on each Spark and at any time.
+All curves start at zero, so that half the height is half the value on each Spark and at any time.
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ from sparkctl.views.text.charts import (
 )
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row
 
-MAX_CHART_ROWS = 6  # rows of a curve, whatever it shows: what moves must not move what stands below
+MAX_CHART_ROWS = 6  # largest height of a curve; the same for all values, so that rows below do not move
 _CHART_DROP_PRIORITY = 9
-_MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # tok/s and W that a scale goes up to at least
+_MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
 _FULL_PERCENT = 100.0
 
 
 def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return the throughput's curve; None where nothing was ever read of it."""
+    """Return the curve of the throughput, None if there is no reading."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
     seconds = choose_chart_minutes(seen) * 60.0
     rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.bar_columns * 2), seconds)
-    said = None if one.numbers is None else one.numbers.generation_rate  # the figure beside it is on the scale as well
+    said = (
+        None if one.numbers is None else one.numbers.generation_rate
+    )  # the scale includes the figure beside the curve
     most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
     return _build_chart_block("speed", "", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", space)
 
 
 def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return the curves of the GPU's work and power, as far as they are known."""
+    """Return the curves of GPU utilisation and power, as far as known."""
     busy = _read_series(seen, SeriesName.GPU_BUSY, space.bar_columns * 2)
     shares = [None if share is None else share * 100 for share in busy]
     power = _read_series(seen, SeriesName.POWER, space.bar_columns * 2)
@@ -58,7 +60,7 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
 
 
 def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
-    """Return up to how many watts the curves of these go: all have one scale; None where nothing is known."""
+    """Return the upper end in watts of all power curves, which share one scale; None if nothing is known."""
     known = [watts for seen in glances for watts in _list_watts(seen)]
     return round_above(max(known), _MIN_POWER_SCALE) if known else None
 
@@ -99,19 +101,20 @@ def _build_chart_block(
     return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
 
 
-_MIN_TREND_BYTES = 8 * GIB  # of a trend: what moves less is the same
-_MAX_MEMORY_CHART_ROWS = 6  # rows of its curve, whatever it shows: what moves must not move what stands below
-_LOW_MEMORY_BYTES = 2 * GIB  # available: then the figure is a warning
+_MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
+_MAX_MEMORY_CHART_ROWS = 6  # largest height of its curve; the same for all values, so that rows below do not move
+_LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
 
 
 def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return all that is known of it."""
+    """Return all rows about memory."""
     shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
     return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
 
 
 def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
-    """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
+    """Return the memory bar with the used memory (GPU and other) beside it. Page cache is shown, but never counted as
+    used."""
     bar = seen.view.memory
     if bar is None:
         return RowBlock(spare=0, rows=(make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
@@ -136,7 +139,7 @@ def format_used_memory(bar: MemoryBar) -> TextRow:
 
 
 def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return the four parts in figures, each with its texture: the legend of the bar."""
+    """Return the four parts of memory in figures with their textures: the legend of the bar."""
     bar = seen.view.memory
     if bar is None:
         return None
@@ -161,7 +164,7 @@ def _render_memory_shares(
     decimals: int,
     indent: int,
 ) -> TextRow:
-    """``indent``: columns by which the first sign stands beside the bar's begin, so that the two are not one."""
+    """Return the legend as one row. ``indent``: columns between the bar's start and the first symbol."""
     spans: list[Span] = [Span(" " * (len(make_label("").text) + indent))]
     for at, (tone, name, size) in enumerate(parts):
         spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", TextStyle.LABEL)]
@@ -170,7 +173,7 @@ def _render_memory_shares(
 
 
 def _format_gib_figure(size: int | None, decimals: int) -> str:
-    """Return GiB in four columns, or in three: from 100 on there is no room for a decimal."""
+    """Return GiB in four columns, or in three; from 100 on without a decimal."""
     if size is None:
         return f"{words.UNKNOWN:>{3 + decimals}}"
     amount = size / GIB
@@ -178,8 +181,8 @@ def _format_gib_figure(size: int | None, decimals: int) -> str:
 
 
 def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more
-    as an area from nothing to all of it."""
+    """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more rows
+    as an area from zero to the total."""
     bar, rings = seen.view.memory, seen.rings
     if bar is None or rings is None:
         return None

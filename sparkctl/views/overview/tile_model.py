@@ -1,4 +1,4 @@
-"""What a tile is made of: everything the store knows of one node at one moment, and the words for its state."""
+"""The data of a tile: everything the store knows of one node at one moment, and the badges of its state."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ _NODE_STATE_STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTileModel:
-    """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
+    """The data of one node at ``now`` (Unix time in seconds). ``view`` is the last known state; ``told`` tells
+    whether it still holds.
 
-    ``drafting`` is by container id, ``starts``, ``courses`` and ``ends`` by instance; ``jobs`` are what this panel is doing
-    there. ``heads``: of an instance that serves nothing here, the same one where it does. ``ready``: since when
-    (unix seconds) an instance is, where that was seen. ``most_power``: up to how many watts curves of power go, so that those
-    of several Sparks have one scale.
+    ``drafting`` is by container id; ``starts``, ``courses`` and ``ends`` are by instance; ``jobs`` are running jobs
+    of this panel. ``heads``: the head of each instance that is only a worker here. ``ready``: since when (Unix time
+    in seconds) an instance is ready, if known. ``most_power``: upper end of power curves in watts, common to all
+    Sparks.
     """
 
     view: NodeTelemetryView
@@ -69,25 +70,25 @@ class NodeTileModel:
     address: str | None = None
     jobs: tuple[str, ...] = ()
     chosen: str | None = None  # the instance that is selected
-    recent: tuple[str, ...] = ()  # profiles that were started last
+    recent: tuple[str, ...] = ()  # the latest started profiles
     dropped: CachesDropped | None = None
     heads: Mapping[str, InstanceView] = field(default_factory=dict)
     ready: Mapping[str, float] = field(default_factory=dict)
     most_power: float | None = None
-    start_key: str | None = None  # by which a profile is started; None: here nothing is
+    start_key: str | None = None  # the key that starts a profile; None if none can be started here
 
     @property
     def name(self) -> NodeName:
-        """The node's."""
+        """The node's name."""
         return self.view.name
 
     @property
     def is_known(self) -> bool:
-        """Tell whether the node answers."""
+        """Whether the node answers."""
         return self.told.state is NodeState.OK
 
     def seconds_ready(self, one: InstanceView) -> float | None:
-        """Return for how many seconds an instance is ready, None where that is not known."""
+        """Return for how many seconds an instance has been ready, None if not known."""
         since = self.ready.get(one.name) if one.ours and one.phase is Phase.READY else None
         return None if since is None else max(0.0, self.now - since)
 
@@ -99,7 +100,7 @@ class NodeTileModel:
 
 @dataclass(frozen=True, slots=True)
 class StateBadge:
-    """A state in one sign, one word and one tone."""
+    """A state as a symbol, a word and a style."""
 
     sign: str
     word: str
@@ -111,7 +112,7 @@ def build_tile_model(
     jobs: tuple[str, ...] = (), chosen: str | None = None, recent: tuple[str, ...] = (),
     start_key: str | None = None,
 ) -> NodeTileModel:  # fmt: skip
-    """Return what the store knows of a node. Raises KeyError."""
+    """Return what the store knows of a node. Raises KeyError for an unknown node."""
     view = store.get_last_known_view(name)
     drafting = {
         one.container_id: store.get_meter_series(name, one.container_id) for one in view.instances if one.container_id
@@ -140,7 +141,7 @@ def build_tile_model(
 
 
 def _find_heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[str, InstanceView]:
-    """Return the heads of the instances that share their model with another node and serve nothing here."""
+    """Return the heads of the instances that are workers of a model whose head is on another node."""
     workers = {one.name: one for one in view.instances if count_ranks(one) > 1 and not is_head(one)}
     return {
         one.name: one
@@ -152,9 +153,9 @@ def _find_heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[s
 
 
 def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
-    """Return the instances as an owner looks for them: what moves, what failed, what serves; foreign ones last.
+    """Return the instances in the order of interest: in transition, failed, serving, and containers of others last.
 
-    What failed before something else got ready comes after that: Docker lists the newest first.
+    Instances that failed before another got ready come after it; Docker lists the newest first.
     """
     serves = next((at for at, one in enumerate(view.instances) if one.ours and one.phase is Phase.READY), None)
 
@@ -167,8 +168,8 @@ def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
 
 
 def build_node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[StateBadge]:
-    """Return the state of the node; where one instance serves while another failed or comes, both: the one that serves
-    first, the other by its name."""
+    """Return the badges of the node; if one instance serves while another fails or starts, both: the serving one
+    first, the other with its name."""
     first = build_node_badge(seen, ascii_only)
     ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)
@@ -183,7 +184,7 @@ def build_node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[Sta
 
 
 def build_node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadge:
-    """Return the state of the node, or, where that is well, of what matters most on it."""
+    """Return the badge of the node or, if the node is healthy, of its most important instance."""
     told = seen.told
     if told.state is NodeState.UNKNOWN and told.detail is None:
         return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "connecting", TextStyle.STALE)
@@ -203,13 +204,13 @@ def build_node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadg
         return build_instance_badge(ordered[0], ascii_only, seen.seconds_ready(ordered[0]))
     if seen.view.instances_seen is None:
         return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
-    word = "nothing of ours runs" if ordered else "nothing runs"
+    word = "no instance runs" if ordered else "nothing runs"
     return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
 
 
 def build_instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> StateBadge:
-    """Return the state of an instance; of a foreign one only that it is there. ``ready_for``: seconds, None where nobody saw
-    it getting ready: then its container's age is told, and called so."""
+    """Return the badge of an instance; for containers of others only that it runs. ``ready_for`` is in seconds; None
+    if the moment is not known: then the badge shows the age of the container ("up")."""
     if one.phase is None:
         return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), "foreign", TextStyle.LABEL)
     word = format_phase_name(one.phase) + (
@@ -223,7 +224,7 @@ def build_instance_badge(one: InstanceView, ascii_only: bool = False, ready_for:
 
 
 def _format_coarse_duration(seconds: float) -> str:
-    """Return a time that does not tick: by ten seconds, then by minutes."""
+    """Return a duration in steps of ten seconds, later of minutes, so that it does not change every second."""
     return format_duration(seconds // 10 * 10 if seconds < 60 else seconds // 60 * 60)
 
 
@@ -235,7 +236,7 @@ def format_age(seconds: float | None) -> str:
 
 
 def list_unreachable_nodes(views: Sequence[NodeTelemetryView], ascii_only: bool = False) -> list[tuple[str, TextStyle]]:
-    """Return which nodes do not answer, for screens on which their tiles are not seen; not those that were never asked."""
+    """Return the nodes that do not answer, for screens without tiles; not those that were never contacted."""
     return [
         (
             f"{get_state_symbol(view.state, ascii_only)} {view.name} {view.state}",

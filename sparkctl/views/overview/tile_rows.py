@@ -1,4 +1,4 @@
-"""The rows of a tile, each part with how much it matters: where there is no room the least important go first."""
+"""The rows of a tile, with priorities: if there is too little room, the least important rows are left out."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from sparkctl.views.text.styled_text import (
     truncate_text,
 )
 
-LABEL_COLUMNS = 8  # columns of the names of figures
-_CHART_MINUTES = (1, 2, 5, 15)  # minutes that curves show, the fewest that hold what is known
-_MAX_GAP_SECONDS = 10.0  # seconds without a reading that are no gap
+LABEL_COLUMNS = 8  # width of the labels of figures
+_CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
+_MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
 _MAX_BAR_COLUMNS = 88
-_BAR_TEXT_COLUMNS = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
-_MAX_CURVE_CELLS = 24  # cells of a curve within a row
-_FULL_BADGE_COLUMNS = 64  # columns from which on badges have words of their own
+_BAR_TEXT_COLUMNS = 19  # width of the text beside a bar: 102.8 of 121.7 GiB
+_MAX_CURVE_CELLS = 24  # width of a curve within a row
+_FULL_BADGE_COLUMNS = 64  # from this width on, badges have words
 _VERSION_TAG_PATTERN = re.compile(r"v?\d+\.\d")  # a bare number may be a build counter
-_MIN_LENGTH_SPREAD = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
+_MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengths do not count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBlock:
-    """Rows that stay together. The higher ``spare``, the earlier they are left out. Of a curve ``grow`` returns it in so many
-    rows, up to ``tallest``, where there is room to spare; nothing is left out for that. ``slot`` is which curve: those of
-    several Sparks are equally tall."""
+    """Rows that stay together. Blocks with a higher ``spare`` are left out first. For a chart, ``grow`` renders it in
+    more rows, up to ``tallest``, if there is room. ``slot`` identifies the chart, so that charts of several Sparks
+    get the same height."""
 
     spare: int
     rows: tuple[TextRow, ...]
@@ -58,19 +58,19 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class DrawArea:
-    """Room within the frame, in columns, and how it may be painted."""
+    """The area inside the frame, in columns, and the drawing options."""
 
     columns: int
     ascii_only: bool = False
 
     @property
     def is_wide(self) -> bool:
-        """Tell whether two groups of figures stand beside each other."""
+        """Whether two groups of figures fit side by side."""
         return self.columns >= 72
 
     @property
     def bar_columns(self) -> int:
-        """Columns of every bar, so that all of them begin and end alike."""
+        """The width of every bar, so that all are aligned."""
         return max(4, min(_MAX_BAR_COLUMNS, self.columns - LABEL_COLUMNS - _BAR_TEXT_COLUMNS - 1))
 
 
@@ -81,12 +81,12 @@ def choose_chart_minutes(seen: NodeTileModel) -> int:
 
 
 def fill_series_gaps(values: ChartValues, seconds: float) -> list[float | None]:
-    """Return the values of equal stretches of so many seconds, those between two readings filled in."""
+    """Return the values of equal intervals of this many seconds, with small gaps filled."""
     return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds)))
 
 
 def make_label(name: str) -> Span:
-    """Return the name of a figure, as wide as all of them."""
+    """Return the label of a figure, padded to the common width."""
     return Span(f"{name:<{LABEL_COLUMNS}}", TextStyle.LABEL)
 
 
@@ -96,7 +96,7 @@ def make_label(name: str) -> Span:
 def render_instance_row(
     one: InstanceView, space: DrawArea, *, marked: bool, badge: bool, ready_for: float | None = None
 ) -> TextRow:
-    """Return name, engine with version, port; with its state where that stands nowhere else."""
+    """Return name, engine with version, port, and the state if it is not shown elsewhere."""
     mark = (">" if space.ascii_only else "▸") if marked else " "
     left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE)]
     if kind := describe_engine(one):
@@ -115,13 +115,13 @@ def render_instance_row(
 
 
 def describe_engine(one: InstanceView) -> str:
-    """Return ``SGLang 0.5.12``, of a foreign container its image. The version is what its log says, else its image's tag where
-    that looks like one."""
+    """Return ``SGLang 0.5.12``, or the image for a container of others. The version comes from the log, else from the
+    image's tag if that looks like a version."""
     if one.engine is None:
         return one.image.rpartition("/")[2]
     name = engines.engine_title(one.engine)
     version = next((fact.value for fact in one.facts if fact.name is EngineFactName.ENGINE_VERSION), None)
-    if version is not None and " " not in version:  # of SGLang's log it is only `0.5.12 or like it`
+    if version is not None and " " not in version:  # SGLang's log gives the version only approximately
         return f"{name} {version}"
     tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
     return f"{name} {tag.removeprefix('v')}" if _VERSION_TAG_PATTERN.match(tag) else name
@@ -143,7 +143,7 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
 
 
 def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextStyle, most: int) -> list[TextRow]:
-    """Return a sentence under its name, in ``most`` rows at most; what is left out is marked."""
+    """Return a labelled sentence in at most ``most`` rows; a cut is marked."""
     room = max(8, space.columns - LABEL_COLUMNS)
     whole = [line.strip() for line in wrap_line(sanitize_span(sentence).text, room, 0)]
     lines = whole[:most]
@@ -159,7 +159,7 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 
 
 def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
-    """Return throughput, requests and KV cache; ``idle`` where no step happened."""
+    """Return throughput, requests and KV cache; ``idle`` if no step happened."""
     if numbers is None:
         return make_row(make_label("decode"), Span(words.UNKNOWN, TextStyle.STALE))
     if numbers.activity is EngineActivity.IDLE:
@@ -182,7 +182,7 @@ def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
 
 
 def describe_rank(one: InstanceView) -> str:
-    """Return ``rank 0 of 2 · head``; empty for one Spark alone."""
+    """Return ``rank 0 of 2 · head``; "" for a model on one Spark."""
     if one.rank_position is None:
         return ""
     index, count = one.rank_position
@@ -190,8 +190,8 @@ def describe_rank(one: InstanceView) -> str:
 
 
 def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
-    """Return where the model of an instance answers that serves nothing here, and how fast: the head's figures are the
-    model's. Of two ranks it is the second; of more it is known only where a label says so."""
+    """Return where the head of a worker's model answers, and its figures, which are those of the model. With two
+    ranks the worker is the second; with more only a label tells."""
     if one.rank_position is not None:
         told = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     else:
@@ -206,7 +206,7 @@ def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
 
 
 def render_acceptance(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
-    """Return draft acceptance with its trend; None where there are no drafts to judge."""
+    """Return draft acceptance with its trend, None without drafts."""
     numbers = one.numbers
     if numbers is None or (numbers.acceptance is None and numbers.activity is not EngineActivity.DECODING):
         return None
@@ -229,8 +229,8 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel, space: DrawArea) -
 
 
 def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
-    """Return by what it computes, as its log has told: the path of its numbers, attention, KV cache, requests at once; as
-    much as there is room for, None where nothing of it is known."""
+    """Return facts from the engine's log: number format, attention backend, KV cache size, most requests at once, as
+    many as fit; None if nothing is known."""
     told = {fact.name: fact for fact in one.facts}
     badges: list[Span] = []
     is_roomy = space.columns >= _FULL_BADGE_COLUMNS
@@ -258,7 +258,7 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
 
 
 def _format_token_count(told: str, *, short: bool) -> str:
-    """Return a count of tokens with its thousands apart, however the log spells it; ``short``: in millions, where it has any."""
+    """Return a token count with thousands separators, however the log writes it; ``short``: in millions if possible."""
     digits = told.replace(",", "")
     if not digits.isdecimal() or len(digits) > 15:
         return told
@@ -266,8 +266,8 @@ def _format_token_count(told: str, *, short: bool) -> str:
 
 
 def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
-    """Return the bandwidth that decoding takes: the GPU's own figure, or an estimate that says so; where an engine decodes
-    and it cannot be told, a word why. None where nothing is decoded."""
+    """Return the memory bandwidth of decoding: the GPU's own figure, or an estimate marked as such, or why an engine
+    that decodes has none. None if nothing is decoded."""
     found = get_node_bandwidth(seen.view) or estimate_instance_bandwidth(one, seen.view)
     if found is None:
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
@@ -290,7 +290,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) ->
 
 
 def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
-    """Return throughput and acceptance in one row, None where there is no acceptance to tell."""
+    """Return throughput and acceptance in one row, None without acceptance."""
     numbers = one.numbers
     accepted = None if numbers is None else numbers.acceptance
     if (
@@ -320,7 +320,7 @@ def _is_weight_size_missing(one: InstanceView) -> bool:
 
 
 def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea, room: int) -> TextRow:
-    """Return the trend of the accept length with its scale, nothing where there is no room or no reading for one."""
+    """Return the trend of the accept length with its scale; nothing without room or readings."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None or room < 13:
         return ()
@@ -366,7 +366,7 @@ def _render_figure(value: float | None, wide: int, unit: str, tone: TextStyle = 
 
 
 def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
-    """Return what was tried, when the next try is, and what to do."""
+    """Return the failed attempts, the time of the next one, and what to do."""
     told, rows = seen.told, []
     if told.detail:
         rows += render_labelled_text("tried", told.detail, space, TextStyle.VALUE, 3)
@@ -387,5 +387,5 @@ def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 
 
 def is_in_transition(one: InstanceView) -> bool:
-    """Tell whether a start or a stop is under way."""
+    """Tell whether a start or a stop is in progress."""
     return one.phase in TRANSITION_PHASES

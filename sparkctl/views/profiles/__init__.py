@@ -1,1 +1,1 @@
-"""profiles."""
+"""Profiles, launch plans, memory estimates, lint results and imports as text."""

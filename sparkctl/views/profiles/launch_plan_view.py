@@ -1,4 +1,4 @@
-"""A launch plan for people."""
+"""A launch plan as text: its steps, the ready rule, the guard rule and the docker run line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sparkctl.views.text.charts import render_memory_bar_line
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
-_HANG_COLUMNS = 5  # below the words of a step
+_HANG_COLUMNS = 5  # indent below the words of a step
 
-_NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # escapes that only a program writes; shown without
+_NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # needless escapes, which are not shown
 
 
 def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
-    """Return what would be done, step by step, within ``width`` columns, ending with the docker run line as it is."""
+    """Return the steps of a launch plan within ``width`` columns, followed by the unwrapped docker run line."""
     rule = redact_launch_plan(plan).ready
     line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
     ready = [f"the line /{line}/"] if line else []
@@ -48,13 +48,13 @@ def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     ]
     steps.append(f"     {describe_guard_rule(plan.guard)}")
     if plan.expected_memory is not None:
-        steps.append(f"  it is expected to hold {format_gib(plan.expected_memory)}, by its profile")
+        steps.append(f"  expected memory by its profile: {format_gib(plan.expected_memory)}")
     folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG_COLUMNS)]
     return [*folded, "", *format_docker_run(plan).splitlines()]
 
 
 def describe_guard_rule(rule: GuardRule | None) -> str:
-    """Return in a sentence when the guard on the node acts."""
+    """Return in one sentence when the guard acts."""
     if rule is None:
         return "no guard: nothing stops it before the node's memory runs out"
     cache = "the page cache is left alone"
@@ -69,7 +69,7 @@ def describe_guard_rule(rule: GuardRule | None) -> str:
 
 _MAX_BAR_COLUMNS = 36
 _LABEL_COLUMNS = 5
-_BAR_TEXT_COLUMNS = 38  # columns that the words beside a bar take
+_BAR_TEXT_COLUMNS = 38  # width of the words beside a bar
 
 
 def render_budget_before_start(
@@ -81,10 +81,10 @@ def render_budget_before_start(
     *,
     is_counting: bool = False,
 ) -> list[TextRow]:
-    """Return what stands on the node, and its memory now and as it is expected then.
+    """Return what runs on the node, and its memory now and as expected after the start.
 
-    ``fit``: the sum, where it is known: it says better than the profile's figure whether there is room. ``is_counting``: it
-    will be known in a moment, so that no other figure is shown meanwhile.
+    ``fit``: the memory estimate, if known; it is more exact than the profile's figure. ``is_counting``: the estimate
+    is being computed, so that no other figure is shown meanwhile.
     """
     cells = max(8, min(_MAX_BAR_COLUMNS, columns - _BAR_TEXT_COLUMNS))
     rows = [
@@ -94,11 +94,11 @@ def render_budget_before_start(
     ]
     bar = view.memory
     if bar is None:
-        return rows or [make_row(Span("     "), sanitize_span(f"{view.name} was not looked at yet", TextStyle.STALE))]
+        return rows or [make_row(Span("     "), sanitize_span(f"{view.name} has not been read yet", TextStyle.STALE))]
     rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells, ascii_only))
     if fit is None and is_counting:
         rows.append(
-            make_row(Span(f"{'then':<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("being counted ...", TextStyle.STALE))
+            make_row(Span(f"{'then':<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))
         )
     elif fit is not None and (counted := _predict_estimated_memory(fit, bar)) is not None:
         rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, ascii_only, is_expected=True))
@@ -112,7 +112,7 @@ def render_budget_before_start(
 
 
 def describe_rank_nodes(profile: Profile, nodes: Sequence[NodeName] = ()) -> str:
-    """Return what is to be said of a profile for several Sparks; ``nodes``: those of its ranks, the head's first."""
+    """Return a sentence about a profile for several Sparks; ``nodes``: those of its ranks, the head first."""
     if not nodes:
         return f"for {profile.nodes} Sparks together: a rank on each"
     if len(nodes) < profile.nodes:
@@ -122,8 +122,8 @@ def describe_rank_nodes(profile: Profile, nodes: Sequence[NodeName] = ()) -> str
 
 
 def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryFit | None = None) -> list[str]:
-    """Return what stands against a start there, a sentence each: memory that is not there (by the sum, where it is known), a
-    port that is taken."""
+    """Return what prevents a start there, one sentence each: too little memory (by the estimate, if known), a port in
+    use."""
     found = [
         f"{one.name} is on port {one.port} there, and {profile.name} wants the same."
         for one in view.instances
@@ -151,7 +151,7 @@ def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryF
 
 
 def _sum_replaced_memory(profile: Profile, view: NodeTelemetryView) -> int:
-    """Return the bytes that whatever is replaced holds."""
+    """Return the bytes held by instances that this start replaces."""
     return sum(one.memory or 0 for one in view.instances if one.is_alive and _is_same_instance(one, profile))
 
 
@@ -160,7 +160,7 @@ def _is_same_instance(one: InstanceView, profile: Profile) -> bool:
 
 
 def _sum_pending_memory(profile: Profile, view: NodeTelemetryView) -> int:
-    """Return the bytes that other starts which are under way there are still going to take, as far as that is known."""
+    """Return the bytes that other starts in progress there will still take, as far as known."""
     return sum(
         max(0, one.expected - (one.memory or 0))
         for one in view.instances
@@ -196,7 +196,7 @@ def _render_running_instance(one: InstanceView, profile: Profile) -> TextRow:
 
 
 def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
-    """Return the memory with the model in it: its caches dropped first, as a start does. An estimate, and said to be."""
+    """Return the estimated memory with the model in it, after the caches were dropped."""
     gpu = max(0, (bar.gpu_processes or 0) - back) + expected
     free = max(0, bar.total - gpu - bar.other_used)
     return MemoryBar(
@@ -211,7 +211,7 @@ def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
 
 
 def _predict_estimated_memory(fit: MemoryFit, bar: MemoryBar) -> MemoryBar | None:
-    """Return the memory with the model in it by the sum that the answer is of; None where it did not come out."""
+    """Return the memory with the model in it by the memory estimate; None if the estimate is incomplete."""
     there = fit.standing
     if there is None or fit.needed_bytes is None or fit.answer is FitOutcome.UNKNOWN:
         return None

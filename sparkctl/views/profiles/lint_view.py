@@ -1,4 +1,4 @@
-"""What is wrong in a file, as a compiler shows it: the place, the words, the line that is there and a mark under it. Pure."""
+"""Lint results of profiles, shown like compiler messages: place, message, the source line and a mark under it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 def format_lint(name: str, checked: LintResult) -> list[str]:
-    """Return a line for each thing that was found, ``file:line:column: level[kind]: message``, and one that sums up."""
+    """Return a line for each diagnostic, ``file:line:column: level[kind]: message``, and a summary line."""
     return [*map(str, checked.diagnostics), f"{name}: {summarize_lint(checked)}"]
 
 
 def summarize_lint(checked: LintResult) -> str:
-    """Return how many errors, warnings and infos there are, and the flags of which version decided."""
+    """Return the number of errors, warnings and infos, and the version whose flags were used."""
     held = checked.held
     against = "" if held is None else f" (flags of {load_engine(held.catalogue.engine).title} {held.catalogue.version})"
     counts = [
@@ -52,7 +52,8 @@ def _format_level_count(number: int, level: LintSeverity) -> str:
 
 
 def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[LintDiagnostic]) -> dict[str, object]:
-    """Return everything as one document. ``faults`` are what keeps a file from being a profile, also among ``findings``."""
+    """Return all diagnostics as one document. ``faults`` are those that make the profile unusable; they are also in
+    ``findings``."""
     every = [one for _, found in checked for one in found.diagnostics]
     return {
         "schema": 1,
@@ -122,7 +123,7 @@ def _render_diagnostic(
     columns: int,
     ascii_only: bool,
 ) -> list[TextRow]:
-    """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
+    """Return a diagnostic, whose text ``words`` begin with the place, and the source line below."""
     severity, tone = LEVEL_STYLES[level]
     sign, where = Span(f"{get_state_symbol(severity, ascii_only)} ", tone), sanitize_line(str(place))
     short, message = shorten_path(where), words.removeprefix(f"{where}: ")
@@ -137,7 +138,7 @@ def _render_diagnostic(
 def _render_source_line(
     place: FilePosition, line: str | None, columns: int, ascii_only: bool, tone: TextStyle
 ) -> list[TextRow]:
-    """Return the line of the file, and under it a mark where the fault is."""
+    """Return the source line with a mark under the fault."""
     if line is None or place.line is None:
         return []
     bar = "|" if ascii_only else "│"
@@ -150,7 +151,7 @@ def _render_source_line(
 
 
 def shorten_path(path: str) -> str:
-    """Return a path as short as it stays clear: a shipped file by its name (nobody edits it there), one at home after ``~``."""
+    """Return a short path: a shipped profile as its file name, a path at home after ``~``."""
     if (name := path.removeprefix(f"{shipped_profiles_dir()}/")) != path:
         return name
     home = str(Path.home())
@@ -158,13 +159,12 @@ def shorten_path(path: str) -> str:
 
 
 def _keep_path_end(words: str, columns: int) -> str:
-    """Return the end of a path that is too long: the file and the line matter more than where it lies."""
+    """Return the end of a long path, because file and line matter most."""
     return words if measure_text(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
 
 
 def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
-    """Return how many errors and warnings a check found, each with its sign; a sign alone for none, nothing while it is not
-    known."""
+    """Return the number of errors and warnings with their symbols; a symbol alone for none, nothing while not known."""
     if check is None:
         return ()
     found = [(level, len(check.list_by_level(level))) for level in (LintSeverity.ERROR, LintSeverity.WARNING)]
@@ -177,7 +177,7 @@ def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
 
 
 def count_fixable(check: LintResult) -> int:
-    """Return how many findings `profiles check --fix` would mend: those in the file itself."""
+    """Return how many diagnostics `profiles check --fix` can fix: those in the file itself."""
     mine = str(check.path)
     return sum(
         one.change is not None and (one.place.file == mine or one.change.kind is LintFixKind.ADD)
@@ -186,7 +186,7 @@ def count_fixable(check: LintResult) -> int:
 
 
 def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
-    """Return the sum of the check, as ``profiles check`` has it, and the key that mends what it can."""
+    """Return the summary of the check, as in ``profiles check``, and the key that fixes what it can."""
     if shelf.selected_lint is None:
         return make_row(Span("checking its flags ...", TextStyle.STALE))
 
@@ -209,8 +209,7 @@ def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
 
 
 def render_diagnostics(shelf: ProfilesScreenModel, columns: int, levels: Sequence[LintSeverity]) -> list[TextRow]:
-    """Return the findings of some levels as a compiler shows them, the worst first; what is only good to know has no line
-    of its file under it."""
+    """Return diagnostics of some levels, the worst first; infos without their source line."""
     rows: list[TextRow] = []
     for level in levels:
         for one in () if shelf.selected_lint is None else shelf.selected_lint.list_by_level(level):

@@ -1,4 +1,4 @@
-"""The sum of a fit, written out: what the profile claims, what the node has, what is left. Lines of text."""
+"""A memory estimate as text: what the profile needs, what the node has, and the margin."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _FIGURE_COLUMNS = 9
 
 
 def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
-    """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any.
+    """Return the estimate, one line per part with its source and formula, wrapped to ``columns`` if given.
 
-    ``before`` were written out already: of one that claims what one of them does only what its Spark has is.
+    If an estimate in ``before`` has the same needs, only the memory of this Spark is written.
     """
     claim = _format_claim(one, None)
     same = next((other for other in before if _format_claim(other, None) == claim), None)
@@ -56,7 +56,7 @@ def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
 
 
 def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
-    """Return what is to be said beside the sum, and was not of one ``before``."""
+    """Return the notes of an estimate that are not yet in those of ``before``."""
     told = {note for other in before for note in _list_notes(other)}
     return [line for note in _list_notes(one) if note not in told for line in _wrap_text(f"note: {note}", 6, columns)]
 
@@ -71,7 +71,7 @@ def _list_notes(one: MemoryFit) -> list[str]:
 
 
 def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
-    """Return what comes of it all where several Sparks were asked, or several are wanted: a short line each."""
+    """Return a summary, one line per Spark, if there are several."""
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
     names = max(len(one.node) for one in fits)
@@ -80,7 +80,7 @@ def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
 
 
 def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
-    """Return the answer over all Sparks for a model that several of them carry; nothing for one that a single one does."""
+    """Return the answer for a model on several Sparks; "" for a model on one."""
     sparks = max(one.sparks for one in fits)
     if sparks == 1:
         return []
@@ -163,7 +163,7 @@ def _format_gib_number(size: int | None, sign: str = "") -> str:
 
 
 def build_estimate_json(one: MemoryFit, commands: Sequence[str]) -> dict[str, object]:
-    """Return a fit for ``--json``: its fields, and what is counted out of them; sizes in bytes."""
+    """Return a memory estimate for ``--json``: its fields and the values computed from them; sizes in bytes."""
     return {
         "node": one.node,
         "answer": one.answer.value,
@@ -224,7 +224,7 @@ def _choose_symbol(fit: MemoryFit) -> tuple[str, str, TextStyle]:
 
 
 def render_estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
-    """Return the one character for an answer; one that is still being counted is a dot."""
+    """Return the symbol of an answer; a dot while it is calculated."""
     if fit is None:
         return Span("." if ascii_only else "·", TextStyle.STALE)
     sign, plain, tone = _choose_symbol(fit)
@@ -232,7 +232,7 @@ def render_estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
 
 
 def format_symbol_legend(ascii_only: bool) -> TextRow:
-    """Return what the signs mean."""
+    """Return the legend of the symbols."""
     told = (
         (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
         (FitOutcome.SHORT, "too big"), (FitOutcome.SEVERAL, "for several"),
@@ -268,9 +268,9 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
 
 
 def render_estimate_line(fit: MemoryFit | None, columns: int, ascii_only: bool) -> list[TextRow]:
-    """Return the answer as a sentence, with its sign."""
+    """Return the answer as a sentence with its symbol."""
     if fit is None:
-        return [make_row(Span("fit  ", TextStyle.LABEL), Span("being counted ...", TextStyle.STALE))]
+        return [make_row(Span("fit  ", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))]
     tone = _choose_symbol(fit)[2]
     value = TextStyle.VALUE if tone is TextStyle.GOOD else tone
     why = f": {fit.cautions[0]}" if fit.answer is FitOutcome.UNKNOWN and not fit.parts and fit.cautions else ""
@@ -283,12 +283,12 @@ def render_estimate_line(fit: MemoryFit | None, columns: int, ascii_only: bool) 
 
 
 def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
-    """Return the answer that decides where all of them have to be good: what is refused, not known, or tight."""
+    """Return the deciding answer if all must be good: a refused, unknown or tight one."""
     return max(fits, key=lambda one: (one.is_refused, one.answer is FitOutcome.UNKNOWN, one.is_tight))
 
 
 def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int, ascii_only: bool) -> list[TextRow]:
-    """Return whether the Sparks have room for a model together: what it comes to, then each one's share with its sign."""
+    """Return whether a model fits on its Sparks together: the result, then each Spark with its symbol."""
     known = [one for one in fits if one is not None]
     if len(known) < len(fits) or not known:
         return render_estimate_line(None, columns, ascii_only)
@@ -318,7 +318,7 @@ def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int, ascii_
 
 
 def render_estimate_detail(fit: MemoryFit | None, columns: int) -> list[TextRow]:
-    """Return the sum and what is to be said beside it; nothing where nothing was counted."""
+    """Return the estimate with its notes; nothing without an estimate."""
     if fit is None or not fit.parts:
         return []
     lines = [*format_estimate(fit, columns), *format_estimate_notes(fit, columns)]

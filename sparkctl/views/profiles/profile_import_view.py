@@ -1,4 +1,4 @@
-"""What became of a source that was imported, as lines for people and as data for scripts."""
+"""The report of a profile import, as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OUTCOME_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", K
 
 
 def format_import_report(imported: ImportResult, allows: str = " (--allow takes all of it)") -> list[str]:
-    """Return how many keys went where, each one that is not in a field of the profile, and what should be known.
+    """Return how many keys were imported, each key that is in no field of the profile, and the notes.
 
-    ``allows``: how what is withheld is taken all the same.
+    ``allows``: show how to import what is withheld.
     """
     ledger = imported.ledger
     counts = {fate: len(ledger.list_keys_by_outcome(fate)) for fate in KeyOutcome}
@@ -46,7 +46,7 @@ def format_import_report(imported: ImportResult, allows: str = " (--allow takes 
 def build_import_json(
     imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning] = ()
 ) -> dict[str, object]:
-    """Return the same as data; ``text`` is the profile's file."""
+    """Return the report as JSON data; ``text`` is the profile's file."""
     ledger = imported.ledger
     return {
         "schema": 1,
@@ -81,7 +81,7 @@ def build_import_json(
 
 
 def _format_allow_argument(ledger: ImportReport, account: KeyRecord) -> str | None:
-    """Return what takes this account alone; its name alone where its value may not be shown."""
+    """Return the ``--allow`` argument for one key; only its name if its value may not be shown."""
     argument = ledger.format_allow_argument(account)
     return argument if argument is None or _redact_text(argument) == argument else account.allow
 
@@ -89,7 +89,7 @@ def _format_allow_argument(ledger: ImportReport, account: KeyRecord) -> str | No
 def _format_key_outcome(account: KeyRecord, allow: str | None) -> str:
     to = f" → {account.to}" if account.to else ""
     allow = f" (--allow {shlex.quote(allow)})" if allow else ""
-    # Redacted one by one: together, the reason after a variable's name would look like its value.
+    # Redacted separately: together, the reason after a variable's name would look like its value.
     return f"{_redact_text(account.key)}{to}{f': {_redact_text(account.why)}' if account.why else ''}{allow}"
 
 
@@ -107,13 +107,13 @@ _LINE_STYLES = {
     "kept": TextStyle.VALUE,
     "note": TextStyle.VALUE,
 }
-_NAME_COLUMNS = 10  # columns of the names of what follows
+_NAME_COLUMNS = 10  # width of the labels
 
 
 def render_import_preview(
     found: ImportedProfile | None, fault: SparkctlError | None, columns: int, ascii_only: bool
 ) -> list[TextRow]:
-    """Return what is to be said of what was pasted, nothing where nothing was."""
+    """Return the preview of the pasted source; nothing for an empty one."""
     if fault is not None:
         return _render_fault(fault, columns, ascii_only)
     if found is None:

@@ -1,4 +1,4 @@
-"""Profiles as text."""
+"""Profiles as text and JSON: the list, and one profile in full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparkctl.profiles.redaction import find_profile_secrets, redact_value
 
 
 def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
-    """Return one line a profile: name, engine, whose it is, title; a broken one says how to see why."""
+    """Return one line per profile: name, engine, origin and title; a broken one shows how to check it."""
     if not summaries:
         return ["no profiles"]
     rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _describe_summary(s)) for s in summaries]
@@ -42,7 +42,7 @@ def _describe_summary(summary: ProfileSummary) -> str:
 
 
 def format_profile(profile: Profile) -> list[str]:
-    """Return the whole profile as labelled lines; values of secrets are masked."""
+    """Return the whole profile as labelled lines; secrets are masked."""
     rows: list[tuple[str, object]] = [
         ("title", profile.title),
         ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
@@ -114,7 +114,7 @@ def _mask_argument(key: str, value: ArgValue, own: frozenset[str]) -> object:
 
 
 def _mask_secrets(value: object, own: frozenset[str]) -> Any:
-    """Return JSON data with every text in it masked."""
+    """Return JSON data with secrets in all its texts masked."""
     if isinstance(value, dict):
         return {key: _mask_secrets(item, own) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the profiles' screen shows, as data: the profiles, where they run, and what is known of the selected one. Pure."""
+"""The state of the profiles screen: the profiles, where they run, and the selected one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProfileSort(StrEnum):
-    """What the list is sorted by."""
+    """The order of the list."""
 
     NAME = "name"
     ENGINE = "engine"
@@ -33,7 +33,7 @@ class ProfileSort(StrEnum):
 
     @property
     def next_order(self) -> ProfileSort:
-        """What is sorted by after this."""
+        """The order after this one."""
         orders = list(ProfileSort)
         return orders[(orders.index(self) + 1) % len(orders)]
 
@@ -51,7 +51,7 @@ SORT_BY_COLUMN = {
 def make_sort_key(
     order: ProfileSort, one: ProfileEntry, views: Sequence[NodeTelemetryView], last: Sequence[LastStart]
 ) -> tuple[bool, float, str]:
-    """Return what is compared: by anything but the name, those that cannot be read stand last."""
+    """Return the sort key; broken profiles come last unless sorted by name."""
     profile = one.profile
     if profile is None or order is ProfileSort.NAME:
         return order is not ProfileSort.NAME, 0.0, one.summary.name
@@ -68,7 +68,7 @@ def make_sort_key(
 
 
 def get_model_title(profile: Profile | None) -> str | None:
-    """Return what a profile is called by people: its title, else its model."""
+    """Return the profile's title, else its model."""
     if profile is None:
         return None
     path = profile.model.path
@@ -76,7 +76,7 @@ def get_model_title(profile: Profile | None) -> str | None:
 
 
 def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> list[InstanceView]:
-    """Return the instances of ours that were started from a profile, or are called like it."""
+    """Return sparkctl's instances that were started from a profile, or have its name."""
     return [
         one for view in views for one in view.instances
         if one.ours and one.is_alive and name in (one.profile, one.name)
@@ -88,8 +88,8 @@ _DAY_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class ProfilePreview:
-    """What would be run on a node: the command's lines. ``trouble`` is why it would be refused, and ``note`` what of the
-    command was not asked of a Spark; a line with trouble is as far as it goes without what is missing."""
+    """What a start on a node would run: the lines of the command. ``trouble`` is why it would be refused; ``note``
+    names parts that were not read from a Spark. With ``trouble`` the lines are incomplete."""
 
     lines: tuple[str, ...] = ()
     trouble: str | None = None
@@ -99,10 +99,10 @@ class ProfilePreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilesScreenModel:
-    """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
-    ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
-    are, secrets masked. ``checks``: what is to be said of each and its flags, by name; one that is not there is not checked yet.
-    ``fits``: by name and node; None while it is being counted."""
+    """The state of the profiles screen. ``entries`` is None before they are read. ``further``: rows scrolled.
+    ``found``: the matches of ``pattern``, if known. ``sources``: lines of files that have faults, secrets masked.
+    ``checks``: lint results by name; a missing one is not checked yet. ``fits``: memory estimates by name and node;
+    None while calculated."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -124,30 +124,30 @@ class ProfilesScreenModel:
 
     @property
     def visible_entries(self) -> tuple[ProfileEntry, ...]:
-        """Those that the filter leaves."""
+        """The profiles that match the filter."""
         entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
         return tuple(sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last)))
 
     @property
     def selected_index(self) -> int:
-        """Where the selected one is among those that are shown."""
+        """The position of the selected profile among the visible ones."""
         chosen = self.selected
         return 0 if chosen is None else self.visible_entries.index(chosen)
 
     @property
     def selected_lint(self) -> LintResult | None:
-        """What is to be said of the selected one; None: not known yet."""
+        """The lint result of the selected profile; None if not known yet."""
         return None if self.selected is None else self.checks.get(self.selected.summary.name)
 
     @property
     def selected(self) -> ProfileEntry | None:
-        """The chosen one, else the first that is shown."""
+        """The selected profile, else the first visible one."""
         shown = self.visible_entries
         return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
 
 
 def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | None) -> tuple[ProfileEntry, ...]:
-    """Return the profiles that a filter leaves."""
+    """Return the profiles that match a filter."""
     if pattern is None:
         return entries
     return tuple(entries[at] for at in pattern.select_indices([_make_filter_text(one) for one in entries]))

@@ -1,4 +1,4 @@
-"""The profiles of the panel: the list, and the one that is selected in full. Pure."""
+"""The profiles screen as rows: the list, and the selected profile in full."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from sparkctl.views.text.styled_text import (
 )
 
 _GAP_COLUMNS = 2
-_MAX_PROFILE_COLUMNS = 24  # columns of a profile's name
-_SHORT_ENGINE_COLUMNS = 9  # columns of an engine's name where room is short
-_FULL_ENGINE_MIN_COLUMNS = 100  # columns from which on engines' names are whole
-_FULL_NAME_MIN_COLUMNS = 80  # columns from which on names are whole
-_CHECK_MIN_COLUMNS = 60  # columns from which on the check has a place there
-_MIN_MODEL_COLUMNS = 20  # columns of the model: of fewer nobody would read which one it is
+_MAX_PROFILE_COLUMNS = 24  # width of a profile's name
+_SHORT_ENGINE_COLUMNS = 9  # width of an engine's name if there is little room
+_FULL_ENGINE_MIN_COLUMNS = 100  # from this width on, engine names are shown in full
+_FULL_NAME_MIN_COLUMNS = 80  # from this width on, names are shown in full
+_CHECK_MIN_COLUMNS = 60  # from this width on, the check has a column
+_MIN_MODEL_COLUMNS = 20  # smallest width of the model's column
 _SHORT_START_COLUMNS, _LONG_START_COLUMNS = (
     16,
     22,
@@ -69,7 +69,7 @@ _NAME_INDEX, _ENGINE_INDEX, _MODEL_INDEX, _NODES_INDEX, _CHECK_INDEX, _FITS_INDE
 
 
 def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) -> list[TextRow]:
-    """Return at most ``lines`` rows: what is filtered by, the heads, and a row for each that has room."""
+    """Return at most ``lines`` rows: the filter, the column heads, and the visible profiles."""
     shown = shelf.visible_entries
     heads = _render_column_titles(shelf)
     wide = _compute_column_widths(shelf, columns)
@@ -104,8 +104,9 @@ def _format_sort_mark(head: str, shelf: ProfilesScreenModel) -> str:
 
 
 def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
-    """Return how wide each column is, 0 for one that is left out. It depends on what there is, not on what a filter leaves or
-    what runs just now: nothing jumps. The model comes before the number of nodes and the words of the fit."""
+    """Return the width of each column, 0 for one that is left out. Widths depend on all profiles, not on the filter
+    or on what runs, so that nothing jumps. The model has priority over the number of nodes and the text of the
+    estimate."""
     every = [one.profile for one in shelf.entries or () if one.profile is not None]
     sparks = max((measure_text(sanitize_line(name)) for name in shelf.names), default=0)
     wide = [0] * len(COLUMN_TITLES)
@@ -119,9 +120,7 @@ def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int
         len("engine ↓"), engine if columns >= _FULL_ENGINE_MIN_COLUMNS else min(engine, _SHORT_ENGINE_COLUMNS)
     )
     wide[_CHECK_INDEX] = len("check") if columns >= _CHECK_MIN_COLUMNS else 0
-    wide[_FITS_INDEX] = (
-        max(len("fits"), len(shelf.names)) if shelf.fits else 0
-    )  # without a Spark there is none to fit on
+    wide[_FITS_INDEX] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is no estimate
     wide[_RUNS_INDEX] = max(len("runs on ↓"), sparks + 2)
     wide[_LAST_INDEX] = _LONG_START_COLUMNS if columns >= _FULL_ENGINE_MIN_COLUMNS else _SHORT_START_COLUMNS
     models = max((measure_text(sanitize_line(get_model_title(one) or "")) for one in every), default=0)
@@ -151,7 +150,7 @@ def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: b
     ends = [
         _render_running_nodes(one, shelf),
         _render_last_start(name, shelf),
-    ]  # what is broken now may have been started before
+    ]  # a broken profile may have been started before
     if profile is None:
         return [make_row(sanitize_span(name, TextStyle.VALUE)), *([()] * (_RUNS_INDEX - 1)), *ends]
     return [
@@ -168,16 +167,16 @@ def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: b
 def _render_broken_profile(
     one: ProfileEntry, line: Sequence[TextRow], wide: Sequence[int], mark: str, mine: bool
 ) -> TextRow:
-    """Return the row of a broken one: its first fault in place of engine and model."""
+    """Return the row of a broken profile: its first fault instead of engine and model."""
     first = one.summary.faults[0]
     more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
     place = first.place.file if first.place.line is None else f"line {first.place.line}"
     if first.place.file != str(one.summary.origin) and first.place.line is not None:
-        place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # of a profile that it extends
+        place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # the fault is in a profile that it extends
     fault = make_row(sanitize_span(f"broken: {place}: {first.message}{more}", TextStyle.BAD))
     if all(
         span.tone is TextStyle.STALE for part in line[_RUNS_INDEX:] for span in part
-    ):  # it runs nowhere, and never was started
+    ):  # it runs nowhere and was never started
         return _render_list_row([line[0], fault], wide, mark, mine)
     between = [each for each in wide[1:_RUNS_INDEX] if each]
     room = sum(between) + _GAP_COLUMNS * (len(between) - 1)
@@ -185,7 +184,7 @@ def _render_broken_profile(
 
 
 def _render_estimates(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
-    """Return a sign for each node, and where there is room the words for the selected one, which they name."""
+    """Return a symbol for each node and, if there is room, the text for the selected node."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
     signs = tuple(render_estimate_symbol(fit, shelf.ascii_only) for fit in fits.values())
     if not has_words or shelf.node not in fits:
@@ -219,15 +218,15 @@ def _format_minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-_FULL_DETAIL_MIN_LINES = 14  # lines from which on all that is said of memory has room above the command
+_FULL_DETAIL_MIN_LINES = 14  # from this height on, all about memory fits above the command
 _ESTIMATE_HEADING = [
-    make_row(Span("what it takes: the figures on the left add up; · is a part of the one above it", TextStyle.STALE))
+    make_row(Span("memory: the figures on the left add up; · is a part of the line above", TextStyle.STALE))
 ]
 _OWN_LABEL_PREFIXES = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
 def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int, lines: int) -> ScrollPage:
-    """Return the selected one in full, in a frame of exactly ``lines`` rows."""
+    """Return the selected profile in full, in a frame of exactly ``lines`` rows."""
     summary = one.summary
     whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
     title = make_row(sanitize_span(summary.name, TextStyle.TITLE), Span(f"  {whose}", TextStyle.LABEL))
@@ -244,7 +243,7 @@ def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns
 
 
 def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int) -> list[TextRow]:
-    """Return the faults as a compiler shows them, how to get to them, and what of the profile runs all the same."""
+    """Return the faults like compiler messages, the key to edit the file, and which instances of the profile run."""
     rows = render_faults(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
     rows += [
         make_row(
@@ -252,13 +251,13 @@ def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, column
         )
     ]
     for each in find_running_instances(one.summary.name, shelf.views):
-        words = f"{each.name} runs on {each.node} all the same: what was started goes on as it was"
+        words = f"{each.name} still runs on {each.node} with the settings of its start"
         rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(sanitize_line(words), columns, 0)]
     return [*rows, *_describe_last_start(one.summary.name, shelf)]
 
 
 def _describe_last_start(name: str, shelf: ProfilesScreenModel) -> list[TextRow]:
-    """Return how the last start of a profile went, in words; nothing where there was none."""
+    """Return the result of a profile's last start as text, "" if there was none."""
     one = next((each for each in shelf.last if each.profile == name), None)
     if one is None:
         return []
@@ -271,7 +270,7 @@ def _describe_last_start(name: str, shelf: ProfilesScreenModel) -> list[TextRow]
 
 def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns: int, lines: int) -> list[TextRow]:
     rows: list[TextRow] = []
-    later: list[TextRow] = []  # of what memory would be, what comes after the command where there is little room
+    later: list[TextRow] = []  # rows about memory that come after the command if there is little room
     if profile.title:
         rows.append(make_row(sanitize_span(profile.title, TextStyle.VALUE)))
     check, last = render_lint_summary(shelf), _describe_last_start(profile.name, shelf)
@@ -325,7 +324,7 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
 
 
 def _list_rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[MemoryFit | None]:
-    """Return the answers for the Sparks on which its ranks would be: the selected one and the next ones."""
+    """Return the estimates for the Sparks of its ranks: the selected one and the next ones."""
     at = shelf.names.index(shelf.node) if shelf.node in shelf.names else 0
     there = [shelf.names[(at + each) % len(shelf.names)] for each in range(profile.nodes)]
     return [shelf.fits.get((profile.name, name)) for name in there]
@@ -341,8 +340,7 @@ def _render_warnings(shelf: ProfilesScreenModel, columns: int) -> list[TextRow]:
 
 
 def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> TextRow:
-    """Return the Sparks, the selected one in brackets, each with whether it fits there; what the signs mean where there is
-    room."""
+    """Return the Sparks, the selected one in brackets, each with its estimate, and the legend if there is room."""
     if not shelf.names:
         return make_row(Span("no Spark is configured", TextStyle.STALE))
     spans = _render_candidate_nodes(shelf, profile)
@@ -354,7 +352,7 @@ def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) ->
 
 
 def _has_legend(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> bool:
-    """Tell whether the row of the Sparks has room for what the signs mean, or there is no sign."""
+    """Tell whether the row of the Sparks has room for the legend, or needs none."""
     return (
         not shelf.fits
         or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend(shelf.ascii_only))
@@ -392,7 +390,7 @@ def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
     for line in preview.lines:
         if line in notes:
             if line == notes[0]:
-                words = f"  --label ...   {len(notes)} of them, by which sparkctl knows its own; y copies all"
+                words = f"  --label ...   {len(notes)} of them, used by sparkctl; y copies all"
                 rows.append(truncate_row(make_row(Span(words, TextStyle.STALE)), columns))
             continue
         flag, _, rest = sanitize_line(line).strip().partition(" ")
@@ -407,7 +405,7 @@ def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
 
 
 def _wrap_command_row(made: TextRow, columns: int) -> list[TextRow]:
-    """Return a line of a command on as many rows as it takes, cut wherever the row ends: it is not broken between words."""
+    """Return a line of a command on as many rows as needed, cut at the row's end, not between words."""
     if measure_text(join_text(made)) <= columns:
         return [made]
     rows, words, hang = (
@@ -423,7 +421,7 @@ def _wrap_command_row(made: TextRow, columns: int) -> list[TextRow]:
 
 
 def render_profiles_screen(shelf: ProfilesScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows: the list on top, below it the selected one with its command."""
+    """Return exactly ``lines`` rows: the list on top, below it the selected profile with its command."""
     further, top, there = 0, 1 + (shelf.pattern is not None), range(0)
     if shelf.entries is None:
         rows: list[TextRow] = [(), make_row("  ", Span("reading the profiles ...", TextStyle.STALE))]

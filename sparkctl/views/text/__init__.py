@@ -1,1 +1,1 @@
-"""text."""
+"""Text tools of the views: styled rows, wrapping, symbols, bars, charts and frames."""

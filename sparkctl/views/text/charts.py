@@ -1,4 +1,4 @@
-"""Bars and curves: memory in four textures, a share as a thin line, a course of figures in dots of braille."""
+"""Bars and curves as text: the memory bar in four textures, gauges, and charts in braille dots."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _MEMORY_TEXTURES = (
     ("░", ".", TextStyle.FREE),
 )
 _ASCII_STEPS = "_.-~=+*#"
-_CELL_DOT_ROWS = 4  # in a cell of braille, one above the other; two stand beside each other
+_CELL_DOT_ROWS = 4  # rows of dots in a braille cell, which has two columns
 _ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
 (
     _LEFT_DOT_BITS,
     _RIGHT_DOT_BITS,
-) = (  # for each set of dots, the lowest being the lowest bit, what a cell of braille is counted up by
+) = (  # offset of the braille code point for each set of dots; the lowest dot is the lowest bit
     tuple(sum(sign for at, sign in enumerate(signs) if dots >> at & 1) for dots in range(_ALL_DOTS_MASK + 1))
     for signs in ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 )
 _BRAILLE_SYMBOLS = " " + "".join(map(chr, range(0x2801, 0x2900)))
 _RUN_PATTERN = re.compile(" +|[^ ]+")
 _ROUND_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_CACHED_CURVES = 24  # curves, those of one picture: figures come every second or two, pictures more often
+_CACHED_CURVES = 24  # number of curves of one picture; the picture is painted more often than readings come
 
 ChartValues = Sequence[float | None]
 
 
 def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> TextRow:
-    """Return GPU, other, cache and free, always in this order, each with a texture of its own.
+    """Return the memory bar: GPU, other, cache and free, always in this order, each with its own texture.
 
-    A part that is there but smaller than half a cell still gets one where the others can spare it.
+    A part smaller than half a cell still gets a cell if the others can spare it.
     """
     sizes = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     counts = _distribute_columns(sizes, max(1, bar.total), columns)
@@ -54,8 +54,8 @@ def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) ->
 def render_memory_bar_line(
     label: str, bar: MemoryBar, columns: int, ascii_only: bool = False, *, is_expected: bool = False
 ) -> TextRow:
-    """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in so many columns, and what is really used, GPU and other;
-    more than there is stands out. ``is_expected``: it is an estimate."""
+    """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in this many columns, and the used memory (GPU and
+    other); more than the total stands out. ``is_expected``: it is an estimate."""
     used = (bar.gpu_processes or 0) + bar.other_used
     is_over = used > bar.total
     sign = ("~" if ascii_only else "≈") if is_expected else " "
@@ -70,8 +70,8 @@ def render_memory_bar_line(
 def render_claim_bar(
     held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False, tolerance: float = 1.0
 ) -> TextRow:
-    """Return what is held of ``total``, on the memory bar's own scale: what is claimed and not held yet is faint, what is
-    held beyond the claim stands out, from ``tolerance`` times the claim on. A mark is where the claim ends."""
+    """Return the memory held of ``total`` on the scale of the memory bar. Memory claimed but not yet held is faint;
+    memory beyond ``tolerance`` times the claim stands out. A mark shows the end of the claim."""
     within = held if claimed is None or held <= tolerance * claimed else claimed
     ends = [within, max(held, within), max(held, claimed or 0)]
     places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
@@ -123,7 +123,7 @@ def list_memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
 
 
 def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
-    """Return a share 0..1 as a thin line on a faint one, in halves of a cell."""
+    """Return a share 0..1 as a thin line on a faint one, in half cells."""
     share = min(1.0, max(0.0, share))
     halves = round(share * columns * 2)
     full, half = divmod(halves, 2)
@@ -137,20 +137,20 @@ def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: Tex
 
 @dataclass(frozen=True, slots=True)
 class AxisScale:
-    """From where to where a curve is drawn."""
+    """The lower and upper end of a curve's axis."""
 
     least: float
     most: float
 
     def normalize(self, value: float) -> float:
-        """Return where a value stands, 0..1."""
+        """Return the position of a value on the axis, 0..1."""
         spread = self.most - self.least
         return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
 
 
 def fit_axis_scale(values: ChartValues, least_spread: float, floor: float = 0.0) -> AxisScale | None:
-    """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below ``floor``, so
-    that what stays as it is is a line in the middle and not a wall; None where nothing is known."""
+    """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below
+    ``floor``, so that constant values give a line in the middle; None if nothing is known."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -163,15 +163,15 @@ def fit_axis_scale(values: ChartValues, least_spread: float, floor: float = 0.0)
 
 
 def round_above(value: float, least: float) -> float:
-    """Return the next round figure from ``value`` on, ``least`` at least: the end of a scale that does not change with every
-    reading."""
+    """Return the next round number from ``value`` on, at least ``least``: an end of a scale that does not change with
+    every reading."""
     value = max(value, least)
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
 
 
 def render_sparkline(values: ChartValues, scale: AxisScale, ascii_only: bool = False) -> TextRow:
-    """Return a line in one row, two values a cell; what is not known is a gap."""
+    """Return a curve in one row, two values per cell; unknown values are gaps."""
     return _render_curve(tuple(values), scale, ascii_only)
 
 
@@ -187,14 +187,14 @@ def _render_curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only
 def render_area_chart(
     values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
 ) -> tuple[TextRow, ...]:
-    """Return a filled curve of ``height`` rows, the highest first, two values a cell; what is not known is a gap."""
+    """Return a filled curve of ``height`` rows, the highest first, two values per cell; unknown values are gaps."""
     return _render_chart_rows(tuple(values), scale, height, ascii_only, True)
 
 
 def render_line_chart(
     values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
 ) -> tuple[TextRow, ...]:
-    """Return a line over ``height`` rows, the highest first; what is not known is a gap."""
+    """Return a line over ``height`` rows, the highest first; unknown values are gaps."""
     return _render_chart_rows(tuple(values), scale, height, ascii_only, False)
 
 
@@ -209,8 +209,8 @@ def _render_chart_rows(
 
 
 def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
-    """Return the values with gaps of at most ``most`` filled evenly: a stretch that is shorter than the time between two
-    readings has none and is no gap."""
+    """Return the values with gaps of at most ``most`` filled evenly: an interval shorter than the time between two
+    readings has no value but is no gap."""
     found = list(values)
     before: int | None = None
     for at, value in enumerate(values):
@@ -225,13 +225,13 @@ def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
 
 
 def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> list[int | None]:
-    """Return for each value the highest of its dots, from 0 on."""
+    """Return for each value the level of its highest dot, counted from 0."""
     return [None if value is None else min(dots - 1, int(scale.normalize(value) * dots)) for value in values]
 
 
 def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
-    """Return for each value its dots as bits, the lowest dot the lowest bit. A line that is not filled is joined to the dot
-    before it."""
+    """Return for each value its dots as bits, the lowest dot as the lowest bit. A line is connected to the previous
+    dot."""
     strokes: list[int] = []
     before: int | None = None
     for level in levels:
@@ -245,7 +245,7 @@ def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[
 
 
 def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
-    """Return the ``line``-th row from below. Of one that is filled, what lies under it is fainter."""
+    """Return the ``line``-th row from below. In a filled curve the area below the line is fainter."""
     shift = line * _CELL_DOT_ROWS
     pairs = zip(strokes[::2], strokes[1::2], strict=True)
     if not filled:
@@ -260,7 +260,7 @@ def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
         return tuple(
             Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUN_PATTERN.findall(marks)
         )
-    whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # all of the row, and a dot above it
+    whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole row, and a dot above it
     cells = [
         (
             _BRAILLE_SYMBOLS[
@@ -277,7 +277,7 @@ def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
 
 
 def _connect_dots(level: int, before: int | None) -> tuple[int, int]:
-    """Return from which dot to before which one column of a line goes that does not break."""
+    """Return the range of dots (first, end) of a column, so that the line has no break."""
     if before is None or before == level:
         return level, level + 1
     return (before + 1, level + 1) if before < level else (level, before)
@@ -308,7 +308,7 @@ def _render_ascii_area(values: ChartValues, scale: AxisScale, height: int) -> tu
 
 
 def _average_pairs(values: ChartValues) -> list[float | None]:
-    """Return the mean of each two."""
+    """Return the mean of each pair."""
     found: list[float | None] = []
     for at in range(0, len(values), 2):
         known = [value for value in values[at : at + 2] if value is not None]

@@ -1,4 +1,4 @@
-"""Where tiles stand and how they are framed. Light: this is what the first picture is made of."""
+"""The layout of tiles and their frames, and the header. It imports little, because the first frame needs it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-MIN_TILE_LINES = 5  # lines of a tile that still says what state, how full, how fast
-_TWO_TILES_MIN_COLUMNS = 110  # from this width on tiles stand beside each other
+MIN_TILE_LINES = 5  # smallest height of a tile with state, memory and throughput
+_TWO_TILES_MIN_COLUMNS = 110  # from this width on, tiles are side by side
 _THREE_TILES_MIN_COLUMNS = 168
-_TALL_SCREEN_LINES = 30  # lines from which on there is room for what is said below
+_TALL_SCREEN_LINES = 30  # from this height on, there is room below the tiles
 _FRAME_SYMBOLS = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
 _SELECTED_FRAME_SYMBOLS = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileBox:
-    """Where a tile is."""
+    """The position and size of a tile."""
 
     index: int
     x: int
@@ -40,11 +40,11 @@ class TileBox:
 def arrange_tiles(
     count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: MIN_TILE_LINES,
 ) -> tuple[TileBox, ...]:  # fmt: skip
-    """Return where the tiles stand: beside each other where there is room, all alike; around the chosen one where not
-    all have room. A fifth of the lines, two at least, is left for what stands below, of a tall screen three tenths; whatever
-    is said there, so that nothing above it moves.
+    """Return the positions of the tiles: side by side if there is room, all of one size; if not all fit, those around
+    the selected one. A fifth of the lines (at least two; three tenths of a tall screen) is reserved for the rows
+    below, so that nothing moves.
 
-    ``wanted``: how many of at most so many lines some tile of so many columns has a use for (columns, lines).
+    ``wanted``: returns how many lines a tile of a given width can use (columns, lines).
     """
     if not count:
         return ()
@@ -83,11 +83,11 @@ def arrange_tiles(
 def draw_frame(
     title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool, ascii_only: bool
 ) -> tuple[TextRow, ...]:
-    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame that bears the title."""
+    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title."""
     left, dash, right, side, under, end = (_SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS)[ascii_only]
     tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
     mark = "~" if ascii_only else "…"
-    if ascii_only:  # before anything is fitted: plain signs may be narrower
+    if ascii_only:  # before fitting, because ASCII symbols may be narrower
         title, body = to_ascii_row(title), [to_ascii_row(one) for one in body]
     title = truncate_row(title, max(0, columns - 6), mark)
     fill = max(0, columns - 5 - measure_row(title))
@@ -101,7 +101,7 @@ def draw_frame(
 
 
 def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -> list[TextRow]:
-    """Return the rows of tiles that stand in their boxes."""
+    """Return the rows of tiles placed in their boxes."""
     rows: list[TextRow] = []
     for line in sorted({box.y for box in boxes}):
         group = [made for box, made in zip(boxes, tiles, strict=True) if box.y == line]
@@ -110,26 +110,26 @@ def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -
 
 
 def pad_screen(rows: Sequence[TextRow], columns: int, lines: int, ascii_only: bool) -> tuple[TextRow, ...]:
-    """Return exactly so many rows, each exactly so wide."""
+    """Return exactly this many rows of exactly this width."""
     fitted = [pad_row(to_ascii_row(one), columns, "~") if ascii_only else pad_row(one, columns) for one in rows[:lines]]
     return (*fitted, *([pad_row((), columns)] * (lines - len(fitted))))
 
 
 def render_first_frame(names: Sequence[str], columns: int, lines: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
-    """Return the picture before anything was asked: the Sparks by their names, and nothing pretended."""
+    """Return the first frame before any node was contacted: only the names of the Sparks."""
     boxes = arrange_tiles(len(names), 0, columns, lines)
     tiles = []
     for box in boxes:
         sign = "?" if ascii_only else "◌"
         title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
-        body = [make_row(Span("not looked yet", TextStyle.STALE))]
+        body = [make_row(Span("no data yet", TextStyle.STALE))]
         chosen = box.index == 0 and len(boxes) > 1
         tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen, ascii_only=ascii_only))
     return pad_screen(join_tiles(boxes, tiles), columns, lines, ascii_only)
 
 
 def render_too_small(columns: int, lines: int, least: tuple[int, int], ascii_only: bool = False) -> tuple[TextRow, ...]:
-    """Return the message for a terminal that holds no tile."""
+    """Return the message for a terminal that is too small for a tile."""
     sign = "x" if ascii_only else "×"
     words = [
         make_row(Span("This terminal is too small.", TextStyle.STRONG)),
@@ -143,9 +143,9 @@ def render_too_small(columns: int, lines: int, least: tuple[int, int], ascii_onl
 
 
 def render_welcome() -> list[TextRow]:
-    """Return what an empty panel teaches."""
+    """Return the help of a panel without configured nodes."""
     commands = (
-        ("sparkctl init", "asks for each Spark's address, visits it, writes the config"),
+        ("sparkctl init", "asks for each Spark's address, tests it, writes the config"),
         ("sparkctl demo", "this panel on two simulated Sparks, without hardware"),
     )
     rows: list[TextRow] = [(), make_row("  ", Span("No Spark is configured yet.", TextStyle.STRONG)), ()]
@@ -158,12 +158,12 @@ def render_welcome() -> list[TextRow]:
 
 
 def render_recording_wait() -> list[TextRow]:
-    """Return what a recording shows before its first node."""
+    """Return the screen of a recording before its first node."""
     return [(), make_row("  ", Span("reading the recording ...", TextStyle.STALE))]
 
 
 def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
-    """Return in how far the Sparks are guarded; None where that is not known. ``guarded``: what is watched on each."""
+    """Return which Sparks are guarded; None if not known. ``guarded``: the watched instances of each."""
     armed = [name for name, watched in guarded.items() if watched]
     if armed:
         return "guard armed" if len(armed) == len(guarded) else f"guard armed on {' and '.join(armed)}"
@@ -171,13 +171,13 @@ def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) 
 
 
 def render_header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> TextRow:
-    """Return the first line: what this is on the left; how it stands and the time on the right. The time stays longest, and
-    two columns between the two are left."""
-    if ascii_only:  # before anything is fitted: plain signs may be narrower
+    """Return the first line: program and screen on the left; state and time on the right, at least two columns apart.
+    The time is dropped last."""
+    if ascii_only:  # before fitting, because ASCII symbols may be narrower
         title, right = to_ascii_row(tuple(title)), to_ascii_row(tuple(right))
     left, end = (Span(" "), *title), (*right, Span(" "))
     if len(title) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
-        left = (Span(" "), *title[2:])  # what this program is called is known; where one is in it is not
+        left = (Span(" "), *title[2:])  # the screen's name matters more than the program's
     while len(end) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         end = end[1:]
     room = max(0, columns - measure_row(end) - 2)

@@ -1,4 +1,4 @@
-"""Lines for a narrow terminal: broken between words, never within a command that is there to be copied."""
+"""Wrapping lines for a narrow terminal: between words, never within a command that users copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 _COLOR_CODE_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
 _PROGRAM_NAMES = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
-# A command begins a line, or follows a colon or the gap after a label; it ends with its sentence, its backticks or a gap.
+# A command starts a line, or follows a colon or the gap after a label; it ends with the sentence, a backtick or a gap.
 _COMMAND_START = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
 _COMMAND_REGEX = rf"{_COMMAND_START}{_PROGRAM_NAMES} .+?(?=; |\. |, or |   |$)"
 _PIECE_PATTERN = re.compile(rf"\S*`[^`]+`\S*|{_COMMAND_REGEX}|\S+")
@@ -17,10 +17,10 @@ _WORD_PATTERN = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 
 
 def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str]:
-    """Return ``line`` as lines of at most ``width`` columns, the later ones indented by ``hang``.
+    """Return ``line`` as lines of at most ``width`` columns; later lines are indented by ``hang``.
 
-    ``width`` None leaves it whole. ``hang`` is two columns more than the line's own indent unless given. A command that
-    is longer than a line stays whole on a line of its own; a word that is (a path) stays whole where it stands.
+    ``width`` None does not wrap. The default of ``hang`` is the line's own indent plus two. A command longer than a
+    line stays whole on a line of its own; a long word, such as a path, stays whole in its place.
     """
     if width is None or visible_width(line) <= width:
         return [line]
@@ -42,8 +42,8 @@ def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str
 
 
 def wrap_line_for_screen(line: str, width: int, hang: int | None = None) -> list[str]:
-    """Return ``fold``'s lines for a place that cuts what is longer: a command that is longer than a line goes on below a
-    backslash, as a shell reads it; a word that is, as a path, goes on in the next line."""
+    """Return the lines of `wrap_line` for a screen that cuts long lines: a long command continues after a backslash,
+    as in a shell; a long word, such as a path, continues on the next line."""
     return [
         part
         for one in wrap_line(line, width, hang)
@@ -52,7 +52,7 @@ def wrap_line_for_screen(line: str, width: int, hang: int | None = None) -> list
 
 
 def find_command(line: str) -> str | None:
-    """Return the first command that a line of advice names, None where it names none."""
+    """Return the first command in a hint, None if there is none."""
     found = _COMMAND_PATTERN.search(line)
     return None if found is None else found[0]
 
@@ -62,7 +62,7 @@ def _break_long_line(line: str, width: int) -> list[str]:
     if not _COMMAND_PATTERN.match(line.lstrip(" ")):
         return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True)
     pieces: list[str] = []
-    for word in _WORD_PATTERN.findall(line):  # an option and its value stay together
+    for word in _WORD_PATTERN.findall(line):  # keep an option and its value together
         is_value = bool(pieces) and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("-")
         pieces[len(pieces) - is_value :] = [f"{pieces[-1]} {word}" if is_value else word]
     lines, current = [], indent + pieces[0]
@@ -76,9 +76,9 @@ def _break_long_line(line: str, width: int) -> list[str]:
 
 
 def wrap_cells(head: str, cells: Sequence[str], width: int | None, gap: str = "   ") -> list[str]:
-    """Return ``head`` and then the cells, a gap between them, on as many lines as it takes, broken between cells.
+    """Return ``head`` and the cells on as many lines as needed, with gaps, broken between cells.
 
-    Later lines begin under the first cell. A cell that is longer than a line is folded.
+    Later lines start under the first cell. A cell that is longer than a line is wrapped.
     """
     hang = " " * visible_width(head)
     rows, current, filled = [], head, False
@@ -92,7 +92,7 @@ def wrap_cells(head: str, cells: Sequence[str], width: int | None, gap: str = " 
 
 
 def limit_height(lines: Sequence[str], height: int) -> list[str]:
-    """Return the lines for a terminal of ``height`` rows; where they are more, the last row says how many are missing."""
+    """Return the lines for a terminal of ``height`` rows; if some are cut, the last row says how many."""
     if len(lines) <= height:
         return list(lines)
     missing = len(lines) - height + 1
@@ -100,12 +100,12 @@ def limit_height(lines: Sequence[str], height: int) -> list[str]:
 
 
 def visible_width(text: str) -> int:
-    """Return how many columns ``text`` takes, colour codes not counted."""
+    """Return the columns that ``text`` takes, without colour codes."""
     return len(_COLOR_CODE_PATTERN.sub("", text))
 
 
 def truncate_line(text: str, width: int) -> str:
-    """Return ``text`` cut to ``width`` columns; colour codes are kept, so that no colour runs on."""
+    """Return ``text`` cut to ``width`` columns; colour codes are kept, so that colour ends."""
     if visible_width(text) <= width:
         return text
     kept, left = "", width

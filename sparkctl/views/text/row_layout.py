@@ -1,4 +1,4 @@
-"""Tiles beside each other: the same figure in the same row of each, and curves equally tall. Pure."""
+"""Aligning tiles side by side: the same figure in the same row of each, and charts of equal height."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from sparkctl.views.overview.tile_rows import RowBlock
 from sparkctl.views.text.styled_text import TextRow
 
-BLANK_DROP_PRIORITY = 9  # how much an empty row is to spare
+BLANK_DROP_PRIORITY = 9  # priority of an empty row; it is dropped first
 
 
 @dataclass(frozen=True, slots=True)
 class TileSections:
-    """The parts of a tile in groups that begin in one row in all tiles: what it is, its memory, what it does, its GPU. Where
-    it has something to say before all that (``is_plain`` False), only the last of them does."""
+    """The parts of a tile in sections that start in the same row of all tiles: identity, memory, activity, GPU. If
+    ``is_plain`` is False, only the last section is aligned."""
 
     groups: tuple[tuple[RowBlock, ...], ...]
     is_plain: bool = True
 
     @property
     def parts(self) -> list[RowBlock]:
-        """All of them."""
+        """All parts in order."""
         return [part for group in self.groups for part in group]
 
 
 def count_needed_rows(tiles: Sequence[TileSections]) -> int:
-    """Return how many rows there is a use for."""
+    """Return how many rows the parts can use."""
     return _count_total_rows(_group_parts(tiles), dict(_list_curves(tiles)))
 
 
 def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRow]]:
-    """Return at most ``room`` rows of each, the same ones level with each other; where there is no room for that, those
-    of each that matter most, the GPU's at the bottom."""
+    """Return at most ``room`` rows of each tile, aligned; if not all fit, the most important of each, with the GPU at
+    the bottom."""
     grouped = _group_parts(tiles)
     for kept in (grouped, [[_drop_blank_rows(group) for group in one] for one in grouped]):
         spare = room - _count_total_rows(kept, {})
@@ -43,8 +43,8 @@ def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRo
 
 
 def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
-    """Return how tall each curve is, of how tall it is at most: a row for each, the first ones first, then more for those
-    that have a use for it, all alike."""
+    """Return the height of each chart, given its largest height: one row each, the first ones first, then more,
+    evenly."""
     heights = {slot: int(at < spare) for at, (slot, _) in enumerate(curves)}
     spare -= sum(heights.values())
     while spare > 0 and (open_ := [slot for slot, limit in curves if heights[slot] < limit]):
@@ -54,7 +54,7 @@ def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict
 
 
 def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
-    """Return the parts of one list with its curves as tall as there is room for."""
+    """Return the parts of one tile with its charts as tall as there is room for."""
     spare = room - sum(len(part.rows) for part in parts if part.grow is None)
     heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
     return [
@@ -63,7 +63,7 @@ def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
 
 
 def drop_least_important(parts: Sequence[RowBlock], room: int) -> list[TextRow]:
-    """Leave out the least important until the rest fits; its order stays."""
+    """Drop the least important parts until the rest fits; the order stays."""
     kept = list(parts)
     while kept and sum(len(part.rows) for part in kept) > room:
         worst = max(range(len(kept)), key=lambda at: (kept[at].spare, at))
@@ -90,7 +90,7 @@ def _drop_blank_rows(group: Sequence[RowBlock]) -> list[RowBlock]:
 
 
 def _list_curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
-    """Return the curves of all tiles from top to bottom, each with how tall the tallest of them is."""
+    """Return the charts of all tiles from top to bottom, each with its largest height."""
     tallest: dict[str, int] = {}
     order = ("memory", "speed", "gpu", "power")
     for part in (part for one in tiles for part in one.parts if part.grow is not None):

@@ -1,4 +1,4 @@
-"""State as a symbol and a word; ``ascii`` has its own set."""
+"""Symbols and words for states, with an ASCII set."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _ASCII_TRANSLATION = str.maketrans(
 
 
 def to_ascii(line: str) -> str:
-    """Return a line for a terminal that has ASCII only, no longer than it was.
+    """Return a line for a terminal with only ASCII, no longer than before.
 
-    What a node sent in other letters becomes question marks.
+    Other characters, such as those of a node's text, become question marks.
     """
     return line.replace(" · ", ", ").translate(_ASCII_TRANSLATION).encode("ascii", "replace").decode("ascii")
 
 
 def get_state_symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
-    """Return the one character for a state."""
+    """Return the one-character symbol of a state."""
     return _SYMBOLS[state][1 if ascii_only else 0]
 
 
 def format_progress_bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
-    """Return a progress bar of ``width`` cells for 0..1, in eighths of a cell."""
+    """Return a progress bar of ``width`` cells for a share 0..1, in eighths of a cell."""
     fraction = min(1.0, max(0.0, fraction))
     if ascii_only:
         full = round(fraction * width)

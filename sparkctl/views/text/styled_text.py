@@ -1,4 +1,5 @@
-"""Rows of styled text for the panel: what a piece of text means, never which colour it has. No terminal library here."""
+"""Rows of styled text for the panel. A style says what a text means; the theme chooses the colour. Imports no
+terminal library."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 
 
 class TextStyle(StrEnum):
-    """What a piece of text is. One accent, three states, and grey; the rest is weight."""
+    """The meaning of a text: one accent, three states, grey, and the parts of the memory bar."""
 
     PLAIN = "plain"
     LABEL = "label"  # dim: names of figures
@@ -38,7 +39,7 @@ class TextStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of text of one tone. Text from a node goes through `said` first."""
+    """A piece of text in one style. Text from a node must pass `sanitize_span` first."""
 
     text: str
     tone: TextStyle = TextStyle.PLAIN
@@ -48,17 +49,17 @@ TextRow = tuple[Span, ...]
 
 
 def sanitize_span(text: str, tone: TextStyle = TextStyle.PLAIN) -> Span:
-    """Return text from a node, or of an error, as a span: cleaned."""
+    """Return sanitised text from a node or an error as a span."""
     return Span(sanitize_line(text), tone)
 
 
 def make_row(*parts: Span | str) -> TextRow:
-    """Return a row; bare text is plain and ours."""
+    """Return a row of spans; a plain string becomes an unstyled span and must be sparkctl's own text."""
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
 def measure_text(text: str) -> int:
-    """Return how many columns a printable text takes."""
+    """Return the columns that a printable text takes."""
     return len(text) if text.isascii() else _measure_wide_text(text)
 
 
@@ -71,16 +72,16 @@ def _measure_wide_text(text: str) -> int:
 
 
 def measure_row(spans: Iterable[Span]) -> int:
-    """Return how many columns a row takes."""
+    """Return the columns that a row takes."""
     taken = 0
-    for span in spans:  # a picture asks this of hundreds of rows
+    for span in spans:  # called for hundreds of rows per frame
         piece = span.text
         taken += len(piece) if piece.isascii() else _measure_wide_text(piece)
     return taken
 
 
 def join_text(spans: Iterable[Span]) -> str:
-    """Return the bare text of a row."""
+    """Return the text of a row without styles."""
     return "".join(span.text for span in spans)
 
 
@@ -103,7 +104,7 @@ def _cut_row(spans: TextRow, columns: int, mark: str) -> TextRow:
 
 
 def truncate_text(piece: str, columns: int) -> str:
-    """Return as much of a text as fits into so many columns, unmarked."""
+    """Return as much of a text as fits in this many columns, without a mark."""
     if piece.isascii():
         return piece[:columns]
     end = used = 0
@@ -125,7 +126,7 @@ def pad_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
 
 
 def justify_row(left: TextRow, right: TextRow, columns: int) -> TextRow:
-    """Return a row with ``right`` at its end; where both do not fit, the right one stays whole."""
+    """Return a row with ``right`` at its end; if both do not fit, the right part stays whole."""
     right = truncate_row(right, columns)
     room = columns - measure_row(right)
     if room < 4:
@@ -134,14 +135,15 @@ def justify_row(left: TextRow, right: TextRow, columns: int) -> TextRow:
 
 
 def restyle_row(spans: TextRow, tone: TextStyle) -> TextRow:
-    """Return a row all in one tone: how what is old fades."""
+    """Return a row in one style, for example to fade old values."""
     return tuple(Span(span.text, tone) for span in spans)
 
 
 def to_ascii_row(spans: TextRow) -> TextRow:
-    """Return a row that any terminal can show: our own signs have plain ones, what is left is question marks, as wide.
+    """Return a row for any terminal: sparkctl's symbols have ASCII forms, other characters become question marks of
+    equal width.
 
-    It may get narrower: it is fitted into its room afterwards.
+    The row may get narrower; fit it afterwards.
     """
     return tuple(span if span.text.isascii() else Span(_to_ascii_text(span.text), span.tone) for span in spans)
 
@@ -159,8 +161,7 @@ def _to_ascii_text(piece: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScrollPage:
-    """Rows, and from which row on the part that can be scrolled is really shown. Of a list, its ``entries`` stand in the rows
-    from ``top`` on."""
+    """Rows, and the row from which the scrollable part is shown. For a list, its ``entries`` start in row ``top``."""
 
     rows: tuple[TextRow, ...]
     further: int = 0
@@ -168,26 +169,27 @@ class ScrollPage:
     entries: range = range(0)
 
     def entry_at(self, y: int) -> int | None:
-        """Return the number of the list's entry that stands in a row."""
+        """Return the number of the list entry in a row."""
         return self.entries[y - self.top] if 0 <= y - self.top < len(self.entries) else None
 
 
 def compute_visible_range(count: int, at: int, lines: int) -> range:
-    """Return which of ``count`` entries are seen, the one at ``at`` among them, near the middle where there is more around."""
+    """Return which of ``count`` entries are visible so that the one at ``at`` is among them, near the middle if
+    possible."""
     first = max(0, min(at - lines // 2, count - lines))
     return range(first, min(count, first + lines))
 
 
 def select_rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
-    """Return at most ``lines`` rows with the one at ``at`` among them."""
+    """Return at most ``lines`` rows, the one at ``at`` among them."""
     return [rows[each] for each in compute_visible_range(len(rows), at, lines)]
 
 
 def scroll_rows(
     rows: Sequence[TextRow], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
 ) -> ScrollPage:
-    """Return the rows from ``further`` on, as far as there are any; where not all fit, the last row says what is above and
-    below, and ``by`` which keys it is reached."""
+    """Return the rows from ``further`` on; if not all fit, the last row says what is above and below, and the keys
+    ``by`` that scroll."""
     if len(rows) <= lines or lines < 2:
         return ScrollPage(tuple(rows[: max(0, lines)]))
     shown = lines - 1
@@ -205,8 +207,7 @@ _PIECE_PATTERN = re.compile(r" +|[^ ]+")
 
 
 def wrap_rows(rows: Iterable[TextRow], columns: int, hang: int = 0) -> list[TextRow]:
-    """Return the rows as rows of at most ``columns``, as far as words are no longer; later ones hang by their indent, and at
-    least by ``hang``."""
+    """Return the rows wrapped to ``columns`` between words; continuation lines keep the indent, at least ``hang``."""
     return [piece for one in rows for piece in _wrap_row(one, columns, hang)]
 
 
@@ -218,7 +219,7 @@ def _wrap_row(one: TextRow, columns: int, hang: int) -> list[TextRow]:
     below = min(max(indent, hang), max(0, columns // 3))
     lines: list[TextRow] = []
     current, used = [Span(" " * indent)] if indent else [], indent
-    begun = indent  # where the words of this line begin
+    begun = indent  # the column where the line's words begin
     for span in one:
         for piece in _PIECE_PATTERN.findall(span.text):
             is_gap = piece.startswith(" ")
@@ -226,14 +227,14 @@ def _wrap_row(one: TextRow, columns: int, hang: int) -> list[TextRow]:
                 lines.append(_strip_row_end(current))
                 current, used, begun = [Span(" " * below)] if below else [], below, below
             if is_gap and used == begun:
-                continue  # no line begins with a gap beside its indent
+                continue  # a line does not start with blanks after its indent
             current.append(Span(piece, span.tone))
             used += measure_text(piece)
     return [*lines, _strip_row_end(current)]
 
 
 def _strip_row_end(spans: list[Span]) -> TextRow:
-    """Return a line without the gap at its end."""
+    """Return a line without the blanks at its end."""
     while spans and not spans[-1].text.strip(" "):
         spans.pop()
     return tuple(spans)

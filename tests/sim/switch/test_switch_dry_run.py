@@ -27,5 +27,5 @@ def test_the_picture_says_what_stops_what_starts_and_what_is_free() -> None:
     ran = run_demo("switch", "qwen36", "--node", "spark1", "--dry-run", scenario="big-model")
     assert ran.returncode == 0
     assert "stops: no room for both" in ran.stdout
-    assert "stops: no half of it is left behind" in ran.stdout
+    assert "stops: its other half stops too" in ran.stdout
     assert "nothing: spark2 is free" in ran.stdout

@@ -264,7 +264,7 @@ async def test_half_a_model_is_not_started_again(bed: SwitchScene) -> None:
     seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, keep_going=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
     assert plan.halves == (OLD,)
-    assert "there is no way back" in (describe_rollback_window(plan) or "")
+    assert "there is no rollback" in (describe_rollback_window(plan) or "")
     assert ended.exit_code == 1
     assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")

@@ -59,7 +59,7 @@ def test_no_room_for_temporary_files_is_no_defect(monkeypatch: pytest.MonkeyPatc
     told: list[tuple[object, ...]] = []
     monkeypatch.setattr("sparkctl.cli.stderr.print_error", lambda *words: told.append(words))
     assert invoke_command_line(["demo", "status"]) == 2
-    assert "no space is left" in str(told)
+    assert "is full" in str(told)
     assert "TMPDIR" in str(told)
 
 
@@ -86,13 +86,13 @@ def test_a_script_gets_its_result_line_also_where_nothing_began(words: list[str]
 
 
 USAGE = [
-    (["up", "qwen36", "--format", "docker"], "--format belongs to --dry-run"),
+    (["up", "qwen36", "--format", "docker"], "--format needs --dry-run"),
     (["up", "qwen36", "--dry-run", "--format", "json", "--json"], "not both"),
     (["down", "--all", "qwen36"], "either INSTANCE or --all, not both"),
     (["completion"], "for which shell? bash, zsh or fish"),
-    (["ps"], "no such verb: ps; here it is `sparkctl status`"),
-    (["restart", "qwen36"], "no such verb: restart; here it is `sparkctl up`"),
-    (["version"], "here it is `sparkctl --version`"),
+    (["ps"], "no such verb: ps; use `sparkctl status`"),
+    (["restart", "qwen36"], "no such verb: restart; use `sparkctl up`"),
+    (["version"], "use `sparkctl --version`"),
     (["dwon"], "did you mean `down`?"),
 ]
 
@@ -126,5 +126,5 @@ def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
     kept = mine.read_bytes()
     refused = run_demo("profiles", "check", "--fix", "mine", env=env)
     assert (refused.returncode, mine.read_bytes()) == (2, kept)
-    assert "the demo changes nothing of yours" in refused.stderr
+    assert "the demo does not change it" in refused.stderr
     assert run_demo("profiles", "check", "nobodys", env=env).returncode == 2

@@ -190,7 +190,7 @@ def test_what_the_demo_writes_is_in_directories_of_its_own(tmp_path: Path) -> No
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "other" in ran.stdout + ran.stderr
-    assert "profiles that were written in the demo ended with it" in ran.stderr
+    assert "profiles written in the demo are deleted with it" in ran.stderr
     started = run_demo("up", "mine", "--node", "spark1", env=env)
     assert started.returncode == 0, started.stderr
     assert "written in the demo" not in started.stderr
@@ -220,7 +220,7 @@ def test_the_panels_options_are_for_the_demo_without_a_verb() -> None:
     for words in (["--readonly", "demo", "status"], ["demo", "--readonly", "status"], ["demo", "--plain", "status"]):
         ran = subprocess.run([sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 2
-        assert "belongs to the panel" in ran.stderr
+        assert "is an option of the panel" in ran.stderr
 
 
 def test_a_secret_appears_nowhere(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_pa
     ran = run_sparkctl(tmp_path, "history")
     assert (ran.returncode, "nothing was done from this machine yet" in ran.stdout) == (0, True)
     OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
-    assert "all of it: sparkctl history" in run_sparkctl(tmp_path, "history", "--failed").stdout
+    assert "to see all: sparkctl history" in run_sparkctl(tmp_path, "history", "--failed").stdout
     unknown = run_sparkctl(tmp_path, "history", "--node", "spark9")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "no node is called spark9" in unknown.stderr

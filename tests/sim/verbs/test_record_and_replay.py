@@ -90,10 +90,10 @@ def test_a_start_is_recorded_without_its_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--speed", "2"), "--speed belongs to --replay"),
-        (("--force", "--once"), "--overwrite belongs to --record"),
+        (("--speed", "2"), "--speed needs --replay"),
+        (("--force", "--once"), "--overwrite needs --record"),
         (("--replay", "x", "--record", "y"), "either --record or --replay"),
-        (("--replay", "x", "--once", "--speed", "2"), "--speed has no part in it"),
+        (("--replay", "x", "--once", "--speed", "2"), "or --speed, not both"),
         (("--replay", "absent"), "cannot read absent"),
     ],
 )

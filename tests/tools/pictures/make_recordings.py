@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import load_config
@@ -78,7 +79,9 @@ class Stage:
 
     async def run(self, *words: str, told: bool = True) -> CommandEnded:
         """Run a verb to its end."""
-        started = CommandLineParser().parse_command(words, replace(self._context, interrupt=InterruptSignal()))
+        started = CommandLineParser(sparkctl_command).parse_command(
+            words, replace(self._context, interrupt=InterruptSignal())
+        )
         ended = None
         async for event in started.events():
             if told:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.model.events import CheckCompleted, Event, FindingReported, NodeStateChanged
@@ -167,7 +168,7 @@ async def test_a_spark_that_does_not_answer_holds_up_no_other_and_is_asked_again
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
         async with open_silent_node() as dark:
             nodes = (*load_config(sparks.config_path).nodes, dark)
-            made = build_panel_options(nodes, tmp_path / "state", commands=Grammar())
+            made = build_panel_options(nodes, tmp_path / "state", commands=Grammar(sparkctl_command))
             await _holds_up_nobody(made)
 
 

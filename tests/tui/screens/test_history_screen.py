@@ -21,7 +21,7 @@ async def test_every_start_and_stop_is_there_with_its_phases_and_what_had_change
     ):
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("h")
-        await wait_for_text(pilot, "Nothing is kept yet")
+        await wait_for_text(pilot, "The history is empty")
         await pilot.press("escape", "colon", *"up qwen36 --node spark1", "enter")
         await wait_for_text(pilot, "spark1 ● ready")
         await pilot.press("colon", *"down qwen36 --node spark1", "enter")

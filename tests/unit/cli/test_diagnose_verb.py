@@ -58,12 +58,12 @@ def test_a_healthy_log_from_a_pipe_with_and_without_its_dash(tmp_path: Path) -> 
 def test_words_for_people(tmp_path: Path) -> None:
     ran = run_diagnose("-", stdin=BROKEN, cwd=tmp_path)
     assert ran.stderr == ""
-    assert ran.stdout.startswith("vLLM 0.19.1   not ready, it came to: loading")
+    assert ran.stdout.startswith("vLLM 0.19.1   not ready, it reached: loading")
     assert f"  proof   line 5: {NO_SHARE}" in ran.stdout
     assert "..." not in ran.stdout.replace(NO_SHARE, "")
     twice = run_diagnose("-", stdin=BROKEN + HEALTHY, cwd=tmp_path).stdout
-    assert "2 in this log; all this is of the last one, from line 7 on" in twice
-    assert "The run before it ended so:" in twice
+    assert "2 in this log; this is the last one, from line 7 on" in twice
+    assert "The run before it ended with:" in twice
 
 
 def test_what_cannot_be_read_is_exit_2_and_says_why(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
         (stopped, "No failure found. The log ends with an orderly shutdown."),
         ("\n".join(VLLM[:3]), "the log breaks off, or it was still starting"),
         ("Dear diary\n", "This does not look like an engine's log."),
-        ("\0" * 100_000, "The log holds no text: it is empty, or nothing but zeros"),
+        ("\0" * 100_000, "The log holds no text: it is empty, or contains only zeros"),
     ):
         assert says in run_diagnose("-", stdin=log, cwd=tmp_path).stdout
     assert "it was looked for in" in run_diagnose("nofile.log", cwd=tmp_path).stderr

@@ -45,7 +45,7 @@ def run_init_on_terminal(home: Path, *answers: str) -> tuple[int, str]:
 
 
 FAULTS = [
-    (["--node", "spark1=milo@a", "--identity", "/no/such/key"], "there is no such file"),
+    (["--node", "spark1=milo@a", "--identity", "/no/such/key"], "no such file"),
     (["--node", "spark1=milo@a", "--models", "models"], "begin it with / or ~/"),
     (["--node", "spark 1=milo@a"], "cannot be a node's name"),
     (["--node", "spark1=milo@a", "--node", "spark1=milo@b"], "two nodes are called spark1"),
@@ -70,7 +70,7 @@ def test_a_config_is_kept_and_its_path_is_told_from_home(tmp_path: Path) -> None
     assert run_init(tmp_path, "--node", "spark1=milo@a").stdout == f"{tmp_path}/config.yaml\n"
     again = run_init(tmp_path, "--node", "spark1=milo@b")
     assert again.returncode == 2
-    assert "there is a config already (~/config.yaml)" in again.stderr
+    assert "a config exists already (~/config.yaml)" in again.stderr
 
 
 def test_without_a_terminal_nodes_must_be_named(tmp_path: Path) -> None:

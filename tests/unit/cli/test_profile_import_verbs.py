@@ -59,7 +59,7 @@ def test_a_saved_profile_is_found_and_not_written_over(tmp_path: Path, capsys: p
     assert run_command_line(capsys, "profiles", "import", LINE, "--save", "--name", "other")[0] == 0
     code, out, err = run_command_line(capsys, "profiles", "import", LINE, "--save", "--name", "qwen36")
     assert code == 0
-    assert "over the shipped profile qwen36" in err
+    assert "it replaces the shipped profile qwen36" in err
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_saved_profile_is_found_and_not_written_over(tmp_path: Path, capsys: p
         ((LINE, "-o", "a", "--save"), "not both"),
         ((LINE, "--name", "a/b"), "is not a name"),
         ((LINE, "--define", "x"), "NAME=VALUE"),
-        ((LINE, "--node", "spark1"), "belongs to --from-container"),
+        ((LINE, "--node", "spark1"), "needs --from-container"),
     ],
 )
 def test_impossible_arguments_are_refused(

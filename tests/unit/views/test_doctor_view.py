@@ -97,7 +97,7 @@ def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> No
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
     assert "seen   now, for 48 s · free 3.1 GiB · page cache 70.2 GiB" in words
-    assert "why    Engines ask what is free" in words
+    assert "why    Engines look at free memory" in words
     assert "sparkctl drop-caches --node spark1" in words
     assert "y copies it   enter does it, after a question" in words
 

@@ -81,7 +81,7 @@ def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_
     assert len(narrow) == 4
     assert format_history([GOOD], 120) == format_history([GOOD], None)
     assert "nothing was done from this machine yet" in format_history([], 80)[0]
-    assert "all of it: sparkctl history" in format_history([], 80, has_others=True)[0]
+    assert "to see all: sparkctl history" in format_history([], 80, has_others=True)[0]
 
 
 def test_sentences_of_an_end_do_not_run_into_each_other() -> None:
@@ -125,10 +125,10 @@ def test_changes_are_said_as_a_diff_and_what_is_not_known_too() -> None:
     at = said.index("changed since it last worked")
     assert said[at + 1].startswith("  since 7, ")
     assert said[at + 2 :] == [
-        "  - args.tp: 1", "  + args.tp: 2", "  + env.NEW: yes", "  not kept, so not compared: driver of spark1",
+        "  - args.tp: 1", "  + args.tp: 2", "  + env.NEW: yes", "  not recorded, so not compared: driver of spark1",
     ]  # fmt: skip
-    assert "  nothing that is kept is different" in render_lines(GOOD, GOOD, StartDiff(()))
-    assert "  no earlier start of it that went well is known" in render_lines(GOOD)
+    assert "  no recorded setting is different" in render_lines(GOOD, GOOD, StartDiff(()))
+    assert "  no earlier successful start is known" in render_lines(GOOD)
 
 
 def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:

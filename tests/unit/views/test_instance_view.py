@@ -283,7 +283,7 @@ def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
 
 def test_a_failure_that_nobody_watched_says_that() -> None:
     made = make_store(one=replace(READY, phase=Phase.FAILED, status="Exited (1)", detail="exit code 1"))
-    assert "nobody here watched this start" in render_screen(make_scene(made))
+    assert "this start was not watched from here" in render_screen(make_scene(made))
 
 
 def test_a_removed_instance_keeps_its_verdict() -> None:

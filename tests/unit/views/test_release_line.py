@@ -26,7 +26,7 @@ HELD = (
             (),
             None,
             None,
-            "q: no process of it is left; whether all its memory is back could not be measured",
+            "q: none of its processes is left; its memory could not be measured",
         ),
         (70, 18, (), 111, 92, "q: 18.0 GiB did not come back"),
         (

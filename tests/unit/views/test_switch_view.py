@@ -179,7 +179,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         assert way_back is not None
         assert "started again if" not in way_back, "it is not"
         assert ("sparkctl abort (--no-rollback)" in way_back) == (not other.halves)
-        assert ("there is no way back" in way_back) == bool(other.halves)
+        assert ("there is no rollback" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
     assert describe_rollback_window(refused) is None
     assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused, 80)]
@@ -204,14 +204,14 @@ def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
     said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said
-    assert any(one.startswith("taking minimax-m27 as asked for back") for one in said)
+    assert any(one.startswith("removing minimax-m27 as asked for") for one in said)
 
 
 def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
     seen = render_screen(replace(SCENE, plan=replace(PLAN, obstacles=("port 8003 is taken by postgres",))), 80, 24)
     assert "✕ port 8003 is taken by postgres" in seen
     assert "enter does it" not in seen
-    assert "cannot be switched to" in seen
+    assert "it is not possible to switch to" in seen
 
 
 def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_done() -> None:
@@ -253,7 +253,7 @@ def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
         80,
         24,
     )
-    assert "qwen36 already stands on spark1: nothing is switched" in seen
+    assert "qwen36 already runs on spark1: there is nothing to switch" in seen
     assert "enter does it" not in seen
 
 
@@ -406,7 +406,7 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
         for event in told:
             made = advance_switch(made, event)
         seen = render_screen(replace(SCENE, course=made, now=7.0), 80, 30)
-        (line,) = [line for line in seen.splitlines() if "qwen36 is taken back" in line]
+        (line,) = [line for line in seen.splitlines() if "qwen36 is removed" in line]
         assert line.strip().startswith(sign)
 
 

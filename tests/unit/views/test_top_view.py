@@ -149,7 +149,7 @@ def test_figures_stand_under_their_instance() -> None:
     )  # fmt: skip
     foreign = replace(ready, name="a", ours=False, phase=None)
     unknown = render_top(replace(VIEW, instances=(foreign, ready))).splitlines()[-3:]
-    assert unknown[1] == "      no figures: neither /metrics nor its log tells what it does"
+    assert unknown[1] == "      no figures: neither /metrics nor its log has any"
     assert "foreign" in unknown[2]
     idle = replace(
         ready, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0), metrics_hint="args.x: true"

@@ -136,7 +136,7 @@ def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
-    assert "11 of them, by which sparkctl knows its own" in " ".join(seen)
+    assert "11 of them, used by sparkctl" in " ".join(seen)
     for line in [line for line in shelf.preview.lines if "dev.sparkctl." not in line]:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 
@@ -207,7 +207,7 @@ def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they
     below = "\n".join(words)
     assert "     5 │ port: many" in below
     assert "       │       ^" in below
-    assert "mine runs on spark1 all the same" in below
+    assert "mine still runs on spark1" in below
     assert "ready on spark1 after 6 min 55 s, 2 h ago" in below
 
 
@@ -330,7 +330,7 @@ def test_of_a_model_for_two_sparks_it_is_said_whether_both_have_room_for_it(
     assert "▲ spark2 fits only without qwen36, short by 51.0 GiB" in words
     half: dict[tuple[str, NodeName], MemoryFit | None] = {**both, ("minimax-m27", TWO): None}
     words = render_screen(replace(shelf, fits=half), columns, 60)
-    assert "being counted" in words, "of one alone nothing is said of both"
+    assert "calculating" in words, "of one alone nothing is said of both"
     alone = render_screen(
         replace(shelf, names=(ONE,), fits={("minimax-m27", ONE): make_half_fit(ONE, 110, FitOutcome.SEVERAL)}),
         columns,
@@ -372,6 +372,6 @@ def test_while_it_is_counted_no_other_figure_stands_for_it_and_the_signs_are_exp
 ) -> None:
     fits: dict[tuple[str, NodeName], MemoryFit | None] = {("qwen36", ONE): None, ("qwen36", TWO): None}
     words = render_screen(replace(shelf, fits=fits), columns, 140)
-    assert "then being counted" in words
+    assert "then calculating" in words
     assert "too little" not in words
     assert words.count("✕ too big") == 1
