@@ -33,7 +33,7 @@ from sparkctl.tui.app import PanelApp
 from sparkctl.tui.controller import PanelController, RepaintScheduler
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from sparkctl.tui.widgets.text_surface import TextSurface
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     PATIENCE,
     build_panel_options,

@@ -19,7 +19,7 @@ from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.node_session import NodeSession
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 def get_node(sparks: SimulatedSparks, name: str = "spark1") -> Node:

@@ -25,7 +25,7 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks, docker_api
 from sparkctl.simulator.http_server import SimHttpReply
 from sparkctl.transport.node_session import NodeSession
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 class Hasty(SystemClock):

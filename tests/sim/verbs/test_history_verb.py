@@ -6,11 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-
-import pytest
 
 from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
@@ -21,7 +19,7 @@ from sparkctl.context import CommandContext
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.start_diff import StartDifference, diff_starts
-from sparkctl.model.events import CommandEnded, Event, PhaseChanged, WarningEmitted
+from sparkctl.model.events import CommandEnded, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
@@ -30,6 +28,8 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from tests.support import run_command
+from tests.support.events import collect_events
 
 TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")
 CANARIES = ("sesame-4711-canary", "second-0815-canary", "third-1234-canary")
@@ -47,15 +47,6 @@ def make_start_request(node: Node, name: str, *overrides: str, **more: object) -
     return StartInstance(
         profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), words=words, forced=True, **more
     )  # type: ignore[arg-type]
-
-
-async def collect_events(events: AsyncGenerator[Event, None]) -> list[Event]:
-    return [event async for event in events]
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: CommandContext) -> None:
@@ -209,10 +200,8 @@ async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoev
 
 
 def run_sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "SPARKCTL_STATE": str(state), "SPARKCTL_CONFIG": str(state / "none.yaml"), "TZ": "UTC"}
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60, env=env
-    )
+    env = {"SPARKCTL_STATE": str(state), "SPARKCTL_CONFIG": str(state / "none.yaml"), "TZ": "UTC"}
+    return run_command.run_sparkctl(*words, env=env)
 
 
 async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
@@ -273,7 +262,7 @@ def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_pa
 def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
     OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
     env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}
-    program = "from sparkctl.cli.main import sparkctl_command; root.main(prog_name='sparkctl')"
+    program = "from sparkctl.cli.main import sparkctl_command; sparkctl_command.main(prog_name='sparkctl')"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
         env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
