@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 QUICK = "40"  # how fast the demo's time goes here
@@ -25,16 +26,16 @@ def run_sparkctl(
 
 
 def run_in_process(
-    *words: str, env: Mapping[str, str] | None = None, stdin: str = ""
+    *words: str, env: Mapping[str, str] | None = None, stdin: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, without the second that a new one takes to start.
 
-    Its environment is as it was afterwards. A defect is raised, where a process would end with 70.
+    Its environment and directory are as they were afterwards. A defect is raised, where a process would end with 70.
     """
     from sparkctl.cli.main import invoke_command_line
 
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    with _replaced_environment(env or {}), _replaced_streams(stdin, out, err):
+    with _replaced_environment(env or {}), chdir(cwd) if cwd else nullcontext(), _replaced_streams(stdin, out, err):
         code = invoke_command_line(list(words))
     return subprocess.CompletedProcess(
         args=words, returncode=code, stdout=_read_written(out), stderr=_read_written(err)

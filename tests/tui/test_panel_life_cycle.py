@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
-import sys
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +31,7 @@ from sparkctl.tui.app import PanelApp
 from sparkctl.tui.controller import PanelController, RepaintScheduler
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from sparkctl.tui.widgets.text_surface import TextSurface
+from tests.support.run_command import run_in_process
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     PATIENCE,
@@ -51,11 +50,8 @@ from tests.tui.panel_driver import (
 QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
 
 
-def run_sparkctl(*words: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=timeout,
-        env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+def run_sparkctl(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return run_in_process(*words, env=env)
 
 
 @pytest.fixture
@@ -73,7 +69,7 @@ def list_product_tasks() -> list[str]:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         code = getattr(task.get_coro(), "cr_code", None)  # None: the end of a generator that was left alone
         where = "a generator" if code is None else code.co_filename
-        if code is None or ("/sparkctl/" in where and "/sparkctl/sim/" not in where):
+        if code is None or ("/sparkctl/" in where and "/sparkctl/simulator/" not in where):
             found.append(f"{task.get_name()}: {where}")
     return found
 

@@ -45,7 +45,7 @@ def test_they_are_read_when_one_is_asked_for() -> None:
     code = (
         "import pathlib; read = pathlib.Path.read_text; seen = [];"
         "pathlib.Path.read_text = lambda self, *a: (seen.append(self.name), read(self, *a))[1];"
-        "from sparkctl.engines import flag_catalogue as f; f.list_versions('vllm'); assert seen == [];"
+        "from sparkctl.engines.flags import flag_catalogue as f; f.list_versions('vllm'); assert seen == [];"
         "f.choose_catalogue('vllm', 'x:0.19.1'); print(seen)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -73,14 +73,14 @@ PROGRAM = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from tests.unit.tui.logs import LogApp, lines
-    from tests.unit.tui.test_hostile_log import NASTY
+    from tests.unit.tui.log_app import LogApp, make_log_lines
+    from tests.unit.tui.test_hostile_log_lines import NASTY
 
     class Hostile(LogApp):
         def on_ready(self):
-            self.view.add(0, lines(raw.decode("utf-8", "replace") for raw in NASTY))
+            self.view.add_lines(0, make_log_lines(raw.decode("utf-8", "replace") for raw in NASTY))
             self.view.action_wrap()
-            self.view.add(0, lines(["the very end"]))
+            self.view.add_lines(0, make_log_lines(["the very end"]))
             self.set_timer(0.5, self.exit)
 
     Hostile(Path(sys.argv[1])).run()
