@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, wait_for_text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import is_idle, open_demo_panel, stop_background_requests, wait_for_text
 from tests.tui.test_panel_actions import type_line
 

@@ -14,7 +14,7 @@ from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS, KEY_PRIORITY_SECONDS, MAX_OPENING_SECONDS
 from sparkctl.tui.log_viewer.log_view import LogView
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     is_idle,

@@ -14,7 +14,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     build_panel_options,

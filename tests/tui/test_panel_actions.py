@@ -26,7 +26,7 @@ from sparkctl.tui.dialogs.confirmations import TypeNameDialog, build_confirmatio
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.overview_screen import TileGrid
 from sparkctl.tui.widgets.text_surface import TextSurface
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     controller_of,

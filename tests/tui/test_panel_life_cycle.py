@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
-import sys
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +32,8 @@ from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from sparkctl.tui.repaint_scheduler import RepaintScheduler
 from sparkctl.tui.widgets.text_surface import TextSurface
-from tests.sim.sim_clients import FAST
+from tests.support.run_command import run_in_process
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     PATIENCE,
     build_panel_options,
@@ -52,11 +51,8 @@ from tests.tui.panel_driver import (
 QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
 
 
-def run_sparkctl(*words: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=timeout,
-        env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+def run_sparkctl(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return run_in_process(*words, env=env)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin
 from sparkctl.tui.dialogs.base import InputDialog
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, open_panel_on, read_screen, wait_for_text
 
 FACTOR = KeyboardInteractiveLogin(

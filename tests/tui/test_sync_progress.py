@@ -9,7 +9,7 @@ import pytest
 from sparkctl.model.events import Event, NodeStateChanged, TransferProgressed
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import build_panel_options, open_demo_panel, open_panel, wait_for_text
 
 WHEN = 1777672000.0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -18,8 +15,8 @@ from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import sim_clients
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support import sim_clients
+from tests.support.run_command import run_demo, run_in_process
 
 PLANTED = [f"sesame-{number}-{'x' * 9}" for number in range(8)]
 TOKEN = "hf_" + "canary" * 5
@@ -54,12 +51,9 @@ def test_the_command_writes_one_file_and_says_where(tmp_path: Path) -> None:
     assert "reading" not in again.stderr, "judged before a node is asked"
 
 
-def test_without_a_name_it_makes_one_up_and_json_tells_it(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "sparkctl", "demo", "doctor", "--json", "--collect"], capture_output=True, text=True,
-        timeout=60, cwd=tmp_path, stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-    )  # fmt: skip
+def test_without_a_name_it_makes_one_up_and_json_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_in_process("demo", "doctor", "--json", "--collect")
     assert ran.returncode == 0, ran.stderr
     (made,) = tmp_path.iterdir()
     assert json.loads(ran.stdout.splitlines()[-1])["file"] == made.name

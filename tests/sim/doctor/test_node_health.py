@@ -24,8 +24,8 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.scenarios import _plan_shipped_profile, _start_loaded_engine
 from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
-from tests.sim import sim_clients
-from tests.sim.verbs.test_every_verb import parse_result, run_demo
+from tests.support import sim_clients
+from tests.support.run_command import parse_result, run_demo
 
 RATE = 20.0  # a node's seconds in one of ours
 

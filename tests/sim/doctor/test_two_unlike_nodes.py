@@ -11,8 +11,8 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, FindingReported, Severity
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SimNodeOptions
-from tests.sim import sim_clients
 from tests.sim.nodes.test_ssh_sampler import get_node
+from tests.support import sim_clients
 
 
 async def test_two_nodes_that_are_not_alike(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.ssh.ssh_connection import SshConnection
 from sparkctl.transport.ssh.ssh_login import LoginTimeouts
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 LIMITS = LoginTimeouts(connect=10.0, login=10.0)
 BANNER = b"SSH-2.0-x\r\n"

@@ -20,7 +20,7 @@ from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.node_connection import NodeConnection
 from sparkctl.transport.node_session import open_connection
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 def _make_connection(sparks: SimulatedSparks, name: str) -> NodeConnection:

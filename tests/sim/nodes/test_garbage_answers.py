@@ -35,7 +35,8 @@ from sparkctl.monitor.node_monitor import NodeMonitor
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
-from tests.sim import garbage_server, sim_clients
+from tests.sim import garbage_server
+from tests.support import sim_clients
 
 BAD, GOOD = NodeName("spark1"), NodeName("spark2")
 # What is spoilt, and in which ways by default: each way once, and those that found something where they did.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,11 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeState
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import sim_clients
 from tests.sim.nodes.test_garbage_answers import BAD, collect_answers, list_nodes
 from tests.sim.nodes.test_garbage_answers import impatient as impatient
+from tests.support import sim_clients
+
+pytestmark = pytest.mark.simulation("two-stacks", **sim_clients.FAST)
 
 NAMES = [value for name, value in vars(ContainerLabel).items() if name.isupper() and name != "PREFIX"]
 VALUES = {
@@ -33,12 +34,6 @@ VALUES = {
     "digits": "\u0661\u0662",
     "commas": ",".join(["spark1"] * 500),
 }
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks("two-stacks", **sim_clients.FAST) as opened:
-        yield opened
 
 
 def _build_ready_label(health: str, line: object = None, probe: object = "none") -> str:

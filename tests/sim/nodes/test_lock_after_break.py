@@ -11,7 +11,7 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_again(

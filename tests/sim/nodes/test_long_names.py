@@ -21,8 +21,8 @@ from sparkctl.views.endpoint_config import format_endpoint_config
 from sparkctl.views.prometheus_metrics import render_metrics
 from sparkctl.views.status_view import format_status
 from sparkctl.views.top_view import format_top
-from tests.sim import sim_clients
 from tests.sim.nodes.test_garbage_answers import collect_events, list_nodes
+from tests.support import sim_clients
 
 MOST = 1000  # characters of a line, of which an honest one has 130
 

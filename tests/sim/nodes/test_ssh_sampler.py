@@ -19,7 +19,9 @@ from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.node_session import NodeSession
-from tests.sim import sim_clients
+from tests.support import sim_clients
+
+pytestmark = pytest.mark.simulation("two-stacks", **sim_clients.FAST)
 
 
 def get_node(sparks: SimulatedSparks, name: str = "spark1") -> Node:
@@ -29,14 +31,8 @@ def get_node(sparks: SimulatedSparks, name: str = "spark1") -> Node:
     )  # fmt: skip
 
 
-@pytest.fixture
-async def stacks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks("two-stacks", **sim_clients.FAST) as opened:
-        yield opened
-
-
-async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSparks) -> None:
-    async with NodeSession(get_node(stacks)) as session, asyncio.timeout(sim_clients.PATIENCE):
+async def test_a_simulated_spark_says_what_a_real_one_would(sparks: SimulatedSparks) -> None:
+    async with NodeSession(get_node(sparks)) as session, asyncio.timeout(sim_clients.PATIENCE):
         await session.link.connect()
         sampler = NodeSampler(session, every=0.05)
         events = sampler.stream_samples()
@@ -48,7 +44,7 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
     assert last.sequence == 3
     assert last.memory is not None
     assert last.memory.total == 127600592 * 1024
-    (container,) = stacks.docker["spark1"].containers
+    (container,) = sparks.docker["spark1"].containers
     held = last.get_container_memory(container)
     assert held is not None
     assert held > 90 << 30
@@ -56,13 +52,13 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
     assert last.gpus[0].busy is not None
     assert last.gpus[0].busy > 0.8
     assert last.gpus[0].memory_total is None
-    assert last.gpu_memory == sum(stacks.nodes["spark1"].memory.gpu.values())
+    assert last.gpu_memory == sum(sparks.nodes["spark1"].memory.gpu.values())
     assert last.disks is not None
     assert [disk.path for disk in last.disks] == ["/var/lib/docker", "~/models"]
 
 
-async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> None:
-    async with NodeSession(get_node(stacks)) as session, asyncio.timeout(sim_clients.PATIENCE):
+async def test_the_rate_is_changed_while_it_runs(sparks: SimulatedSparks) -> None:
+    async with NodeSession(get_node(sparks)) as session, asyncio.timeout(sim_clients.PATIENCE):
         await session.link.connect()
         sampler = NodeSampler(session, every=60)
         events = sampler.stream_samples()
@@ -72,15 +68,15 @@ async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> Non
         await events.aclose()
 
 
-async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSparks) -> None:
+async def test_a_lost_connection_comes_back_with_a_new_probe(sparks: SimulatedSparks) -> None:
     states = []
-    async with NodeSession(get_node(stacks)) as session, asyncio.timeout(sim_clients.PATIENCE):
+    async with NodeSession(get_node(sparks)) as session, asyncio.timeout(sim_clients.PATIENCE):
         session.report_state_changes(lambda event: states.append(event.state))
         await session.link.connect()
         events = NodeSampler(session, every=0.05).stream_samples()
         async for _ in _take_samples(events, 2):
             pass
-        stacks.sshd["spark1"].drop_connections()
+        sparks.sshd["spark1"].drop_connections()
         async for event in events:
             if isinstance(event, SampleArrived) and NodeState.UNREACHABLE in states:
                 break
@@ -89,12 +85,12 @@ async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSp
     assert states[-1] is NodeState.OK
 
 
-async def test_a_wall_clock_that_jumps_moves_nothing_else(stacks: SimulatedSparks, tmp_path: Path) -> None:
-    ctx, nodes = CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), [get_node(stacks)]
+async def test_a_wall_clock_that_jumps_moves_nothing_else(sparks: SimulatedSparks, tmp_path: Path) -> None:
+    ctx, nodes = CommandContext(history=OperationHistory(tmp_path), operator="milo@desk"), [get_node(sparks)]
     views = []
     async with asyncio.timeout(sim_clients.PATIENCE), aclosing(watch_load_views(ctx, nodes, every=0.1)) as looks:
         for ahead in (0.0, 86_400.0, -86_400.0, 0.0):
-            stacks.nodes["spark1"].clock_ahead = ahead
+            sparks.nodes["spark1"].clock_ahead = ahead
             async for (view,) in looks:
                 if view.sample is not None and view.sample.time == pytest.approx(time.time() + ahead, abs=60):
                     views.append(view)

@@ -13,7 +13,7 @@ from sparkctl.node import node_inspection as probe
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.transport.node_connection import NodeConnection
 from sparkctl.transport.node_session import open_connection
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 def _make_node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:

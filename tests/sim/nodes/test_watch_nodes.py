@@ -25,7 +25,9 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks, docker_api
 from sparkctl.simulator.http_server import SimHttpReply
 from sparkctl.transport.node_session import NodeSession
-from tests.sim import sim_clients
+from tests.support import sim_clients
+
+pytestmark = pytest.mark.simulation("two-stacks", **sim_clients.FAST)
 
 
 class Hasty(SystemClock):
@@ -46,12 +48,6 @@ def get_first_node(sparks: SimulatedSparks) -> Node:
     )  # fmt: skip
 
 
-@pytest.fixture
-async def stacks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks("two-stacks", **sim_clients.FAST) as opened:
-        yield opened
-
-
 async def wait_for_view(
     views: AsyncIterator[tuple[NodeTelemetryView, ...]],
     claim: Callable[[NodeTelemetryView], object],
@@ -65,9 +61,9 @@ async def wait_for_view(
 
 
 async def test_a_docker_that_hangs_holds_up_no_sample(
-    stacks: SimulatedSparks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    sparks: SimulatedSparks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    views = watch_load_views(make_context(tmp_path), [get_first_node(stacks)], every=0.1)
+    views = watch_load_views(make_context(tmp_path), [get_first_node(sparks)], every=0.1)
     seen = await wait_for_view(views, lambda view: view.instances)
     hanging, asked = asyncio.Event(), asyncio.Event()
 
@@ -113,12 +109,12 @@ async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path)
 
 
 async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
-    stacks: SimulatedSparks, tmp_path: Path
+    sparks: SimulatedSparks, tmp_path: Path
 ) -> None:
-    sshd = stacks.sshd["spark1"]
+    sshd = sparks.sshd["spark1"]
     ours, sshd.authorized = sshd.authorized, asyncssh.import_authorized_keys("")
     for again in (None, 5.0):
-        views = watch_load_views(make_context(tmp_path), [get_first_node(stacks)], every=0.1, again=again)
+        views = watch_load_views(make_context(tmp_path), [get_first_node(sparks)], every=0.1, again=again)
         refused = await wait_for_view(views, lambda view: view.state is NodeState.REFUSED)
         assert refused.sample is None
         sshd.authorized = ours
@@ -133,9 +129,9 @@ async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
 
 
 async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is_known(
-    stacks: SimulatedSparks,
+    sparks: SimulatedSparks,
 ) -> None:
-    async with NodeSession(get_first_node(stacks)) as session, asyncio.timeout(sim_clients.PATIENCE):
+    async with NodeSession(get_first_node(sparks)) as session, asyncio.timeout(sim_clients.PATIENCE):
         await session.link.connect()
         (listed,) = await session.docker.list_containers()
         await session.docker.stop_container(listed.id, 1.0)

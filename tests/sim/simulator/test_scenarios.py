@@ -17,7 +17,7 @@ from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
-from tests.sim import sim_clients
+from tests.support import sim_clients
 
 
 async def test_two_stacks_are_ready_and_decode() -> None:

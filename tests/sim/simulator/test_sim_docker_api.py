@@ -10,8 +10,8 @@ import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
-from tests.sim import sim_clients
-from tests.sim.sim_clients import run_in_thread
+from tests.support import sim_clients
+from tests.support.sim_clients import run_in_thread
 
 
 async def test_a_container_lives_and_goes(client: docker.DockerClient, sparks: SimulatedSparks) -> None:

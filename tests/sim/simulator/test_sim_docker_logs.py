@@ -11,8 +11,8 @@ import docker
 import pytest
 
 from sparkctl.simulator.container_log import ContainerLog, LogQuery, parse_nanoseconds
-from tests.sim import sim_clients
-from tests.sim.sim_clients import run_in_thread
+from tests.support import sim_clients
+from tests.support.sim_clients import run_in_thread
 
 BOTH = frozenset({"stdout", "stderr"})
 

@@ -14,8 +14,8 @@ from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import sim_clients
-from tests.sim.sim_clients import run_in_thread
+from tests.support import sim_clients
+from tests.support.sim_clients import run_in_thread
 
 PORTS = {"sglang": 8003, "vllm": 8000}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -24,7 +24,7 @@ from sparkctl.simulator.node_programs.inspection_output import format_inspection
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import HOME
 from sparkctl.transport.docker.create_request import build_create_request
-from tests.sim.sim_clients import FAST, wait_until_true
+from tests.support.sim_clients import FAST, wait_until_true
 
 BOTH = (NodeName("spark1"), NodeName("spark2"))
 RAY, SGLANG, LLAMA = "minimax-m27", "qwen36-tp2", "llama"
@@ -96,12 +96,6 @@ def list_failure_causes(container: SimContainer, engine: str) -> list[FailureCau
             if signal is not None and signal.failure is not None:
                 found.append(signal.failure.cause)
     return found
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks(**FAST) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -12,8 +12,8 @@ import pytest
 
 from sparkctl.node import node_inspection as probe
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
-from tests.sim import sim_clients
-from tests.sim.sim_clients import run_in_thread
+from tests.support import sim_clients
+from tests.support.sim_clients import run_in_thread
 
 TEE = ["/usr/bin/tee", "/proc/sys/vm/drop_caches"]
 

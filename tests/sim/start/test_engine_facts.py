@@ -10,7 +10,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import controller_of, open_panel_on, wait_for_text
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
@@ -16,39 +14,17 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.start.test_start_guard import ctx as ctx
 from tests.sim.start.test_start_guard import make_start_request
-from tests.sim.switch.test_switch import (
-    FAULT,
-    OLD,
-    SwitchScene,
-    collect_events_and_end,
-    list_switch_steps,
-    open_two_rank_model,
-)
+from tests.support.events import collect_events_and_end
+from tests.support.switch_scene import FAULT, OLD, SwitchScene, list_switch_steps
+
+pytestmark = [pytest.mark.simulation(speed=20), pytest.mark.usefixtures("own_profiles")]
 
 
 def allow_forwarding(sparks: SimulatedSparks, *, allowed: bool) -> None:
     """Let each sshd forward TCP connections, or not any more: as after a change of its configuration."""
     for sshd in sparks.sshd.values():
         sshd.forwards_tcp = allowed
-
-
-@pytest.fixture(autouse=True)
-def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
-@pytest.fixture
-async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
-    async with SimulatedSparks(speed=20) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
-    async with open_two_rank_model(tmp_path / "state") as made:
-        yield made
 
 
 @pytest.mark.parametrize("more", [{}, {"detach": True}, {"dry_run": True}])
@@ -73,33 +49,33 @@ async def test_what_runs_already_is_asked_in_a_session(sparks, ctx) -> None:  # 
     assert [one.phase for one in view.instances] == [Phase.READY]
 
 
-async def test_a_switch_finds_it_while_the_old_one_serves(bed: SwitchScene) -> None:
-    allow_forwarding(bed.sparks, allowed=False)
-    seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+async def test_a_switch_finds_it_while_the_old_one_serves(scene: SwitchScene) -> None:
+    allow_forwarding(scene.sparks, allowed=False)
+    seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "AllowTcpForwarding yes" in (ended.hint or "")
     assert list_switch_steps(seen) == [SwitchStep.CHECKING]
-    assert bed.is_old()
-    assert bed.journals == [None, None]
+    assert scene.is_old()
+    assert scene.journals == [None, None]
 
 
 @pytest.mark.parametrize("verb", [resume_switch, abort_switch])
-async def test_the_way_back_ends_where_the_old_one_serves(bed: SwitchScene, verb) -> None:  # type: ignore[no-untyped-def]
+async def test_the_way_back_ends_where_the_old_one_serves(scene: SwitchScene, verb) -> None:  # type: ignore[no-untyped-def]
     """sshd's configuration changed in the middle of a switch: the old one serves again, and the journal does not stay."""
     restored = False
-    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is not None:
                 restored = True
-                allow_forwarding(bed.sparks, allowed=False)
-                for sshd in bed.sparks.sshd.values():
+                allow_forwarding(scene.sparks, allowed=False)
+                for sshd in scene.sparks.sshd.values():
                     sshd.drop_connections()
                 break
     assert restored
-    assert any(bed.journals)
-    _, ended = await collect_events_and_end(verb(bed.ctx(), bed.finish()))
+    assert any(scene.journals)
+    _, ended = await collect_events_and_end(verb(scene.ctx(), scene.finish()))
     assert isinstance(ended, CommandEnded)
     assert ended.exit_code == 0, ended
     assert f"{OLD} serves again" in (ended.message or "")
-    assert bed.is_old()
-    assert bed.journals == [None, None]
+    assert scene.is_old()
+    assert scene.journals == [None, None]

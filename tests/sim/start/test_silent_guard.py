@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 import pytest
@@ -22,15 +22,10 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.views.command_result_view import describe_command_result
 from sparkctl.views.guard_view import format_guard_status
-from tests.sim.start.test_start_guard import ctx as ctx
 from tests.sim.start.test_start_guard import make_start_request
 
-
-@pytest.fixture
-async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
-    """As slow as a start has to be for a guard to be missed in the middle of it: some twelve seconds."""
-    async with SimulatedSparks(speed=0.7) as opened:
-        yield opened
+# as slow as a start has to be for a guard to be missed in the middle of it: some twelve seconds
+pytestmark = pytest.mark.simulation(speed=0.7)
 
 
 async def start_and_act_at_phase(

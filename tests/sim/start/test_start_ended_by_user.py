@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,12 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.node_session import NodeSession
 
+pytestmark = pytest.mark.simulation(speed=5)  # a start can be met in the middle
+
 ULIMIT = (
     "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "
     "increase with error current limit exceeds maximum limit.\n"
 )
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    """Slow enough that a start can be met in the middle."""
-    async with SimulatedSparks(speed=5) as opened:
-        yield opened
 
 
 async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, how: str) -> tuple[Verdict, Verdict]:

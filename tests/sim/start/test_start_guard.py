@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +20,7 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.unified_memory import GIB
-from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.events import Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardAction, GuardRole
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
@@ -34,24 +33,15 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.views.guard_view import format_guard_status
-from tests.sim import sim_clients
-from tests.sim.sim_clients import FAST
-from tests.sim.verbs.test_every_verb import parse_result, run_demo
+from tests.support import sim_clients
+from tests.support.events import collect_events, find_command_end
+from tests.support.run_command import parse_result, run_demo
+from tests.support.sim_clients import FAST
+
+pytestmark = pytest.mark.simulation(speed=5)  # a start can be met in the middle
 
 RUNAWAY = ("env.SIM_FAULT=memory-runaway",)
 RULE = GuardRule(limit=3600.0, cache_below=0)
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    """Two nodes as fast as the demo's fivefold: slow enough that a start can be met in the middle."""
-    async with SimulatedSparks(speed=5) as opened:
-        yield opened
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 def get_first_node(sparks: SimulatedSparks) -> Node:
@@ -66,15 +56,6 @@ def make_start_request(
     return StartInstance(
         profile=chosen, engine=engines.load_engine(chosen.engine), nodes=(get_first_node(sparks),), words=words, **more
     )  # type: ignore[arg-type]
-
-
-async def collect_events(events: AsyncIterator[Event]) -> list[Event]:
-    return [event async for event in events]
-
-
-def find_command_end(events: Sequence[Event]) -> CommandEnded:
-    assert isinstance(events[-1], CommandEnded)
-    return events[-1]
 
 
 def list_guard_actions(events: Sequence[Event]) -> list[GuardAction]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,9 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.events import (
-    CommandEnded,
     Event,
     LaunchPlanned,
     LogArrived,
@@ -41,16 +38,11 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.docker_daemon import DockerApiError
 from sparkctl.simulator.sim_node import NodeFault
-from tests.sim.sim_clients import FAST, PATIENCE
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support.events import find_command_end
+from tests.support.run_command import run_demo
+from tests.support.sim_clients import FAST, PATIENCE
 
 BOTH = ("spark1", "spark2")
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks(**FAST) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -58,11 +50,6 @@ async def slow() -> AsyncIterator[SimulatedSparks]:
     """Slow enough that a start can be met in the middle."""
     async with SimulatedSparks(speed=3) as opened:
         yield opened
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 def make_start_request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> StartInstance:
@@ -75,11 +62,6 @@ def make_start_request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-
 
 async def collect_events(ctx: CommandContext, asked: StartInstance) -> list[Event]:
     return [event async for event in start_instance(ctx, asked)]
-
-
-def find_command_end(events: Sequence[Event]) -> CommandEnded:
-    assert isinstance(events[-1], CommandEnded)
-    return events[-1]
 
 
 def list_phases(events: Sequence[Event], node: str) -> list[Phase]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
@@ -20,20 +18,11 @@ from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepReport
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
-from tests.sim.start.test_start_guard import ctx as ctx
 from tests.sim.start.test_start_guard import make_start_request
-from tests.sim.switch.test_switch import FAULT, NEW, OLD, SwitchScene, collect_events_and_end, open_two_rank_model
+from tests.support.events import collect_events_and_end
+from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene
 
-
-@pytest.fixture(autouse=True)
-def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
-@pytest.fixture
-async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
-    async with SimulatedSparks(speed=20) as opened:
-        yield opened
+pytestmark = [pytest.mark.simulation(speed=20), pytest.mark.usefixtures("own_profiles")]
 
 
 def write_pending_stop(sparks: SimulatedSparks, ctx: CommandContext, node: str = "spark1", ago: float = 0.0) -> str:
@@ -104,40 +93,34 @@ async def test_a_stop_is_not_owed_of_what_was_started_again_whatever_the_nodes_c
         assert sparks.docker["spark1"].containers[container].state == "running"
 
 
-async def test_a_switch_decides_on_what_was_to_be_stopped(bed: SwitchScene) -> None:
+async def test_a_switch_decides_on_what_was_to_be_stopped(scene: SwitchScene) -> None:
     """The old one gives way and is kept; where the new one fails it comes back, as the switch promises."""
-    ctx = bed.ctx()
-    for docker in bed.sparks.docker.values():
+    ctx = scene.ctx()
+    for docker in scene.sparks.docker.values():
         (one,) = docker.containers.values()
         PendingStopFiles(ctx.history.directory).save_stop(
             PendingStop(node=docker.node.name, instance=OLD, since=ctx.clock.unix_time(), containers=(one.id,))
         )  # type: ignore[arg-type]
-    seen, ended = await collect_events_and_end(switch_instance(ctx, bed.request(FAULT)))
+    seen, ended = await collect_events_and_end(switch_instance(ctx, scene.request(FAULT)))
     assert ended.exit_code == 1, ended
     assert f"{OLD} serves again" in (ended.message or "")
     assert f"the switch to {NEW} decides on it now" in join_warnings(seen)
-    assert bed.is_old()
+    assert scene.is_old()
     assert list_pending_stops(ctx) == ()
 
 
-async def test_abort_brings_back_what_another_had_wanted_stopped_before(bed: SwitchScene) -> None:
+async def test_abort_brings_back_what_another_had_wanted_stopped_before(scene: SwitchScene) -> None:
     """Ada's stop waits; milo switches and is cut off; ada's `abort` does not remove the container that it is to start."""
-    ada = CommandContext(history=OperationHistory(bed.state.parent / "ada"), operator="ada@desk")
-    for docker in bed.sparks.docker.values():
+    ada = CommandContext(history=OperationHistory(scene.state.parent / "ada"), operator="ada@desk")
+    for docker in scene.sparks.docker.values():
         (one,) = docker.containers.values()
         PendingStopFiles(ada.history.directory).save_stop(
             PendingStop(node=docker.node.name, instance=OLD, since=ada.clock.unix_time(), containers=(one.id,))
         )  # type: ignore[arg-type]
-    assert await bed.crash(
-        switch_instance(bed.ctx(), bed.request()),
+    assert await scene.crash(
+        switch_instance(scene.ctx(), scene.request()),
         lambda event: isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING,
     )
-    _, ended = await asyncio.wait_for(collect_events_and_end(abort_switch(ada, bed.finish())), 60)
+    _, ended = await asyncio.wait_for(collect_events_and_end(abort_switch(ada, scene.finish())), 60)
     assert ended.exit_code == 0, ended
-    assert bed.is_old()
-
-
-@pytest.fixture
-async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
-    async with open_two_rank_model(tmp_path / "state") as made:
-        yield made
+    assert scene.is_old()

@@ -31,7 +31,6 @@ from sparkctl.model.events import (
     MemoryReleased,
     Outcome,
     PhaseChanged,
-    WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_reading import MemoryBeforeStart
@@ -43,33 +42,11 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault
-from tests.sim.sim_clients import FAST, PATIENCE
-from tests.sim.verbs.test_every_verb import parse_result, run_demo
+from tests.support.events import collect_events_and_end, list_warnings
+from tests.support.run_command import parse_result, run_demo
+from tests.support.sim_clients import FAST, PATIENCE
 
 INSTANCE = "qwen36-ngram"
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    """Two empty Sparks, fast."""
-    async with SimulatedSparks(**FAST) as opened:
-        yield opened
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
-
-
-@pytest.fixture
-def node(sparks: SimulatedSparks) -> Node:
-    return load_config(sparks.config_path).nodes[0]
-
-
-async def collect_events(events: AsyncIterator[Event]) -> tuple[list[Event], CommandEnded]:
-    told = [event async for event in events]
-    assert isinstance(told[-1], CommandEnded)
-    return told, told[-1]
 
 
 def load_shipped_profile(name: str) -> Profile:
@@ -81,7 +58,7 @@ async def start_and_get_id(ctx: CommandContext, node: Node, **changes: object) -
     profile = load_shipped_profile(INSTANCE)
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
-    told, ended = await collect_events(
+    told, ended = await collect_events_and_end(
         start_instance(ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,)))
     )
     assert ended.outcome is Outcome.READY, told
@@ -93,13 +70,9 @@ def find_memory_release(told: list[Event]) -> MemoryReleased:
     return one
 
 
-def list_warnings(told: list[Event]) -> list[str]:
-    return [f"{event.message} | {event.hint}" for event in told if isinstance(event, WarningEmitted)]
-
-
 async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: CommandContext, node: Node) -> None:
     await start_and_get_id(ctx, node)
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     one = find_memory_release(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
     assert (one.missing, one.holders) == (0, ())
@@ -117,7 +90,7 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
     await start_and_get_id(ctx, node)
     spark = sparks.nodes["spark1"]
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     (pid,) = spark.remains.lost
     one = find_memory_release(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
@@ -142,7 +115,9 @@ async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_it
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
     await start_and_get_id(ctx, node, ipc="host")
     (path,) = spark.remains.files
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node], grace=0.0)))
+    told, ended = await collect_events_and_end(
+        stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node], grace=0.0))
+    )
     if sees_maps:
         assert not spark.remains.files
         assert (ended.exit_code, find_memory_release(told).holders) == (0, ())
@@ -160,7 +135,7 @@ async def test_what_lay_in_dev_shm_before_the_start_is_left_alone(
     spark = sparks.nodes["spark1"]
     spark.remains.add_shared_memory("older", [], spark.clock.unix_time() - 3600)
     await start_and_get_id(ctx, node, ipc="host")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert (ended.exit_code, list_warnings(told)) == (0, [])
     assert list(spark.remains.files) == ["/dev/shm/psm_older"]
 
@@ -177,7 +152,7 @@ async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_h
     ctx.history.save_memory_before(
         INSTANCE, "spark1", container.id, MemoryBeforeStart(was.available + 30 * GIB, was.held)
     )
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert ended.exit_code == 5
     missing = find_memory_release(told).missing
     assert missing is not None
@@ -217,7 +192,7 @@ async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
 ) -> None:
     start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
-    told, ended = await collect_events(
+    told, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[1]], everywhere=nodes))
     )
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
@@ -233,7 +208,7 @@ async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
 ) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "gx10-a,gx10-b")
-    told, ended = await collect_events(
+    told, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=nodes))
     )
     assert (ended.exit_code, both.docker["spark2"].containers) == (0, {})
@@ -243,7 +218,7 @@ async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
 async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: CommandContext) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "spark1,gx10-b")
-    told, ended = await collect_events(
+    told, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=[nodes[0]]))
     )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
@@ -263,13 +238,13 @@ async def test_free_takes_the_whole_model_and_leaves_what_others_started(
     )
     foreign.state = "running"
     request = StopInstance(instance=None, nodes=[nodes[1]], everywhere=nodes, frees=True)
-    told, ended = await collect_events(stop_instance(ctx, replace(request, dry_run=True)))
+    told, ended = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
     assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0)
     message = ended.message or ""
     assert message.startswith("would stop big on spark1 and spark2\nspark2: ")
     assert "whisper was not started by sparkctl and is left alone" in message
     assert not any(isinstance(one, PhaseChanged) for one in told)
-    told, ended = await collect_events(stop_instance(ctx, request))
+    told, ended = await collect_events_and_end(stop_instance(ctx, request))
     assert ended.exit_code == 0, list_warnings(told)
     assert list(both.docker["spark2"].containers.values()) == [foreign]
     assert foreign.state == "running"
@@ -295,7 +270,7 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     ids = start_rank_containers(both)
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    told, ended = await collect_events(
+    told, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[one, off], everywhere=[one, off]))
     )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
@@ -315,7 +290,7 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
         engine=engines.load_engine(profile.engine),
         nodes=(two,),
     )
-    told, ended = await collect_events(start_instance(ctx, request))
+    told, ended = await collect_events_and_end(start_instance(ctx, request))
     assert any(
         "finishing what was asked at" in words and "stopping big on spark2" in words for words in list_warnings(told)
     )
@@ -330,7 +305,7 @@ async def test_the_head_is_stopped_too_where_only_the_worker_s_node_was_named_an
     ids = start_rank_containers(both)
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    _, ended = await collect_events(
+    _, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[off], everywhere=[one, off]))
     )
     assert (ended.exit_code, both.docker["spark1"].containers) == (3, {})
@@ -358,11 +333,11 @@ async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_al
             stopped.record_end("done", 0)
     off = await make_unreachable_node(both, two)
     request = StopInstance(instance=None, nodes=[off], everywhere=[one, off], frees=True)
-    told, ended_ = await collect_events(stop_instance(ctx, replace(request, dry_run=True)))
+    told, ended_ = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
     assert ended_.exit_code == 3
     assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(list_warnings(told))
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == (), "who only looks owes nothing"
-    told, ended_ = await collect_events(stop_instance(ctx, request))
+    told, ended_ = await collect_events_and_end(stop_instance(ctx, request))
     assert (ended_.outcome, ended_.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
     said = "\n".join(list_warnings(told))
@@ -391,7 +366,7 @@ async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         for instance in (None, "big"):
-            told, ended = await collect_events(
+            told, ended = await collect_events_and_end(
                 stop_instance(ctx, StopInstance(instance=instance, nodes=[off], everywhere=[one, off]))
             )
             assert ended.exit_code == 3
@@ -413,7 +388,7 @@ async def test_of_a_model_whose_sparks_are_both_silent_every_rank_is_owed(
         started.record_node_result(NodeResult(node=node.name, instance="big", container=container))
     started.record_end("ready", 0)
     silent = [await make_unreachable_node(both, node) for node in nodes]
-    _, ended = await collect_events(
+    _, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance=None, nodes=silent[1:], everywhere=silent, frees=True))
     )
     assert ended.exit_code == 3
@@ -426,7 +401,7 @@ async def test_what_runs_elsewhere_by_itself_is_not_stopped_for_a_node_that_is_a
 ) -> None:
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    _, ended = await collect_events(
+    _, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[off], everywhere=[one, off]))
     )
     assert ended.exit_code == 3
@@ -443,7 +418,7 @@ async def test_a_container_restarted_meanwhile_is_not_stopped(both: SimulatedSpa
     owed.save_stop(
         PendingStop(node=two.name, instance="big", since=worker.started / 1e9 - 5, containers=(ids[1][:12],))
     )
-    _, ended = await collect_events(stop_instance(ctx, StopInstance(instance=None, nodes=[two], dry_run=True)))
+    _, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=None, nodes=[two], dry_run=True)))
     assert ended.exit_code == 0
     assert owed.list_all(ctx.clock.unix_time()), "who only looks settles nothing"
     async with ctx.create_session(two) as session:
@@ -471,7 +446,9 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
     assert both.docker["spark1"].containers == {}
     (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.containers, owed.run) == ("spark2", (ids[1],), "run-1")
-    told, ended = await collect_events(stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes)))
+    told, ended = await collect_events_and_end(
+        stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes))
+    )
     assert ended.exit_code == 0, list_warnings(told)
     assert both.docker["spark2"].containers == {}
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
@@ -483,7 +460,7 @@ async def _refused_free(both: SimulatedSparks, ctx: CommandContext, tmp_path: Pa
     async with other.create_session(nodes[0]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
-        told, ended = await collect_events(
+        told, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance=None, nodes=nodes[1:], everywhere=nodes, frees=True))
         )
         await lock.release()
@@ -500,7 +477,7 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     async with other.create_session(nodes[1]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
-        told, ended = await collect_events(
+        told, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes))
         )
         await lock.release()
@@ -554,13 +531,13 @@ async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Com
     async with SimulatedSparks(speed=10.0, decode_speed=200.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
         profile = load_shipped_profile("qwen36-tp2")
-        told, ended = await collect_events(
+        told, ended = await collect_events_and_end(
             start_instance(
                 ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
             )
         )
         assert ended.outcome is Outcome.READY, list_warnings(told)
-        told, ended = await collect_events(
+        told, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance="qwen36-tp2", nodes=nodes, everywhere=nodes))
         )
         assert ended.exit_code == 0, list_warnings(told)

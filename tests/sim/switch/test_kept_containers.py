@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,11 @@ from sparkctl.model.node import NodeName
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.command_result_view import describe_command_result
 from sparkctl.views.event_text import format_release
-from tests.sim.start.test_start_guard import ctx as ctx
 from tests.sim.start.test_start_guard import make_start_request
-from tests.sim.switch.test_switch import FAULT, OLD, collect_events_and_end, open_two_rank_model
+from tests.support.events import collect_events_and_end
+from tests.support.switch_scene import FAULT, OLD, open_two_rank_model
 
-
-@pytest.fixture
-async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
-    async with SimulatedSparks(speed=20) as opened:
-        yield opened
+pytestmark = pytest.mark.simulation(speed=20)
 
 
 def refuse_logs(state: Path) -> Path:

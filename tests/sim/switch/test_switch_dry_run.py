@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.model.text.units import GIB
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support.run_command import run_demo
 
 
 def test_the_big_model_gives_way_on_one_spark_and_the_other_is_free() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sparkctl.simulator import SimClock
-from tests.sim.sim_clients import PATIENCE, wait_until_true
-from tests.sim.switch.test_switch import NEW, SwitchScene, open_two_rank_model
+from tests.support.sim_clients import PATIENCE, wait_until_true
+from tests.support.switch_scene import NEW, SwitchScene, open_two_rank_model
 
 
 class SwitchProcess:

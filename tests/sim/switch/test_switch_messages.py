@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from pathlib import Path
-
-import pytest
 
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.switch.test_switch import NEW, OLD, SPEED, SwitchScene, collect_events_and_end, open_two_rank_model
-from tests.sim.verbs.test_every_verb import run_demo
-
-
-@pytest.fixture
-async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
-    async with open_two_rank_model(tmp_path / "state") as made:
-        yield made
+from tests.support.events import collect_events_and_end
+from tests.support.run_command import run_demo
+from tests.support.switch_scene import NEW, OLD, SPEED, SwitchScene
 
 
 def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None:
@@ -35,20 +27,20 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
     assert events[-1]["message"] == "qwen36 serves on spark1 in place of minimax-m27; spark2 is free"
 
 
-async def test_what_stays_on_the_spark_that_only_lost_something_is_named(bed: SwitchScene) -> None:
-    await bed.speech_beside()
-    _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+async def test_what_stays_on_the_spark_that_only_lost_something_is_named(scene: SwitchScene) -> None:
+    await scene.speech_beside()
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; orpheus-tts stays on spark2"
 
 
 async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_nothing_beside(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", speed=SPEED, decode_speed=200.0) as sparks:
-        bed = SwitchScene(sparks, tmp_path / "state")
-        _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+        scene = SwitchScene(sparks, tmp_path / "state")
+        _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
         assert ended.exit_code == 0, ended
-        (row,) = OperationHistory(bed.state).list_operations()
+        (row,) = OperationHistory(scene.state).list_operations()
         assert (row.kind, row.instance, row.has_succeeded) == (OperationKind.START, NEW, True)
-        assert OperationHistory(bed.state).list_switch_parts(row) == ()
-        _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request()))
+        assert OperationHistory(scene.state).list_switch_parts(row) == ()
+        _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
         assert ended.exit_code == 0, "it runs already"
-        assert len(OperationHistory(bed.state).list_operations()) == 1
+        assert len(OperationHistory(scene.state).list_operations()) == 1

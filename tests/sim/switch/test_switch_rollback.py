@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,31 +22,22 @@ from sparkctl.model.verdict import FailureCause
 from sparkctl.node.switch_journal_codec import decode_switch_journal
 from sparkctl.views.history_view import describe_reason
 from sparkctl.views.switch_plan_view import describe_rollback_window
-from tests.sim.sim_clients import wait_until_true
-from tests.sim.switch.test_switch import FAULT, NEW, OLD, SwitchScene, collect_events_and_end, open_two_rank_model
+from tests.support.events import collect_events_and_end
+from tests.support.sim_clients import wait_until_true
+from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene
+
+pytestmark = pytest.mark.usefixtures("own_profiles")
 
 
-@pytest.fixture(autouse=True)
-def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`resume` loads the profile that the journal names."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
-@pytest.fixture
-async def bed(tmp_path: Path) -> AsyncGenerator[SwitchScene, None]:
-    async with open_two_rank_model(tmp_path / "state") as made:
-        yield made
-
-
-async def test_a_rollback_is_watched_like_a_start(bed: SwitchScene) -> None:
+async def test_a_rollback_is_watched_like_a_start(scene: SwitchScene) -> None:
     """Its log, from where it was started again: phases, steps of both ranks, and the guard's word that weights are read."""
-    guards, seen = bed.sparks.guards, []
+    guards, seen = scene.sparks.guards, []
 
     def is_told() -> bool:
         return any(one.weights_until > 0 for guard in guards.values() for one in guard.watches.values())
 
     told: asyncio.Task[None] | None = None
-    async with aclosing(switch_instance(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
+    async with aclosing(switch_instance(scene.ctx(), replace(scene.request(FAULT), guarded=True))) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and told is None:
@@ -67,12 +56,12 @@ async def test_a_rollback_is_watched_like_a_start(bed: SwitchScene) -> None:
     assert [one.detail for one in back if one.phase is Phase.READY] == ["rank 0 of 2", "rank 1 of 2"]
 
 
-async def test_a_failed_rollback_has_a_verdict(bed: SwitchScene) -> None:
+async def test_a_failed_rollback_has_a_verdict(scene: SwitchScene) -> None:
     """The old one runs out of memory when it is started again: said with its cause, kept in its row, and tried once more."""
-    old = set().union(*bed.old.values())
-    there = [one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old]
+    old = set().union(*scene.old.values())
+    there = [one for docker in scene.sparks.docker.values() for one in docker.containers.values() if one.id in old]
     seen = []
-    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
@@ -87,126 +76,126 @@ async def test_a_failed_rollback_has_a_verdict(bed: SwitchScene) -> None:
     assert any(one.phase is Phase.FAILED for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD)
     again = next(
         one
-        for one in OperationHistory(bed.state).list_operations()
+        for one in OperationHistory(scene.state).list_operations()
         if one.instance == OLD and one.kind is OperationKind.START
     )
     assert again.verdict is not None
     assert again.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
-    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    row = next(one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH)
     of_new = {one.container for one in row.shares if one.instance == NEW}
     assert not of_new & old, "what was brought back is not what was switched to"
     for one in there:
         one.body = {**one.body, "Env": [word for word in one.body["Env"] if word != "SIM_FAULT=cuda-oom"]}
-    _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
-    assert bed.is_old()
+    assert scene.is_old()
 
 
-async def test_that_the_old_one_serves_again_is_said_once(bed: SwitchScene) -> None:
-    await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
-    seen, ended = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+async def test_that_the_old_one_serves_again_is_said_once(scene: SwitchScene) -> None:
+    await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
+    seen, ended = await collect_events_and_end(abort_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0
     told = [one.proof or "" for one in seen if isinstance(one, SwitchStepReported)] + [ended.message or ""]
     assert sum("serves again" in one for one in told) == 1, told
 
 
-def _repeat_out_of_memory(bed: SwitchScene, *, is_bad: bool) -> None:
+def _repeat_out_of_memory(scene: SwitchScene, *, is_bad: bool) -> None:
     """Let the old one's containers run out of memory when they are started again, or not any more."""
-    old = set().union(*bed.old.values())
-    for one in (one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old):
+    old = set().union(*scene.old.values())
+    for one in (one for docker in scene.sparks.docker.values() for one in docker.containers.values() if one.id in old):
         env = [word for word in one.body.get("Env") or [] if word != "SIM_FAULT=cuda-oom"]
         one.body = {**one.body, "Env": [*env, *(["SIM_FAULT=cuda-oom"] if is_bad else [])]}
 
 
-async def test_a_failed_rollback_can_be_given_up(bed: SwitchScene) -> None:
+async def test_a_failed_rollback_can_be_given_up(scene: SwitchScene) -> None:
     """The way back fails each time; giving up puts both away, logs saved, and the Sparks are open again."""
-    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.UNDOING and event.proof is None:
-                _repeat_out_of_memory(bed, is_bad=True)
+                _repeat_out_of_memory(scene, is_bad=True)
     assert isinstance(event, CommandEnded)
     assert "sparkctl abort --give-up --node spark1" in (event.hint or "")
-    _, ended = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(abort_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 1, "it does not come back this time, either"
-    assert all(bed.journals)
-    _, ended = await collect_events_and_end(stop_instance(bed.ctx(), StopInstance(instance=OLD, nodes=bed.nodes)))
+    assert all(scene.journals)
+    _, ended = await collect_events_and_end(stop_instance(scene.ctx(), StopInstance(instance=OLD, nodes=scene.nodes)))
     assert ended.exit_code == 6
     assert "sparkctl abort --give-up" in (ended.hint or "")
-    _, ended = await collect_events_and_end(abandon_switch(bed.ctx("ada@desk"), bed.finish()))
+    _, ended = await collect_events_and_end(abandon_switch(scene.ctx("ada@desk"), scene.finish()))
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), ended
     assert f"nothing of {OLD} and {NEW} is left" in (ended.message or "")
-    assert bed.all() == set()
-    assert bed.journals == [None, None]
-    assert len(OperationHistory(bed.state).list_saved_logs(OLD)) >= 2, "of both ranks"
-    row, *_ = (one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    assert scene.all() == set()
+    assert scene.journals == [None, None]
+    assert len(OperationHistory(scene.state).list_saved_logs(OLD)) >= 2, "of both ranks"
+    row, *_ = (one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert row.has_succeeded
     assert row.command == "sparkctl abort --give-up"
-    _, ended = await collect_events_and_end(start_instance(bed.ctx(), bed.request().to_start_request()))
+    _, ended = await collect_events_and_end(start_instance(scene.ctx(), scene.request().to_start_request()))
     assert ended.exit_code == 0, ended
 
 
-async def test_the_wreck_that_was_left_for_study_is_put_away(bed: SwitchScene) -> None:
-    _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+async def test_the_wreck_that_was_left_for_study_is_put_away(scene: SwitchScene) -> None:
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
     assert "sparkctl abort --give-up" in (ended.hint or "")
     for dry_run in (True, False):  # what it would do is not said where it would be refused
         _, ended = await collect_events_and_end(
-            stop_instance(bed.ctx(), StopInstance(instance=None, nodes=bed.nodes, frees=True, dry_run=dry_run))
+            stop_instance(scene.ctx(), StopInstance(instance=None, nodes=scene.nodes, frees=True, dry_run=dry_run))
         )
         assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
         assert "left for study" in (ended.message or "")
         assert "sparkctl abort --give-up" in (ended.hint or "")
-    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(abandon_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
-    assert bed.all() == set()
-    assert bed.journals == [None, None]
+    assert scene.all() == set()
+    assert scene.journals == [None, None]
 
 
 @pytest.mark.parametrize("step", [SwitchStep.STOPPING, SwitchStep.STARTING, SwitchStep.RESTORING])
 async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_others_is_touched(
-    bed: SwitchScene, step: SwitchStep
+    scene: SwitchScene, step: SwitchStep
 ) -> None:
     """Also what is alive of it goes: neither serves afterwards. A speech model beside it stays."""
-    beside = await bed.speech_beside()
+    beside = await scene.speech_beside()
     overrides = FAULT if step is SwitchStep.RESTORING else ()
-    assert await bed.crash(
-        switch_instance(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
+    assert await scene.crash(
+        switch_instance(scene.ctx(), scene.request(overrides)), lambda event: getattr(event, "step", None) is step
     )
-    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(abandon_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
-    assert bed.all() == beside
-    assert bed.running() == {"orpheus-tts": beside}
-    assert bed.journals == [None, None]
+    assert scene.all() == beside
+    assert scene.running() == {"orpheus-tts": beside}
+    assert scene.journals == [None, None]
 
 
-async def test_a_serving_instance_is_not_given_up(bed: SwitchScene) -> None:
-    assert await bed.crash(
-        switch_instance(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
+async def test_a_serving_instance_is_not_given_up(scene: SwitchScene) -> None:
+    assert await scene.crash(
+        switch_instance(scene.ctx(), scene.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
     )
-    _, ended = await collect_events_and_end(abandon_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(abandon_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 6
-    assert set(bed.running()) == {NEW}
+    assert set(scene.running()) == {NEW}
 
 
-async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: SwitchScene) -> None:
-    ctx = bed.ctx()
-    async with aclosing(switch_instance(ctx, bed.request(FAULT))) as events:
+async def test_ctrl_c_on_the_way_back_says_where_it_was_left(scene: SwitchScene) -> None:
+    ctx = scene.ctx()
+    async with aclosing(switch_instance(ctx, scene.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING:
                 ctx.interrupt.record_press()
     assert isinstance(event, CommandEnded)
     assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
-    left = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    left = next(one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert left.verdict is not None
     assert "is left on its way back" in describe_reason(left), "not the verdict alone"
-    _, ended = await collect_events_and_end(resume_switch(bed.ctx(), bed.finish()))
+    _, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
-    left = [one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH][-1]
+    left = [one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH][-1]
     assert "finished by sparkctl resume" in describe_reason(left)
 
 
-async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(bed: SwitchScene) -> None:
+async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(scene: SwitchScene) -> None:
     """As long as its journal lies there the command would be refused."""
-    _, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
     assert ended.verdict is not None
     assert (ended.verdict.edit, ended.verdict.again) == (None, None)
     *ways, last = (ended.hint or "").splitlines()
@@ -214,54 +203,54 @@ async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(
     assert last.startswith(f"after that, with the change: sparkctl switch {NEW}")
 
 
-async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(bed: SwitchScene) -> None:
-    event = await bed.interrupted(SwitchStep.STOPPING)
+async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(scene: SwitchScene) -> None:
+    event = await scene.interrupted(SwitchStep.STOPPING)
     assert (event.outcome, event.exit_code) == (Outcome.INTERRUPTED, 130)
     assert event.message == "interrupted before anything was stopped"
-    assert bed.is_old()
-    assert bed.journals == [None, None]
+    assert scene.is_old()
+    assert scene.journals == [None, None]
 
 
-async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: SwitchScene) -> None:
+async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(scene: SwitchScene) -> None:
     """And says of nothing that the other did that it was proved here."""
     seen = []
-    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
+    async with aclosing(switch_instance(scene.ctx(), scene.request())) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.CLEARING:
                 row = next(
-                    one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH
+                    one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH
                 )
                 assert row.outcome is None
-                (id_,) = {decode_switch_journal(text).id for text in bed.journals if text}
-                for node in bed.sparks.nodes.values():
+                (id_,) = {decode_switch_journal(text).id for text in scene.journals if text}
+                for node in scene.sparks.nodes.values():
                     node.journal = None  # as another's resume leaves it
-                OperationHistory(bed.state).close_operation(id_, "finished by sparkctl resume: it serves", 1.0)
+                OperationHistory(scene.state).close_operation(id_, "finished by sparkctl resume: it serves", 1.0)
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
     assert not [
         one for one in seen if isinstance(one, SwitchStepReported) and one.step is SwitchStep.CLEARING and one.proof
     ]
-    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    row = next(one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert (row.outcome, row.ended, row.why) == ("interrupted", 1.0, "finished by sparkctl resume: it serves")
 
 
-async def test_an_overtaken_switch_is_not_recorded_as_refused(bed: SwitchScene) -> None:
-    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
+async def test_an_overtaken_switch_is_not_recorded_as_refused(scene: SwitchScene) -> None:
+    async with aclosing(switch_instance(scene.ctx(), scene.request())) as events:
         async for event in events:
             if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RELEASING:
-                for node in bed.sparks.nodes.values():
+                for node in scene.sparks.nodes.values():
                     node.journal = None
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
-    row = next(one for one in OperationHistory(bed.state).list_operations() if one.kind is OperationKind.SWITCH)
+    row = next(one for one in OperationHistory(scene.state).list_operations() if one.kind is OperationKind.SWITCH)
     assert row.outcome == "interrupted"
 
 
-async def test_half_a_model_is_not_started_again(bed: SwitchScene) -> None:
+async def test_half_a_model_is_not_started_again(scene: SwitchScene) -> None:
     """Its other rank is on a silent Spark: the plan says that there is no way back, and none is tried; it stops later."""
-    await bed.sparks.sshd["spark2"].close()
-    seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, keep_going=True)))
+    await scene.sparks.sshd["spark2"].close()
+    seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, keep_going=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
     assert plan.halves == (OLD,)
     assert "there is no rollback" in (describe_rollback_window(plan) or "")
@@ -269,20 +258,20 @@ async def test_half_a_model_is_not_started_again(bed: SwitchScene) -> None:
     assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
     assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepReported)]
-    assert bed.journals == [None, None], "nothing is shut"
-    (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
+    assert scene.journals == [None, None], "nothing is shut"
+    (owed,) = PendingStopFiles(scene.state).list_all(scene.ctx().clock.unix_time())
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
-async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back(bed: SwitchScene) -> None:
-    seen, _ = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
+async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back(scene: SwitchScene) -> None:
+    seen, _ = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(rolls_back=False, dry_run=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
     assert "they stay stopped until sparkctl abort (--no-rollback)" in (describe_rollback_window(plan) or "")
 
 
-async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(bed: SwitchScene) -> None:
-    await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
-    seen, _ = await collect_events_and_end(abort_switch(bed.ctx(), bed.finish()))
+async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(scene: SwitchScene) -> None:
+    await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
+    seen, _ = await collect_events_and_end(abort_switch(scene.ctx(), scene.finish()))
     steps_ = [one for one in seen if isinstance(one, SwitchStepReported)]
     assert steps_
     assert {one.stops for one in steps_} == {(OLD,)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.cli.main import invoke_command_line
-from tests.sim.verbs.test_every_verb import QUICK, parse_result, run_demo
+from tests.support.run_command import QUICK, parse_result, run_demo, run_in_process
 
 DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario", "two-stacks"]
 
@@ -99,7 +99,7 @@ USAGE = [
 
 @pytest.mark.parametrize(("words", "message"), USAGE)
 def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: str) -> None:
-    ran = subprocess.run([sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60)
+    ran = run_in_process(*words)
     assert ran.returncode == 2
     first = ran.stderr.splitlines()[0]
     assert first.startswith("sparkctl: ")
@@ -107,7 +107,7 @@ def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: st
 
 
 def test_profiles_alone_shows_its_help() -> None:
-    ran = subprocess.run([sys.executable, "-m", "sparkctl", "profiles"], capture_output=True, text=True, timeout=60)
+    ran = run_in_process("profiles")
     assert (ran.returncode, ran.stderr) == (2, "")
     assert ran.stdout.startswith("Usage: sparkctl profiles")
 

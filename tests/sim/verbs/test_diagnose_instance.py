@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
@@ -24,24 +21,7 @@ from sparkctl.model.verdict import FailureCause
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
-from tests.sim.verbs.test_every_verb import run_demo
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks(speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as opened:
-        yield opened
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
-
-
-@pytest.fixture
-def node(sparks: SimulatedSparks) -> Node:
-    return load_config(sparks.config_path).nodes[0]
+from tests.support.run_command import run_demo
 
 
 async def start_and_fail(ctx: CommandContext, node: Node, fault: str) -> CommandEnded:

@@ -9,28 +9,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-QUICK = "40"
-
-
-def run_demo(
-    *words: str, scenario: str = "empty", env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", "demo", "--scenario", scenario, "--speed", QUICK, *words],
-        capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
-def parse_result(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [line["event"] for line in lines].count("result") == 1, ran
-    assert lines[-1]["event"] == "result"
-    assert lines[-1]["exit_code"] == ran.returncode
-    return lines[-1]
+from tests.support.run_command import QUICK, parse_result, run_demo, run_in_process
 
 
 @pytest.mark.parametrize(
@@ -184,10 +166,7 @@ def test_what_the_demo_writes_is_in_directories_of_its_own(tmp_path: Path) -> No
     mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
     before = sorted(tmp_path.rglob("*"))
     line = "docker run -d --gpus all --network host vllm/vllm-openai:v0.19.1 --model /models/x --port 8000"
-    ran = subprocess.run(
-        [sys.executable, "-m", "sparkctl", "demo", "profiles", "import", "--save", "--name", "other", "-"], input=line,
-        capture_output=True, text=True, timeout=60, env={**os.environ, **env},
-    )  # fmt: skip
+    ran = run_in_process("demo", "profiles", "import", "--save", "--name", "other", "-", stdin=line, env=env)
     assert ran.returncode == 0, ran.stderr
     assert "other" in ran.stdout + ran.stderr
     assert "profiles written in the demo are deleted with it" in ran.stderr
@@ -218,7 +197,7 @@ def test_the_demo_is_told_in_sentences_where_the_option_stands_before_it_or_behi
 
 def test_the_panels_options_are_for_the_demo_without_a_verb() -> None:
     for words in (["--readonly", "demo", "status"], ["demo", "--readonly", "status"], ["demo", "--plain", "status"]):
-        ran = subprocess.run([sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60)
+        ran = run_in_process(*words)
         assert ran.returncode == 2
         assert "is an option of the panel" in ran.stderr
 
@@ -358,9 +337,7 @@ def test_top_goes_on_until_ctrl_c() -> None:
 
 def test_top_of_a_node_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [{"name": "gone", "host": "127.0.0.1", "port": 1}]}))
-    env = {**os.environ, "SPARKCTL_CONFIG": str(tmp_path / "config.yaml")}
-    words = [sys.executable, "-m", "sparkctl", "top", "--once", "--json"]
-    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    ran = run_in_process("top", "--once", "--json", env={"SPARKCTL_CONFIG": str(tmp_path / "config.yaml")})
     assert ran.returncode == 3
     (node,) = json.loads(ran.stdout)["nodes"]
     assert (node["state"], node["memory"]) == ("unreachable", None)
@@ -377,12 +354,11 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     assert Path(own).parent == Path(state).parent, (
         "profiles that are written there are the demo's, and not the operator's"
     )
-    env = {**os.environ, "SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state, "XDG_CONFIG_HOME": own}
+    env = {"SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state, "XDG_CONFIG_HOME": own}
     try:
-        up = [sys.executable, "-m", "sparkctl", "up", "qwen36", "--node", "spark1"]
-        first = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        first = run_in_process("up", "qwen36", "--node", "spark1", env=env)
         assert first.returncode == 0, first.stderr
-        second = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        second = run_in_process("up", "qwen36", "--node", "spark1", env=env)
         assert "already runs" in second.stderr
     finally:
         process.send_signal(signal.SIGTERM)

@@ -6,11 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-
-import pytest
 
 from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
@@ -21,7 +19,7 @@ from sparkctl.context import CommandContext
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.start_diff import StartDifference, diff_starts
-from sparkctl.model.events import CommandEnded, Event, PhaseChanged, WarningEmitted
+from sparkctl.model.events import CommandEnded, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
@@ -30,6 +28,8 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from tests.support.events import collect_events
+from tests.support.run_command import run_in_process
 
 TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")
 CANARIES = ("sesame-4711-canary", "second-0815-canary", "third-1234-canary")
@@ -47,15 +47,6 @@ def make_start_request(node: Node, name: str, *overrides: str, **more: object) -
     return StartInstance(
         profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), words=words, forced=True, **more
     )  # type: ignore[arg-type]
-
-
-async def collect_events(events: AsyncGenerator[Event, None]) -> list[Event]:
-    return [event async for event in events]
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: CommandContext) -> None:
@@ -208,11 +199,9 @@ async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoev
     assert start.shares[0].accept_length == length
 
 
-def run_sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "SPARKCTL_STATE": str(state), "SPARKCTL_CONFIG": str(state / "none.yaml"), "TZ": "UTC"}
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60, env=env
-    )
+def run_history_command(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {"SPARKCTL_STATE": str(state), "SPARKCTL_CONFIG": str(state / "none.yaml"), "TZ": "UTC"}
+    return run_in_process(*words, env=env)
 
 
 async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
@@ -223,7 +212,7 @@ async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
         )
         await collect_events(start_instance(ctx, make_start_request(node, "qwen36", *TOO_MUCH)))
     state = ctx.history.directory
-    listed = run_sparkctl(state, "history")
+    listed = run_history_command(state, "history")
     assert listed.returncode == 0, listed.stderr
     head, failed, stop, start = listed.stdout.splitlines()
     assert head.split()[:4] == ["id", "when", "what", "profile"]
@@ -231,22 +220,22 @@ async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
     assert "failed" in failed
     assert "of about" in failed
     assert "CUDA ran out of memory" in failed
-    assert run_sparkctl(state, "history", "--failed").stdout.splitlines()[1:] == [failed]
-    assert run_sparkctl(state, "history", "qwen36", "--last", "1").stdout.splitlines()[1:] == [failed]
-    document = json.loads(run_sparkctl(state, "history", "--json").stdout)
+    assert run_history_command(state, "history", "--failed").stdout.splitlines()[1:] == [failed]
+    assert run_history_command(state, "history", "qwen36", "--last", "1").stdout.splitlines()[1:] == [failed]
+    document = json.loads(run_history_command(state, "history", "--json").stdout)
     assert document["schema"] == 1
     assert [one["id"] for one in document["operations"]] == [3, 2, 1]
-    shown = run_sparkctl(state, "history", "show", "3").stdout
+    shown = run_history_command(state, "history", "show", "3").stdout
     for words in ("- args.mem-fraction-static: 0.82", "+ args.mem-fraction-static: 0.95", "loading: weights", "usually",
                   "proof", "available before", "driver      580.142"):  # fmt: skip
         assert words in shown, shown
-    whole = json.loads(run_sparkctl(state, "history", "show", "3", "--json").stdout)
+    whole = json.loads(run_history_command(state, "history", "show", "3", "--json").stdout)
     assert whole["operation"]["verdict"]["cause"] == "cuda-out-of-memory"
     assert whole["changed_since_it_worked"]["id"] == 1
     for words in (("show", "99"), ("show", "x"), ("show",), ("one", "two"), ("qwen63",), ("show", "1", "--failed")):
-        ran = run_sparkctl(state, "history", *words)
+        ran = run_history_command(state, "history", *words)
         assert (ran.returncode, ran.stdout) == (2, ""), words
-    assert "did you mean" in run_sparkctl(state, "history", "qwen63").stderr.casefold()
+    assert "did you mean" in run_history_command(state, "history", "qwen63").stderr.casefold()
 
 
 def test_the_verb_says_when_the_file_cannot_be_read(tmp_path: Path) -> None:
@@ -255,17 +244,17 @@ def test_the_verb_says_when_the_file_cannot_be_read(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "history.db")
     other.execute("CREATE TABLE theirs (what TEXT)")
     other.close()
-    ran = run_sparkctl(tmp_path, "history")
+    ran = run_history_command(tmp_path, "history")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "belongs to another program" in ran.stderr
 
 
 def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_path: Path) -> None:
-    ran = run_sparkctl(tmp_path, "history")
+    ran = run_history_command(tmp_path, "history")
     assert (ran.returncode, "nothing was done from this machine yet" in ran.stdout) == (0, True)
     OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
-    assert "to see all: sparkctl history" in run_sparkctl(tmp_path, "history", "--failed").stdout
-    unknown = run_sparkctl(tmp_path, "history", "--node", "spark9")
+    assert "to see all: sparkctl history" in run_history_command(tmp_path, "history", "--failed").stdout
+    unknown = run_history_command(tmp_path, "history", "--node", "spark9")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "no node is called spark9" in unknown.stderr
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparkctl.engines import load_engine
 from sparkctl.profiles.profile_library import ProfileLibrary
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support.run_command import run_demo
 
 
 def test_a_running_container_becomes_the_profile_it_came_from(tmp_path: Path) -> None:

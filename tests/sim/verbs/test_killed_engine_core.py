@@ -13,7 +13,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_status import read_node_status
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.node_session import NodeSession
-from tests.sim.sim_clients import FAST, wait_until_true
+from tests.support.sim_clients import FAST, wait_until_true
 
 HEAD = "(APIServer pid=1) WARNING 11-22 02:08:43 [core_client.py:817] "
 DEATH = "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"

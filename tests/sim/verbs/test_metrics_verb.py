@@ -16,7 +16,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.sim.verbs.test_every_verb import QUICK, run_demo
+from tests.support.run_command import QUICK, run_demo
 
 
 def parse_series(page: str) -> dict[str, list[tuple[dict[str, str], float]]]:

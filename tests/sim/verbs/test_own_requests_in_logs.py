@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.own_requests import REQUEST_MARK
 from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.events import Event, LogArrived
@@ -28,26 +26,17 @@ from sparkctl.monitor.node_status import ContainerInspections, read_node_statuse
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
+
+pytestmark = pytest.mark.simulation("two-stacks", **FAST)
 
 INSTANCE = "qwen36-vllm"
 ASKED = 30
 
 
 @pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as opened:
-        yield opened
-
-
-@pytest.fixture
 def node(sparks: SimulatedSparks) -> Node:
     return load_config(sparks.config_path).nodes[1]
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
 
 
 async def collect_log_lines(events: AsyncIterator[Event]) -> list[LogLine]:

@@ -23,8 +23,8 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SimNodeOptions
-from tests.sim.sim_clients import FAST
-from tests.sim.verbs.test_every_verb import parse_result, run_demo
+from tests.support.run_command import parse_result, run_demo
+from tests.support.sim_clients import FAST
 
 SHARE = "args.mem-fraction-static"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,16 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support.run_command import run_demo, run_in_process
 
 
 def run_sparkctl(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     """The command with no config and nobody to ask."""
-    env = {**os.environ, "HOME": str(home), "SPARKCTL_CONFIG": str(home / "none.yaml"), "XDG_CONFIG_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60, env=env,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    env = {"HOME": str(home), "SPARKCTL_CONFIG": str(home / "none.yaml"), "XDG_CONFIG_HOME": str(home)}
+    return run_in_process(*words, env=env)
 
 
 def parse_document(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
@@ -29,28 +28,13 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
-from tests.sim import sim_clients
-from tests.sim.sim_clients import FAST
+from tests.support import sim_clients
+from tests.support.sim_clients import FAST
 from tests.unit.history.test_operation_history import simulate_full_disk
 
+pytestmark = pytest.mark.simulation("two-stacks", **FAST)
+
 INSTANCE = "qwen36-ngram"
-
-
-@pytest.fixture
-async def sparks() -> AsyncIterator[SimulatedSparks]:
-    """One engine at work on each node."""
-    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as opened:
-        yield opened
-
-
-@pytest.fixture
-def ctx(tmp_path: Path) -> CommandContext:
-    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
-
-
-@pytest.fixture
-def node(sparks: SimulatedSparks) -> Node:
-    return load_config(sparks.config_path).nodes[0]
 
 
 async def collect_end_and_lines(events: AsyncIterator[Event]) -> tuple[CommandEnded, list[str], list[str]]:

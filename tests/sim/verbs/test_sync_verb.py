@@ -18,8 +18,9 @@ from sparkctl.model.finding import Severity
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault
-from tests.sim import sim_clients
-from tests.sim.verbs.test_every_verb import run_demo
+from tests.support import sim_clients
+from tests.support.events import find_command_end
+from tests.support.run_command import run_demo
 
 PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
 
@@ -32,12 +33,6 @@ async def run_sync(sparks: SimulatedSparks, tmp_path: Path, **changes: object) -
     )  # type: ignore[arg-type]
     async with aclosing(transfer_profile(ctx, request)) as events:
         return [event async for event in events]
-
-
-def find_command_end(events: list[Event]) -> CommandEnded:
-    last = events[-1]
-    assert isinstance(last, CommandEnded)
-    return last
 
 
 async def test_a_model_that_is_missing_there_comes_over_the_cable(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ GROWTH = 1.05
 _PATIENCE = 240.0
 _PRINTING = """
 import asyncio, sys
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 async def main():
     async with SimulatedSparks("two-stacks", speed=1 / 42) as sparks:
         journal = next(iter(sparks.docker["spark1"].running.values())).container.journal

@@ -49,8 +49,8 @@ Empty().run()
 """
 _SPARKS = """
 import sys, time
-from sparkctl.sim import background
-with background(scenario="two-stacks", speed=1 / 42) as config:
+from sparkctl.simulator import run_in_background
+with run_in_background(scenario="two-stacks", speed=1 / 42) as config:
     print(config, flush=True)
     sys.stdin.read()
 """

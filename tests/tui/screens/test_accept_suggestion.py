@@ -17,7 +17,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.log_viewer.log_view import LogView
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, read_screen, wait_for_text, wait_until_true
 from tests.tui.screens.test_instance_screen import type_line, wait_for_log_view
 

@@ -19,7 +19,7 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import PanelOptions
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     build_panel_options,

@@ -11,7 +11,7 @@ from sparkctl.model.events import ContainersListed
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     build_panel_options,

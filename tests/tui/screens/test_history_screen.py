@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl import paths
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import open_demo_panel, wait_for_text
 
 

@@ -13,7 +13,7 @@ from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.log_viewer.log_view import LogView
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     open_panel_on,

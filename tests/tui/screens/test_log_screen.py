@@ -40,7 +40,7 @@ from sparkctl.tui.screens.log_screen import (
     list_log_sources,
 )
 from sparkctl.tui.widgets.search_prompt import SearchPrompt
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,
     controller_of,

@@ -10,7 +10,7 @@ import pytest
 from sparkctl import paths
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, stop_background_requests, wait_for_text, wait_until_true
 
 

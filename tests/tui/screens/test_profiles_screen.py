@@ -13,7 +13,7 @@ from sparkctl.cli.main import sparkctl_command
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
-from tests.sim.sim_clients import FAST
+from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,
     build_panel_options,

@@ -11,8 +11,8 @@ from sparkctl.model.events import Event, SwitchStepReported
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from tests.sim.sim_clients import FAST
-from tests.sim.switch.test_switch import NEW, OLD, open_two_rank_model
+from tests.support.sim_clients import FAST
+from tests.support.switch_scene import NEW, OLD, open_two_rank_model
 from tests.tui.panel_driver import (
     Driver,
     open_demo_panel,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,16 @@ import pytest
 
 from sparkctl.model.verdict import FailureCause
 from sparkctl.views.diagnosis_view import format_remedy_as_flags
+from tests.support.run_command import run_in_process
 from tests.unit.logs.test_log_diagnosis import FAILED, NO_SHARE, SERVING, SGLANG, STOPPED, VLLM
 
 BROKEN = "\n".join((*VLLM[:4], NO_SHARE, FAILED, ""))
 HEALTHY = "\n".join((*VLLM, SERVING, ""))
 
 
-def run_diagnose(*words: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "HOME": str(cwd or Path.cwd()), "XDG_CONFIG_HOME": str(cwd), "XDG_STATE_HOME": str(cwd)}
-    command = [sys.executable, "-m", "sparkctl", "diagnose", *words]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False
-    )
+def run_diagnose(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    env = {"HOME": str(cwd), "XDG_CONFIG_HOME": str(cwd), "XDG_STATE_HOME": str(cwd)}
+    return run_in_process("diagnose", *words, stdin=stdin, env=env, cwd=cwd)
 
 
 def parse_document(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:

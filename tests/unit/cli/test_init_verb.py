@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run_command import run_in_process, run_sparkctl
+
 INIT = [sys.executable, "-m", "sparkctl", "init", "--no-test"]
 
 
@@ -18,14 +20,7 @@ def build_environment(home: Path) -> dict[str, str]:
 
 
 def run_init(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*INIT, *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env=build_environment(home),
-    )
+    return run_in_process("init", "--no-test", *words, env=build_environment(home))
 
 
 def run_init_on_terminal(home: Path, *answers: str) -> tuple[int, str]:
@@ -68,7 +63,8 @@ def test_flags_are_judged_before_the_config_that_is_there(
 
 def test_a_config_is_kept_and_its_path_is_told_from_home(tmp_path: Path) -> None:
     assert run_init(tmp_path, "--node", "spark1=milo@a").stdout == f"{tmp_path}/config.yaml\n"
-    again = run_init(tmp_path, "--node", "spark1=milo@b")
+    # a process of its own: the home directory that messages shorten to ~ is that of the start
+    again = run_sparkctl("init", "--no-test", "--node", "spark1=milo@b", env=build_environment(tmp_path))
     assert again.returncode == 2
     assert "a config exists already (~/config.yaml)" in again.stderr
 

@@ -17,7 +17,7 @@ def port() -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("canary", "What must not be read.", registry=registry).set(1)
     server = create_metrics_server(0, "127.0.0.1", registry)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server.server_port
     server.shutdown()

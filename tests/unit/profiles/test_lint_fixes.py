@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_edit import apply_lint_fixes
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.yaml_reader import parse_yaml
+from tests.support.run_command import run_in_process
 
 HEAD = "# mine\nschema: 1\nname: mine   # as the file\nengine: sglang\nimage: x/sglang:0.5.12\n"
 
@@ -146,10 +146,8 @@ def test_any_file_means_the_same_but_for_what_was_mended(
 
 
 def run_profiles_check(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[3]
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "PYTHONPATH": str(root), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "sparkctl", "profiles", "check", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=60)
+    env = {"HOME": str(cwd), "XDG_CONFIG_HOME": str(cwd), "SPARKCTL_CONFIG": str(cwd / "config.yaml")}
+    return run_in_process("profiles", "check", *words, env=env, cwd=cwd)
 
 
 def test_the_command_mends_and_says_so(tmp_path: Path) -> None:
