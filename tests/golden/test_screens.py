@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from textual.geometry import Size
 
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.commands.actions import find_action
 from sparkctl.context import CommandContext
@@ -109,7 +110,7 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
         PanelOptions(
             nodes=(),
             make_context=make_context,
-            commands=CommandLineParser(),
+            commands=CommandLineParser(sparkctl_command),
             recording=lambda: (events, 1.0),
             clock=clock,
         )
@@ -134,7 +135,7 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
             await pilot.pause(0.01)
             await pilot.pause()
             now = read_screen(pilot)
-            rests = rests + 1 if now == before and panel.size == Size(*size) and not panel._beside else 0
+            rests = rests + 1 if now == before and panel.size == Size(*size) and not panel._background_tasks else 0
             before = now
     return "\n".join(before)
 
