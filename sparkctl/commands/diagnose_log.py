@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
-from sparkctl.commands.start.container_watch import find_stop_signals
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
+from sparkctl.commands.start.start_watch import find_stop_signals
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine

@@ -22,7 +22,7 @@ class FlagValues:
     words: tuple[str, ...]
 
 
-# An argument's value: True is a bare flag, False omits it, a tuple repeats the flag, a JsonText is one JSON word,
+# An argument's value: True is a bare flag, False omits it, a tuple repeats the flag, a JsonValue is one JSON word,
 # FlagValues are several words after one flag.
 ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
 
@@ -109,5 +109,5 @@ class Profile:
     engine_version: str | None = None
     draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
     patched_flags: tuple[str, ...] = ()
-    group: str | None = None  # a Spark carries one at a time of those of a group: an exclusive one
+    group: str | None = None  # of the profiles in one group, a Spark runs one at a time
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

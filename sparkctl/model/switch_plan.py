@@ -26,7 +26,10 @@ class SwitchConflict(StrEnum):
 
 
 class SwitchStep(StrEnum):
-    """The steps in order; the last four undo the switch. The journal on the nodes names the step that was begun last."""
+    """The steps in order: UNDOING to RESTORED undo the switch, LEFT leaves it as it failed.
+
+    The journal on the nodes names the step that was begun last.
+    """
 
     CHECKING = "checking"  # everything that can fail while the old model still serves
     STOPPING = "stopping"  # the old model stops; its container is kept until the new model is proved

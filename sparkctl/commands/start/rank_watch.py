@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sparkctl.commands.guard_session import GuardSession
-from sparkctl.commands.start.container_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
+from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine

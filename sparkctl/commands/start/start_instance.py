@@ -116,30 +116,32 @@ class _StartRun:
 
     async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Inspect and decide without changing anything; return the end where there is nothing to start."""
-        guard = self.ctx.interrupt.run_interruptible
-        await guard(self._inspect_nodes(sessions), _UNCHANGED_MESSAGE)
+        interruptible = self.ctx.interrupt.run_interruptible
+        await interruptible(self._inspect_nodes(sessions), _UNCHANGED_MESSAGE)
         for rank in self.ranks:
             self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
             rank.timing.load_expected(rank.plan)
         self._warn_about_flags()
         if not self.request.dry_run:
-            await guard(gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), _UNCHANGED_MESSAGE)
-        await guard(self._decide_actions(), _UNCHANGED_MESSAGE)
-        await guard(self._check_connectivity(sessions), _UNCHANGED_MESSAGE)
+            await interruptible(
+                gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), _UNCHANGED_MESSAGE
+            )
+        await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
+        await interruptible(self._check_connectivity(sessions), _UNCHANGED_MESSAGE)
         if self.request.dry_run:
             for rank in self.ranks:
                 rank.warn_of_decision()
             return self._build_end(Outcome.PLANNED)
-        self.clocks = await guard(measure_clock_offsets(self.ranks), _UNCHANGED_MESSAGE)
+        self.clocks = await interruptible(measure_clock_offsets(self.ranks), _UNCHANGED_MESSAGE)
         if self.head.decision.attach is not None:
             for rank in self.ranks:
                 withdraw_pending_stops(
                     self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for"
                 )
-            return await guard(self._check_running_instance(), _UNCHANGED_MESSAGE)
+            return await interruptible(self._check_running_instance(), _UNCHANGED_MESSAGE)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
-            await guard(
+            await interruptible(
                 rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED_MESSAGE
             )
         return None
@@ -208,12 +210,12 @@ class _StartRun:
 
     async def _start_ranks(self) -> CommandEnded:
         """Start the ranks under the locks, and watch them."""
-        guard = self.ctx.interrupt.run_interruptible
+        interruptible = self.ctx.interrupt.run_interruptible
         # Another operator may have started something between the inspection and the lock: decide again. A step of another
         # command had the locks when it inspected.
         if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
-            await guard(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED_MESSAGE)
-            await guard(self._decide_actions(), _UNCHANGED_MESSAGE)
+            await interruptible(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED_MESSAGE)
+            await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
         for rank in self.ranks:
             rank.warn_of_decision()
         failed = await self._ensure_containers()

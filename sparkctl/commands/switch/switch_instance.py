@@ -71,13 +71,13 @@ class _SwitchRun:
 
     async def run(self, emit: Emit) -> CommandEnded:
         self.emit = emit
-        guard = self.ctx.interrupt.run_interruptible
+        interruptible = self.ctx.interrupt.run_interruptible
         async with AsyncExitStack() as stack:
             for node in self.request.known:
                 self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
-            plan = await guard(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
+            plan = await interruptible(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
@@ -89,13 +89,13 @@ class _SwitchRun:
                 return self._build_planned_end()
             if not plan.stops:
                 return await self._start_without_stops()
-            journal = await guard(self._build_journal(plan), _UNCHANGED_MESSAGE)
+            journal = await interruptible(self._build_journal(plan), _UNCHANGED_MESSAGE)
             if self.ctx.operation is not None:
                 self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.affected_nodes))))
             transaction = SwitchTransaction(
                 self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded
             )
-            await guard(transaction.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
+            await interruptible(transaction.acquire_locks(f"switching to {plan.instance}"), _UNCHANGED_MESSAGE)
             try:
                 await self._run_checks(transaction, plan)
                 return await SwitchStepRunner(transaction, self.request).run_forward(
@@ -146,10 +146,10 @@ class _SwitchRun:
 
     async def _run_checks(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
         """Run all checks while the old instance serves; on failure nothing of the switch remains."""
-        guard = self.ctx.interrupt.run_interruptible
+        interruptible = self.ctx.interrupt.run_interruptible
         try:
             await transaction.begin_step(SwitchStep.CHECKING)
-            proved, _ = await guard(
+            proved, _ = await interruptible(
                 gather_or_cancel(
                     run_switch_checks(transaction, self.request, self.sites),
                     self._refuse_changed_nodes(transaction, plan),

@@ -45,13 +45,13 @@ class SwitchStepRunner:
             return await self._handle_failure(why, None)
 
     async def _run_forward_steps(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
-        transaction, guard = self.transaction, self.transaction.ctx.interrupt.run_interruptible
+        transaction, interruptible = self.transaction, self.transaction.ctx.interrupt.run_interruptible
         reached = FORWARD_STEPS.index(first)
         ended: CommandEnded | None = None
         if reached <= FORWARD_STEPS.index(SwitchStep.STOPPING):
             await transaction.begin_step(SwitchStep.STOPPING)
             try:
-                alive = await guard(
+                alive = await interruptible(
                     forward_steps.list_running_old_containers(transaction), "interrupted before anything was stopped"
                 )
                 transaction.ctx.interrupt.raise_if_pressed("interrupted before anything was stopped")
@@ -60,10 +60,12 @@ class SwitchStepRunner:
                     raise
                 await transaction.delete_journal()
                 return self._build_end(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
-            await guard(forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped")
+            await interruptible(
+                forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped"
+            )
         if reached <= FORWARD_STEPS.index(SwitchStep.RELEASING):
             await transaction.begin_step(SwitchStep.RELEASING)
-            await guard(
+            await interruptible(
                 forward_steps.verify_memory_released(transaction, self._calculate_fits),
                 "interrupted before the new one was started",
             )
@@ -74,7 +76,7 @@ class SwitchStepRunner:
             if ended.outcome is not Outcome.READY:
                 return await self._handle_failure(None, ended)
         await transaction.begin_step(SwitchStep.CLEARING)
-        stayed = await guard(
+        stayed = await interruptible(
             forward_steps.remove_old_containers(transaction),
             f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet",
         )
@@ -85,7 +87,7 @@ class SwitchStepRunner:
         transaction.report_step(SwitchStep.DONE, f"{transaction.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
         with suppress(CommandInterrupted):  # the switch is done: Ctrl-C can only skip this
-            left = await guard(forward_steps.describe_losses(transaction), "")
+            left = await interruptible(forward_steps.describe_losses(transaction), "")
         message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
         started = (None, None) if ended is None else (ended.endpoint, ended.guard)
         return self._build_end(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
@@ -131,16 +133,16 @@ class SwitchStepRunner:
         self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, is_requested: bool = False
     ) -> CommandEnded:
         """Roll back to the old instance. ``is_requested``: `abort` requested it, so it is no failure."""
-        transaction, guard = self.transaction, self.transaction.ctx.interrupt.run_interruptible
+        transaction, interruptible = self.transaction, self.transaction.ctx.interrupt.run_interruptible
         failure = self._describe_failure(why, ended)
         try:
-            lost = await guard(rollback.find_rollback_obstacle(transaction), "interrupted before the rollback")
+            lost = await interruptible(rollback.find_rollback_obstacle(transaction), "interrupted before the rollback")
             if lost is not None and is_requested and transaction.journal.step in FORWARD_STEPS:
                 where = f"--node {transaction.journal.affected_nodes[0]}"
                 hint = f"{transaction.journal.instance} can still be finished: sparkctl resume {where}\n{format_abandon_command(where)}"
                 raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await transaction.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(
+            stayed = await interruptible(
                 rollback.remove_new_containers(transaction), "interrupted while the new one was removed"
             )
             if lost is not None:
@@ -150,7 +152,7 @@ class SwitchStepRunner:
                 start = "\n".join(f"start it again: sparkctl up {name}" for name in transaction.journal.stops)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
-            serves = await guard(
+            serves = await interruptible(
                 rollback.restart_old_containers(transaction), "interrupted while the old one started again"
             )
             await transaction.delete_journal()
@@ -171,14 +173,14 @@ class SwitchStepRunner:
 
     async def run_abandon(self) -> CommandEnded:
         """Remove both sides and delete the journal, even where a container stayed."""
-        transaction, guard, names = (
-            self.transaction,
-            self.transaction.ctx.interrupt.run_interruptible,
-            f"{self._old_names} and {self.transaction.journal.instance}",
-        )
+        transaction = self.transaction
+        interruptible = transaction.ctx.interrupt.run_interruptible
+        names = f"{self._old_names} and {transaction.journal.instance}"
         try:
             await transaction.begin_step(SwitchStep.UNDOING)
-            stayed = await guard(rollback.remove_both_sides(transaction), "interrupted while what is left was removed")
+            stayed = await interruptible(
+                rollback.remove_both_sides(transaction), "interrupted while what is left was removed"
+            )
             await transaction.delete_journal()
         except (CommandInterrupted, NodeError, DockerUnavailable) as error:
             return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))

@@ -38,11 +38,11 @@ class OwnedNodeLock:
     """A node's lock as a step of a switch uses it: held only while the switch is still ours."""
 
     def __init__(self, transaction: SwitchTransaction, node: NodeName) -> None:
-        self._crew, self._node = transaction, node
+        self._transaction, self._node = transaction, node
 
     async def reacquire_if_lost(self) -> None:
         """Make sure that lock and switch are still ours; raises `OwnershipLost`."""
-        await self._crew.reacquire_if_lost(self._node)
+        await self._transaction.reacquire_if_lost(self._node)
 
 
 class SwitchTransaction:
@@ -66,7 +66,7 @@ class SwitchTransaction:
         self.emit = deduplicate_warnings(emit)  # drop a warning that an earlier step gave already
         self._locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         # The known journal on each node; `adopt_journal` adds the one of another operator.
-        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.affected_nodes, (NO_JOURNAL,))
+        self._possible_journals: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.affected_nodes, (NO_JOURNAL,))
         self._tried: set[NodeName] = set()  # nodes where we have written, or may have
 
     @property
@@ -99,7 +99,7 @@ class SwitchTransaction:
 
     def adopt_journal(self, node: NodeName, text: str) -> None:
         """Record another operator's journal, read under the node's lock: only that one may be overwritten."""
-        self._lies[node] = (text,)
+        self._possible_journals[node] = (text,)
 
     async def release_locks(self) -> None:
         """Release the locks; journals and containers stay."""
@@ -163,7 +163,7 @@ class SwitchTransaction:
         view = await journals.read_journal(self.sessions[node])
         found = view.journal
         if view.found is JournalPresence.NONE:
-            if NO_JOURNAL in self._lies[node]:
+            if NO_JOURNAL in self._possible_journals[node]:
                 return
             raise OwnershipLost(
                 self.journal.instance, f"its journal is gone from {node}: another operator finished or undid it"
@@ -176,16 +176,21 @@ class SwitchTransaction:
     async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over our last version and over nothing else: compare and write are one step on the node."""
         text = encode_switch_journal(self.journal)
-        self._lies[node] = (*self._lies[node], text)  # after a lost connection it is not known whether it was written
+        self._possible_journals[node] = (
+            *self._possible_journals[node],
+            text,
+        )  # after a lost connection it is not known whether it was written
         await self._retry_after_reconnect(node, self._replace_journal)
-        self._lies[node] = (text,)
+        self._possible_journals[node] = (text,)
 
     async def _replace_journal(self, node: NodeName) -> None:
         await self._reacquire_lock(node)
         self._tried.add(node)
-        if await journals.write_journal(self.sessions[node], encode_switch_journal(self.journal), self._lies[node]):
+        if await journals.write_journal(
+            self.sessions[node], encode_switch_journal(self.journal), self._possible_journals[node]
+        ):
             return
-        if NO_JOURNAL not in self._lies[node]:
+        if NO_JOURNAL not in self._possible_journals[node]:
             await self._verify_lock_and_journal(node)  # raises with its owner
             raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
         view = await journals.read_journal(self.sessions[node])
@@ -193,17 +198,17 @@ class SwitchTransaction:
 
     async def delete_journal(self) -> None:
         """Delete the journal everywhere: nothing is left to finish."""
-        nodes = [node for node, known in self._lies.items() if known != (NO_JOURNAL,)]
+        nodes = [node for node, known in self._possible_journals.items() if known != (NO_JOURNAL,)]
         await gather_or_cancel(*(self._retry_after_reconnect(node, self._remove_journal) for node in nodes))
 
     async def _remove_journal(self, node: NodeName) -> None:
-        known = self._lies[node]
-        self._lies[node] = (*known, NO_JOURNAL)  # nor whether it was removed
+        known = self._possible_journals[node]
+        self._possible_journals[node] = (*known, NO_JOURNAL)  # nor whether it was removed
         await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._verify_lock_and_journal(node)
             raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
-        self._lies[node] = (NO_JOURNAL,)
+        self._possible_journals[node] = (NO_JOURNAL,)
 
     def report_step(self, step: SwitchStep, proof: str | None = None) -> None:
         """Report that a step has begun, or its proof."""

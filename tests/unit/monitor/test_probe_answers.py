@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.start.container_watch import collect_plan_secrets
+from sparkctl.commands.start.start_watch import collect_plan_secrets
 from sparkctl.engines import load_engine
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
