@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from textual.geometry import Size
 
+from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.commands.actions import find_action
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.cli.verbs.demo import DEMO_STEPS, build_demo_options, seed_start_history
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from textual.driver import Driver
 from textual.drivers.headless_driver import HeadlessDriver
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.simulator import SimulatedSparks, ssh_server
 from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest

@@ -11,8 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 from textual.widgets._toast import Toast
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.commands.actions import find_action
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput

@@ -18,8 +18,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext, InterruptSignal

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.config import load_config
 from sparkctl.model.events import CheckCompleted, Event, FindingReported, NodeStateChanged
 from sparkctl.model.finding import Severity

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.log_viewer.log_view import LogView
 from tests.support.sim_clients import FAST

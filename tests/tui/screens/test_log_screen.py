@@ -11,8 +11,8 @@ import pytest
 from textual.strip import Strip
 from textual.widgets import Input
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.panel_launcher import CommandLineParser as Grammar
 from sparkctl.clock import SystemClock
 from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
 from sparkctl.logs.own_requests import is_own_request
