@@ -161,7 +161,7 @@ def _parse_bandwidth(item: YamlValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, int | float):
         raise ValueError(f"must be a number of GB/s, not {_describe_value(item)}")
     if not 0 < item.value <= 100_000:
-        raise ValueError(f"{item.raw} GB/s is out of range (0 to 100000)")
+        raise ValueError(f"{item.raw} GB/s is out of range: above 0, at most 100000")
     return float(item.value)
 
 

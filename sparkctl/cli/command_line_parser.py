@@ -82,7 +82,7 @@ class CommandLineParser:
         if idle:
             raise InvalidInput(
                 f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
-                "in the panel's log: / searches, & filters, T jumps to a time",
+                "in the panel's log: / searches, & filters, T goes back in time",
             )
         return (verb, *([str(instance)] if instance else []), *(["--node", str(nodes[0])] if nodes else []))
 

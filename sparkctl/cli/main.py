@@ -26,7 +26,7 @@ VERBS = {
     "profiles": ("profiles", "List, show, check and import profiles."),
     "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
-    "switch": ("switch", "Replace what runs with another profile; roll back if that fails."),
+    "switch": ("switch", "Stop what conflicts, start another profile; roll back if that fails."),
     "resume": ("resume", "Finish an interrupted switch."),
     "abort": ("abort", "Undo an interrupted switch and start the previous models again."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
@@ -34,11 +34,11 @@ VERBS = {
     "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
     "logs": ("logs", "Show an instance's log, even after its container is gone."),
     "diagnose": ("diagnose", "Read a log and explain why the engine failed."),
-    "endpoints": ("endpoints", "Print the URLs of running models, in the format of a client."),
+    "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
     "drop-caches": ("drop_caches", "Drop the page cache, and show memory before and after."),
     "guard": ("guard", "Watch a node's memory, and stop a model before the node freezes."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
-    "free": ("free", "Stop everything that sparkctl started on a node."),
+    "free": ("free", "Stop everything that sparkctl started on a node; list the rest."),
     "sync": ("sync", "Copy a profile's image and model from one Spark to another."),
     "history": ("history", "Show past starts, stops and switches, and their results."),
     "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
@@ -117,7 +117,7 @@ class LazyVerbGroup(click.Group):
 def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
-    Without a verb, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
+    Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
     verb, see sparkctl VERB --help.
     """
     if ascii_only:

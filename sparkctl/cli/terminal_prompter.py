@@ -84,10 +84,8 @@ class TerminalPrompter:
         """Ask whether the host key is right; only a typed "yes" counts, as with ssh."""
         stderr.print_message(f"{question.node} ({question.host}) is not known yet. Its key is")
         stderr.print_message(f"  {question.fingerprint}")
-        stderr.print_message(
-            "Compare it with the output on the node of: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-        )
-        prompt = "Are they equal? Connect and remember the key? [yes/no] "
+        stderr.print_message("On the node, run `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` and compare.")
+        prompt = "Are the fingerprints equal? Connect and remember the key? [yes/no] "
         for _ in range(_MAX_TRIES):
             answer = await read_line(prompt)
             if answer.strip().lower() == "yes":

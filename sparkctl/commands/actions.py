@@ -400,7 +400,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.HISTORY,
         keys=("h", "6"),
         short="history",
-        title="show what was done from here, the results, and what changed",
+        title="show past operations, results, and what changed since",
         verb="history",
         screen=HISTORY,
         footer=8,
@@ -638,7 +638,7 @@ ACTIONS: tuple[Action, ...] = (
         id=ActionId.PAUSE,
         keys=("space",),
         short="pause",
-        title="pause the display; data is still recorded",
+        title="pause the display; sparkctl keeps reading",
         footer=16,
     ),
     Action(

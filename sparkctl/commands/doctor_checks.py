@@ -180,7 +180,7 @@ def _describe_connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
         return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
-    parts = [who.product or "does not report to be a DGX Spark", who.machine, f"kernel {who.kernel}"]
+    parts = [who.product or "does not identify itself as a DGX Spark", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
     severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE

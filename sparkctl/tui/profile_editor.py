@@ -138,7 +138,7 @@ async def fix_profile(panel: Panel, name: str) -> None:
         if not done:
             panel.show_toast(f"{name}: nothing here can be fixed safely; e edits it")
             return
-        where = [f"your copy now replaces the shipped one: {path}"] if copied else []
+        where = [f"your copy now takes precedence over the shipped one: {path}"] if copied else []
         panel.show_toast(
             "\n".join([*(f"fixed: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
         )
@@ -150,7 +150,7 @@ def _show_edit_result(
     """Show the editor's exit status where it failed, the summary of the check and its worst findings."""
     from sparkctl.views.profiles.lint_view import summarize_lint
 
-    mine = [f"your copy now replaces the shipped one: {path}"] if copied and not same else []
+    mine = [f"your copy now takes precedence over the shipped one: {path}"] if copied and not same else []
     if same and not checked.list_by_level(LintSeverity.ERROR):
         unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
         panel.show_toast("\n".join([*ended, unchanged]), severity="warning" if ended else "information")

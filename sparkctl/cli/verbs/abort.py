@@ -13,7 +13,7 @@ from sparkctl.cli.options import json_option, node_option
     "--give-up",
     "gives_up",
     is_flag=True,
-    help="Start nothing again: save the logs, remove both models and forget the switch.",
+    help="Start nothing again: save the logs, remove the containers of both models, forget the switch.",
 )
 @json_option
 def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
@@ -26,7 +26,7 @@ def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
 
     It needs no profile: the stopped containers stay on the nodes until the new model has generated a token. After that there
     is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
-    removes what is left of both models, so that you can use the Sparks for something else.
+    removes what is left of the containers of both models, so that you can use the Sparks for something else.
     """
     from sparkctl.cli.verbs.resume import finish_switch
     from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch

@@ -146,7 +146,7 @@ def command(
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      on both Sparks; also: fabric-cut
-        (an image named missing-on-spark2 or stale-on-spark2 is missing there, or another version)
+        (an image with missing-on-spark2 or stale-on-spark2 in its name is missing there, or differs)
     sparkctl demo --serve                     then run any verb in another terminal, with the variables it prints
 
     Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it

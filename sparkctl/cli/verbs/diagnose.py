@@ -51,7 +51,7 @@ def command(
     docker logs vllm 2>&1 | sparkctl diagnose -
     sparkctl diagnose qwen36 --node spark1    an instance: its container's log, or the saved one
 
-    Prefixes of docker, compose, kubectl and journald are removed from the lines. If the log holds several runs, the last
+    Prefixes of docker, compose, kubectl and journald are ignored. If the log holds several runs, the last
     one counts. Exit 0 if the log could be read, whatever the verdict is.
     """
     if causes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
 
 
-@click.command("endpoints", short_help="Print the URLs of running models, in the format of a client.")
+@click.command("endpoints", short_help="Print the URLs of running models, ready for client configs.")
 @node_option(many=True)
 @click.option(
     "--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="The client's format."

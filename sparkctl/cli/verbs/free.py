@@ -14,7 +14,7 @@ from sparkctl.cli.options import (
 )
 
 
-@click.command("free", short_help="Stop everything that sparkctl started on a node.")
+@click.command("free", short_help="Stop everything that sparkctl started on a node; list the rest.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
 @click.option(

@@ -41,7 +41,7 @@ def command() -> None:
 @node_option(many=True)
 @json_document_option
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
-    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard does not answer."""
+    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard cannot be read."""
     from sparkctl.cli import stdout
     from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.commands.arm_guard import read_guard_status

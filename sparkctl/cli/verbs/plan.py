@@ -112,7 +112,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     The model's files are measured on the node. Without --node every node is checked, and one that fits is enough; a model
     over two Sparks needs both, connected, and its nodes are named as for `up`.
 
-    Exit 0: `up` would start it, perhaps after dropping the page cache, or part of the estimate is not known. Exit 6: `up`
+    Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
     would refuse, even if it fits once something else stops. Exit 3: the node could not be read.
     """
     from sparkctl.cli.verb_runner import run_verb

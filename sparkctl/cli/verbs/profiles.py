@@ -161,7 +161,7 @@ def _print_report(found: object, as_json: bool) -> None:
     if found.over_shipped:
         stderr.print_warning(
             None,
-            f"it replaces the shipped profile {found.profile.name}",
+            f"it takes precedence over the shipped profile {found.profile.name}",
             "to keep both, give it another name with --name",
         )
 
@@ -255,7 +255,7 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 @click.option(
     "--engine-version",
     metavar="VERSION",
-    help="Check the flags against this engine version, for example before a newer image.",
+    help="Check the flags against this engine version, for example before you use a newer image.",
 )
 @click.option("--fix", is_flag=True, help="Fix in the file what is safe to fix; comments and order stay.")
 @json_document_option

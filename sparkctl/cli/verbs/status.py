@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @json_document_option
 @click.option("--ascii", "plain_letters", is_flag=True, help="Use only ASCII characters.")
 def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plain_letters: bool) -> int:
-    """Show every node: state, memory, the instances that sparkctl started and their state, and other engines.
+    """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
 
     Exit 3 if a node could not be read.
     """

@@ -9,12 +9,14 @@ import click
 from sparkctl.cli.options import complete_profiles, create_context, json_option, node_option, parse_duration_option
 
 
-@click.command("switch", short_help="Replace what runs with another profile; roll back if that fails.")
+@click.command("switch", short_help="Stop what conflicts, start another profile; roll back if that fails.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
+@node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
 @click.option(
-    "--keep-going", is_flag=True, help="Continue even if a Spark that only loses a rank, or a check, does not answer."
+    "--keep-going",
+    is_flag=True,
+    help="Continue even if a Spark that only loses a rank does not answer, or a check gives no result.",
 )
 @click.option("--no-rollback", is_flag=True, help="Keep a new instance that failed as it is, for analysis.")
 @click.option(

@@ -48,12 +48,12 @@ def command(
     sparkctl sync minimax-m27 --from spark1 --to spark2 --dry-run
     sparkctl sync qwen36 --from spark1 --to spark2 --model-only
 
-    The data goes directly from Spark to Spark, over the cable between them if there is one; neither Spark needs an SSH key
-    of the other. Only differences are sent. After Ctrl-C or a lost connection, run the same command again: the model's
+    The data goes directly from Spark to Spark, over the cable between them if there is one; no SSH key is needed on
+    either Spark. Only differences are sent. After Ctrl-C or a lost connection, run the same command again: the model's
     files continue where they stopped, an image starts again. Files are verified by checksum, the image by its id.
 
     Exit 0: equal on both, even if nothing had to be sent. Exit 6: refused before anything was sent, for example because
-    the disk is too small. Exit 3: a Spark could not be reached, or the transfer broke off.
+    there is not enough free disk space. Exit 3: a Spark could not be reached, or the transfer broke off.
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb

@@ -58,7 +58,9 @@ class TopPrinter:
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print each update as one JSON document on one line.")
 @click.option(
-    "--explain", is_flag=True, help="Explain under each instance how its memory bandwidth was measured, or why not."
+    "--explain",
+    is_flag=True,
+    help="Explain under each instance how its memory bandwidth was estimated or measured, or why not.",
 )
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @record_options

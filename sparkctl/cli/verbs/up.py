@@ -57,7 +57,7 @@ class LaunchPlanPrinter(TextPrinter):
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True, about=" (repeat it for a model over several Sparks, the one that answers clients first)")
+@node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
 @click.option(
     "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
@@ -72,7 +72,7 @@ class LaunchPlanPrinter(TextPrinter):
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
-@click.option("--replace", is_flag=True, help="Stop what conflicts with it first, like `switch`.")
+@click.option("--replace", is_flag=True, help="Stop what conflicts first and roll back on failure, as `switch` does.")
 @click.option("--again", is_flag=True, help="Start it even if its last two starts failed within an hour.")
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."

@@ -69,7 +69,7 @@ async def find_rollback_obstacle(transaction: SwitchTransaction) -> RollbackFail
         if one.missing:
             where = f" on {' and '.join(map(sanitize_line, one.elsewhere))}" if one.elsewhere else ""
             return RollbackFailed(
-                f"{one.name} cannot be started again: its rank{where} was not running when it stopped, and half a "
+                f"{one.name} cannot be started again: its rank{where} was not seen running when the model was stopped, and half a "
                 "model answers no requests"
             )
     return None

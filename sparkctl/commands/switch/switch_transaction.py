@@ -192,7 +192,7 @@ class SwitchTransaction:
             return
         if NO_JOURNAL not in self._possible_journals[node]:
             await self._verify_lock_and_journal(node)  # raises with its owner
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as this sparkctl wrote it")
         view = await journals.read_journal(self.sessions[node])
         raise journals.build_switch_refusal(node, view, is_held=view.is_held)
 
@@ -207,7 +207,7 @@ class SwitchTransaction:
         await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._verify_lock_and_journal(node)
-            raise OwnershipLost(self.journal.instance, f"the journal on {node} was changed by another process")
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as this sparkctl wrote it")
         self._possible_journals[node] = (NO_JOURNAL,)
 
     def report_step(self, step: SwitchStep, proof: str | None = None) -> None:

@@ -79,7 +79,7 @@ def _read_build(recipe: RecipeReader) -> None:
     if "mods" in recipe.data and foreign_yaml.is_empty_value(recipe.data["mods"]):
         recipe.ledger.add_mapped("mods", "nothing: it is empty")
     if "pull_image" in recipe.data:
-        recipe.ledger.add_unsupported("pull_image", "sparkctl does not pull images here; run `docker pull` on the node")
+        recipe.ledger.add_unsupported("pull_image", "sparkctl never pulls images; run `docker pull` on the node")
     recipe.note_local_build(args)
 
 

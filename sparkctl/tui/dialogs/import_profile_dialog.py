@@ -305,7 +305,7 @@ class ImportProfileDialog(Dialog[str]):
         self.draw_dialog()
 
     def _report_and_close(self, done: ImportedProfile) -> None:
-        over = "; it replaces the shipped one" if done.over_shipped else ""
+        over = "; it takes precedence over the shipped one" if done.over_shipped else ""
         self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
         self._left("")
         self.dismiss(done.profile.name)

@@ -141,7 +141,7 @@ async def _save_remedy_to_profile(panel: Panel, profile: str, edit: FieldChange,
     except OSError as error:
         panel.show_toast(f"{error.filename or profile}: {error.strerror or error}", severity="error")
     else:
-        over = "; your copy now replaces the shipped one" if copied else ""
+        over = "; your copy now takes precedence over the shipped one" if copied else ""
         panel.show_toast(f"{sanitize_line(edit.field)} is {sanitize_line(edit.value)} in {path}{over}")
         panel.run_command_line(words)
 

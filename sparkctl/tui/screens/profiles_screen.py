@@ -68,7 +68,7 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
         ),
         (),
         *wrap_paragraph(
-            "Only differences are sent, directly between them. Nothing is sent where the disk is too small."
+            "Only differences are sent, directly between them. Nothing is sent where there is not enough free disk space."
         ),
     ]
     arrow = ">" if panel.ascii_only else "→"

@@ -204,7 +204,7 @@ def build_node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadg
         return build_instance_badge(ordered[0], ascii_only, seen.seconds_ready(ordered[0]))
     if seen.view.instances_seen is None:
         return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
-    word = "no instance runs" if ordered else "nothing runs"
+    word = "nothing from sparkctl runs" if ordered else "nothing runs"
     return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
 
 

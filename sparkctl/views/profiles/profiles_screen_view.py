@@ -390,7 +390,7 @@ def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
     for line in preview.lines:
         if line in notes:
             if line == notes[0]:
-                words = f"  --label ...   {len(notes)} of them, used by sparkctl; y copies all"
+                words = f"  --label ...   {len(notes)} of them: sparkctl finds its containers by them; y copies all"
                 rows.append(truncate_row(make_row(Span(words, TextStyle.STALE)), columns))
             continue
         flag, _, rest = sanitize_line(line).strip().partition(" ")

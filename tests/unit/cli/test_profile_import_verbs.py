@@ -59,7 +59,7 @@ def test_a_saved_profile_is_found_and_not_written_over(tmp_path: Path, capsys: p
     assert run_command_line(capsys, "profiles", "import", LINE, "--save", "--name", "other")[0] == 0
     code, out, err = run_command_line(capsys, "profiles", "import", LINE, "--save", "--name", "qwen36")
     assert code == 0
-    assert "it replaces the shipped profile qwen36" in err
+    assert "it takes precedence over the shipped profile qwen36" in err
 
 
 @pytest.mark.parametrize(
