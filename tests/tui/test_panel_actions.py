@@ -446,7 +446,7 @@ async def test_a_refused_start_says_why_until_a_key_and_is_among_what_happened(
 REFUSED = [
     ("upp qwen36", "no such verb: upp; did you mean `up`?"),
     ("up qwen36 --node nowhere", "no node is called `nowhere`"),
-    ("up 'qwen36", "No closing quotation in what was typed"),
+    ("up 'qwen36", "cannot read this line: No closing quotation"),
 ]
 
 

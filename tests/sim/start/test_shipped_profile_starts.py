@@ -44,7 +44,7 @@ def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
     assert invoke_command_line(["up", name, "--node", "spark1"]) == 2
     told = capfd.readouterr()
     assert told.out == ""
-    assert f"{name} is for 2 Sparks, and 1 is named" in told.err
+    assert f"{name} is for 2 Sparks, but 1 is named" in told.err
     assert "--node spark1 --node spark2" in told.err
 
 

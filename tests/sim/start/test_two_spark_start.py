@@ -478,9 +478,9 @@ def test_the_command_takes_all_nodes_or_one_for_each_rank_and_no_other_number() 
     assert turned.startswith("# on spark2, rank 0 of 2")
     assert "--dist-init-addr 192.168.200.12:25000" in turned
     for words, said in (
-        (("up", "qwen36-tp2", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
+        (("up", "qwen36-tp2", "-n", "spark1"), "is for 2 Sparks, but 1 is named"),
         (("up", "qwen36", "-n", "spark1", "-n", "spark2"), "is for one Spark, but spark1 and spark2 are named"),
-        (("up", "qwen36-tp2", "-n", "spark1", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
+        (("up", "qwen36-tp2", "-n", "spark1", "-n", "spark1"), "is for 2 Sparks, but 1 is named"),
     ):
         refused = run_demo(*words)
         assert refused.returncode == 2

@@ -132,7 +132,7 @@ def test_plan_and_up_say_the_same_of_too_few_sparks() -> None:
     for verb in ("plan", "up"):
         ran = run_demo(verb, "minimax-m27", "--node", "spark1")
         assert ran.returncode == 2
-        assert "minimax-m27 is for 2 Sparks, and 1 is named" in ran.stderr
+        assert "minimax-m27 is for 2 Sparks, but 1 is named" in ran.stderr
         assert "--node spark1 --node spark2" in ran.stderr
 
 
