@@ -106,7 +106,9 @@ def test_words_for_people(pair: tuple[LabNode, LabNode], sparkctl: Sparkctl) -> 
     code, seen = sparkctl.on_terminal("sync", name, *TO, "--model-only")
     assert code == 0, seen
     assert b"MiB" in seen
-    assert b"the checksums of 3 files, 71.5 MiB are equal on both" in seen.replace(b"\r\n  ", b" ").replace(b"\r\n", b" ")
+    assert b"the checksums of 3 files, 71.5 MiB are equal on both" in seen.replace(b"\r\n  ", b" ").replace(
+        b"\r\n", b" "
+    )
 
 
 def slow_link_down(node: LabNode, rate: str) -> None:

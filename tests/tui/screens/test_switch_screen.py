@@ -263,7 +263,8 @@ async def test_its_own_switch_is_interrupted_on_its_screen_and_nowhere_stopped_u
         await begin_switch(pilot)
         await pilot.press("escape", "x")
         await wait_until_true(
-            pilot, lambda: any(f"this panel's switch to {NEW} is still changing it" in one for one in read_toasts(pilot))
+            pilot,
+            lambda: any(f"this panel's switch to {NEW} is still changing it" in one for one in read_toasts(pilot)),
         )
         await pilot.press("s")
         await wait_for_text(pilot, "x interrupt")
