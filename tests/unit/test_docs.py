@@ -121,7 +121,7 @@ def arguments(command: str) -> list[str]:
 
 def parse(group: click.Group, given: list[str], parent: click.Context | None = None) -> click.Context:
     """Parse a command line as sparkctl does, without running it. Raises click's errors for what it does not understand."""
-    context = click.Context(group, info_name="sparkctl", parent=parent)
+    context = click.Context(group, info_name="sparkctl", parent=parent, **group.context_settings)
     if not given or given[0].startswith("-"):
         return group.make_context("sparkctl", given)
     command = group.get_command(context, given[0])
