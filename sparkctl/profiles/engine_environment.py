@@ -10,7 +10,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.text.secrets import is_secret_name
-from sparkctl.profiles.field_types import VARIABLE_PATTERN
+from sparkctl.profiles.env_references import REFERENCE_PATTERN
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
 
 MAX_ENV_FILE_BYTES = 64 * 1024
@@ -55,7 +55,7 @@ def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[s
     found = {
         environ.get(match["name"]) or match["default"] or ""
         for text in _iter_reference_texts(profile)
-        for match in VARIABLE_PATTERN.finditer(text)
+        for match in REFERENCE_PATTERN.finditer(text)
         if match["name"] is not None and is_secret_name(match["name"])
     }
     return tuple(sorted(found - {""}))
@@ -112,7 +112,7 @@ def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]
             missing.append(name)
         return own or ""
 
-    return VARIABLE_PATTERN.sub(expand_match, text)
+    return REFERENCE_PATTERN.sub(expand_match, text)
 
 
 def _find_variable_position(profile: Profile, section: str, name: str) -> FilePosition:

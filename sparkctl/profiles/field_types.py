@@ -13,6 +13,7 @@ from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, FIELDS_INSTEAD_OF_OPTIONS, VALUE_PATTERNS, DockerOptionKind
+from sparkctl.profiles.env_references import REFERENCE_PATTERN
 from sparkctl.profiles.file_issues import quote_source
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
@@ -32,8 +33,6 @@ _ULIMIT_NAMES = (
 )  # fmt: skip
 _ULIMIT_VALUE = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
-# ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
-VARIABLE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 
 
 def check_name(text: str) -> str:
@@ -202,7 +201,7 @@ def check_env_value(key: str, value: str) -> str:
     """The value of an environment variable; every ``${`` in it is closed."""
     if not _ENV_NAME.fullmatch(key):
         raise ValueError(f"{quote_source(key)} is not a variable's name")
-    if "${" in VARIABLE_PATTERN.sub("", value):
+    if "${" in REFERENCE_PATTERN.sub("", value):
         raise ValueError("a ${ is not a variable: write ${NAME} or ${NAME:-default}, or $${ for the text itself")
     return value
 

@@ -18,14 +18,14 @@ from sparkctl.model.text.secrets import (
     redact_words,
 )
 from sparkctl.profiles.engine_environment import find_engine_secrets
-from sparkctl.profiles.field_types import VARIABLE_PATTERN
+from sparkctl.profiles.env_references import REFERENCE_PATTERN
 
 
 def find_profile_secrets(profile: Profile) -> frozenset[str]:
     """Return the secrets in the profile itself: literal values, and defaults of ``${VAR:-default}``."""
-    literal = [(name, VARIABLE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
+    literal = [(name, REFERENCE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
-        literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _list_arg_texts(value)]
+        literal += [(key, REFERENCE_PATTERN.sub("", text)) for text in _list_arg_texts(value)]
         literal += [(key, default) for text in _list_arg_texts(value) for default in _list_reference_defaults(text)]
     literal += [(name, default) for name, value in profile.env for default in _list_reference_defaults(value)]
     literal += [(key, kept.text) for key, kept in profile.extra]
@@ -39,7 +39,7 @@ def find_profile_secrets(profile: Profile) -> frozenset[str]:
 def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
     """Return a value with its secrets masked: a reference to the operator's environment is not a secret, a literal is."""
     told, end = "", 0
-    for match in VARIABLE_PATTERN.finditer(text):
+    for match in REFERENCE_PATTERN.finditer(text):
         told += _redact_literal(text[end : match.start()], own, secret=secret) + _redact_reference_default(
             match, own, secret=secret
         )
@@ -76,7 +76,7 @@ def render_redacted_yaml(profile: Profile) -> str:
 
 
 def _list_reference_defaults(text: str) -> tuple[str, ...]:
-    return tuple(match["default"] for match in VARIABLE_PATTERN.finditer(text) if match["default"])
+    return tuple(match["default"] for match in REFERENCE_PATTERN.finditer(text) if match["default"])
 
 
 def _list_arg_texts(value: ArgValue) -> tuple[str, ...]:

@@ -291,12 +291,16 @@ def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]
         if usual is not None:
             left.remove(usual)
         expected = "" if usual is None else f"   usually {format_duration(usual.seconds)}"
-        is_late = usual is not None and part.seconds > _LATE_RATIO * usual.seconds + 1.0
+        is_late = _is_late(part, usual)
         yield make_row(
             Span(f"{format_part_name(part):28}", TextStyle.LABEL),
             Span(f"{format_duration(part.seconds):>12}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),
             Span(expected, TextStyle.LABEL),
         )
+
+
+def _is_late(part: PhaseDuration, usual: PhaseDuration | None) -> bool:
+    return usual is not None and part.seconds > _LATE_RATIO * usual.seconds + 1.0
 
 
 def list_expected_durations(one: OperationRecord, share: NodeResult) -> list[PhaseDuration]:
@@ -434,7 +438,6 @@ _STYLE_SYMBOLS = {
 _GAP_COLUMNS = 2
 _MAX_PROFILE_COLUMNS = 24  # width of a profile's name
 _MIN_NAME_COLUMNS = 8  # width of a shortened name
-_BAR_LATE_RATIO = 1.25  # factor of the usual duration
 _PHASES_TITLE = "phases"
 
 
@@ -630,7 +633,7 @@ def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, asc
         usual = next((each for each in left if each.part_key == part.part_key), None)
         if usual is not None:
             left.remove(usual)
-        is_late = usual is not None and part.seconds > _BAR_LATE_RATIO * usual.seconds + 1.0
+        is_late = _is_late(part, usual)
         tone = TextStyle.ATTENTION if is_late else TextStyle.ACCENT
         expected = "" if usual is None else f"   usually {format_clock(usual.seconds)}"
         rows.append(

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
-from sparkctl.profiles.env_references import REFERENCE_PATTERN, has_references, resolve_defaults
+from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_references, has_references, resolve_defaults
 from sparkctl.profiles.exporters.docker_command import group_flags
 from sparkctl.profiles.exporters.portable_launch import PortableLaunch
 from sparkctl.profiles.importers.docker_run import METADATA_COMMENT
@@ -70,24 +70,20 @@ def _iter_flag_groups(one: PortableLaunch) -> Iterator[_FlagGroup]:
         ("--entrypoint", box.entrypoint),
     ):  # fmt: skip
         if value is not None:
-            yield flag, _escape_dollar_braces(value)
+            yield flag, escape_references(value)
     yield from (("--ulimit", f"{name}={limit}") for name, limit in box.ulimits)
-    yield from (("--device", _escape_dollar_braces(device)) for device in box.devices)
+    yield from (("--device", escape_references(device)) for device in box.devices)
     for name, value in box.options:
         yield (
             (f"--{name}",)
             if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG
-            else (f"--{name}", _escape_dollar_braces(value))
+            else (f"--{name}", escape_references(value))
         )
-    yield from (("-v", _escape_dollar_braces(mount)) for mount in one.profile.mounts)
+    yield from (("-v", escape_references(mount)) for mount in one.profile.mounts)
     if one.profile.env_file is not None:
-        yield "--env-file", _escape_dollar_braces(one.profile.env_file)
+        yield "--env-file", escape_references(one.profile.env_file)
     for name, value in one.env:
         yield "-e", name if value == f"${{{name}}}" else f"{name}={value}"
-
-
-def _escape_dollar_braces(text: str) -> str:
-    return text.replace("${", "$${")
 
 
 def _split_references(word: str, text: Callable[[str], str]) -> str:
