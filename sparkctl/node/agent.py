@@ -1137,7 +1137,9 @@ class NodeAgent:
                 asked_at = self.request_readings(now)
             if asked_at is not None and (now - asked_at >= DEVICE_WAIT_SECONDS or not self.is_answer_pending(asked_at)):
                 self.send_message(self.build_sample(now))
-                due, asked_at = max(due + self.every, now), None
+                due, asked_at = due + self.every, None
+                if due <= now:  # the agent was suspended: no second sample at once, nothing is caught up
+                    due = now + self.every
                 continue
             until = min(fed + self.fed, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
             open_parts = [part.answers for part in self.parts if not part.ended]

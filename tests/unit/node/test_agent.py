@@ -307,6 +307,20 @@ def test_a_driver_that_hangs_does_not_stop_the_samples_of_memory() -> None:
     assert max(late) < 0.2, "only the first sample waits for a driver that is silent"
 
 
+def test_an_agent_that_was_suspended_catches_nothing_up() -> None:
+    with run_agent(nvml=HANGING, every=0.2) as running:
+        read_hello(running)
+        read_sample(running)
+        reads = [read_sample(running)]
+        for _ in range(3):
+            os.kill(running.process.pid, signal.SIGSTOP)
+            time.sleep(0.5)
+            os.kill(running.process.pid, signal.SIGCONT)
+            reads += [read_sample(running) for _ in range(3)]
+    gaps = [after.uptime - before.uptime for before, after in pairwise(reads)]
+    assert min(gaps) > 0.15, "no two samples at once after a suspension"
+
+
 def test_a_reader_of_the_gpu_that_is_stopped_is_silence_and_its_return_is_news() -> None:
     with run_agent(nvml=NO_GPU, every=0.05) as running:
         read_hello(running)
