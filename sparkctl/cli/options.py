@@ -165,3 +165,15 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     if found == 0:
         raise click.BadParameter(f"{value!r} is zero; give a duration such as 20m", ctx, param)
     return found
+
+
+def _use_ascii_only(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    del param
+    if value and not os.environ.get("SPARKCTL_ASCII"):
+        os.environ["SPARKCTL_ASCII"] = "1"
+        ctx.call_on_close(lambda: os.environ.pop("SPARKCTL_ASCII", None))
+
+
+ascii_option = click.option(
+    "--ascii", is_flag=True, expose_value=False, callback=_use_ascii_only, help="Use only ASCII characters."
+)

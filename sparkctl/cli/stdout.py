@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from sparkctl.cli.terminal_style import terminal_columns, terminal_rows
+from sparkctl.cli.terminal_style import format_row, terminal_columns, terminal_rows
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.views.text.styled_text import Span, TextRow
 
 
 class StdoutClosed(Exception):
@@ -83,6 +84,15 @@ def print_lines(lines: Iterable[str]) -> None:
         print_line(line)
 
 
+def print_rows(rows: Iterable[TextRow | str]) -> None:
+    """Print rows or lines of text in the characters and colours that the terminal has."""
+    print_lines(_format_rows(rows))
+
+
+def _format_rows(rows: Iterable[TextRow | str]) -> list[str]:
+    return [format_row((Span(row),) if isinstance(row, str) else row, sys.stdout) for row in rows]
+
+
 def print_sanitized_lines(lines: Iterable[str]) -> None:
     """Print lines from a node in one write, sanitised so that no control character passes."""
     sys.stdout.write("".join(f"{sanitize_line(line)}\n" for line in lines))
@@ -98,7 +108,7 @@ def repaint_screen(lines: Iterable[str]) -> None:
     """Repaint the terminal from the top. Lines that do not fit are cut and counted, because scrolling would break it."""
     from sparkctl.views.text.line_wrap import limit_height
 
-    body = "\x1b[K\n".join(limit_height(list(lines), terminal_rows(sys.stdout) - 1))
+    body = "\x1b[K\n".join(limit_height(_format_rows(lines), terminal_rows(sys.stdout) - 1))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
 

@@ -6,7 +6,15 @@ import contextlib
 import os
 from typing import TextIO
 
-_ANSI_CODES = {"good": "32", "attention": "33", "bad": "31", "dim": "2", "bold": "1"}
+from sparkctl.views.text.styled_text import TextRow, TextStyle, to_ascii
+
+_ANSI_CODES = {
+    TextStyle.GOOD: "32",
+    TextStyle.ATTENTION: "33",
+    TextStyle.BAD: "31",
+    TextStyle.LABEL: "2",
+    TextStyle.FRAME: "2",
+}
 
 
 def supports_colour(stream: TextIO) -> bool:
@@ -42,6 +50,10 @@ def terminal_rows(stream: TextIO) -> int:
     return 24
 
 
-def colour_text(text: str, style: str, on: bool) -> str:
-    """Return ``text`` with the ANSI codes of a style, unchanged if ``on`` is False."""
-    return f"\x1b[{_ANSI_CODES[style]}m{text}\x1b[0m" if on else text
+def format_row(row: TextRow, stream: TextIO) -> str:
+    """Return a row as text for ``stream``: with ANSI codes where it has colour, in ASCII where it has nothing else."""
+    colour, ascii_only = supports_colour(stream), is_ascii_only(stream)
+    texts = [(to_ascii(span.text) if ascii_only else span.text, _ANSI_CODES.get(span.tone)) for span in row]
+    return "".join(f"\x1b[{code}m{text}\x1b[0m" if code and colour and text else text for text, code in texts).rstrip(
+        " "
+    )

@@ -44,9 +44,6 @@ CSS = """
 Toast { max-width: 70; padding: 0 1; }
 ToastRack { margin-bottom: 2; }
 ModalScreen ToastRack { display: none; }
-PanelApp.-ascii Toast.-information { border-left: ascii $success; }
-PanelApp.-ascii Toast.-warning { border-left: ascii $warning; }
-PanelApp.-ascii Toast.-error { border-left: ascii $error; }
 Dialog { align: center middle; background: $background 60%; }
 Dialog Input { border: none; height: 1; padding: 0; }
 CommandLineDialog { align: left bottom; background: transparent; }
@@ -222,7 +219,7 @@ class PanelApp(Panel):
             return replace(held, glances=glances, chosen=at, notices=self._controller.notices.current_notices)
         at = self._selection.selected_index(len(self.node_names))
         return self._controller.build_overview_model(
-            self.node_names, at, self._selection.chosen_instances, self._current_nodes, self.ascii_only
+            self.node_names, at, self._selection.chosen_instances, self._current_nodes
         )
 
     def _find_selected_instance(self) -> str | None:
@@ -254,7 +251,6 @@ class PanelApp(Panel):
 
     def on_mount(self) -> None:
         """Set up keys, theme and signals; the controller starts after the first paint."""
-        self.set_class(self.ascii_only, "-ascii")
         if self.setup.keys:
             self._map_keys()
         self.theme_changed_signal.subscribe(self, self._apply_theme_change)

@@ -207,7 +207,7 @@ class PanelController:
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
     def build_overview_model(
-        self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
+        self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node]
     ) -> OverviewScreenModel:  # fmt: skip
         """Return the content of the overview."""
         addresses = {node.name: node.host for node in nodes}
@@ -215,21 +215,17 @@ class PanelController:
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return OverviewScreenModel(
-            glances=glances, chosen=min(chosen, max(0, len(glances) - 1)), lines=lines, notices=self.notices.current_notices, ascii_only=ascii_only,
-            happened=tuple(self.bridge.event_log), switching=self._render_progress_lines(ascii_only),
+            glances=glances, chosen=min(chosen, max(0, len(glances) - 1)), lines=lines, notices=self.notices.current_notices,
+            happened=tuple(self.bridge.event_log), switching=self._render_progress_lines(),
         )  # fmt: skip
 
-    def _render_progress_lines(self, ascii_only: bool) -> tuple[TextRow, ...]:
+    def _render_progress_lines(self) -> tuple[TextRow, ...]:
         """Return a row for the running or abandoned switch, and one for each transfer."""
         course = self.switches.running_switch
         switch = (
             []
             if course is None
-            else [
-                render_switch_progress_line(
-                    course, self.displayed_time(), self._format_action_key(ActionId.SWITCH), ascii_only
-                )
-            ]
+            else [render_switch_progress_line(course, self.displayed_time(), self._format_action_key(ActionId.SWITCH))]
         )
         words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
         keys = [
@@ -237,12 +233,8 @@ class PanelController:
             for action, word in words
             if (key := self._format_action_key(action)) is not None and not self.is_replaying
         ]
-        switch += (
-            []
-            if course is not None
-            else self.journals.render_journal_rows(keys, ascii_only, self._panel.size.width - 2)
-        )
-        return (*switch, *(render_transfer(one, ascii_only) for one in self.moves.running_transfers))
+        switch += [] if course is not None else self.journals.render_journal_rows(keys, self._panel.size.width - 2)
+        return (*switch, *(render_transfer(one) for one in self.moves.running_transfers))
 
     @property
     def own_switch(self) -> SwitchProgress | None:
@@ -257,7 +249,7 @@ class PanelController:
     def _format_action_key(self, action: ActionId) -> str | None:
         """Return the key of an action; None where this panel does not have it."""
         keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
-        return next((format_key(key, self._panel.ascii_only) for key in keys), None)
+        return next((format_key(key) for key in keys), None)
 
     def build_instance_tile(self, name: NodeName, instance: str) -> NodeTileModel:
         """Return the tile model of a node for one of its instances. Raises KeyError."""
@@ -444,11 +436,8 @@ class PanelController:
         if isinstance(event, WarningEmitted) and not self.is_replaying:
             front = self._panel.front_screen  # checked now, while the message is new
             is_told = front is not None and front.already_shows(event.message)
-            self.show_notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
-        if (
-            isinstance(event, GuardActed)
-            and (notice := describe_guard_action(event, self._panel.ascii_only)) is not None
-        ):
+            self.show_notice(*describe_warning(event), is_shown=is_told)
+        if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
             self.show_notice(*notice)
         self.journals.apply_event(event)
         was_running = self.switches.running_switch is not None

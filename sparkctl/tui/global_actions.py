@@ -74,7 +74,7 @@ class GlobalActions:
         screen = panel.front_screen
         actions = panel.actions if screen is None else screen.actions
         crumb = "" if screen is None else screen.breadcrumb
-        rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
+        rows = render_key_help(actions, panel.build_action_context())
         panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
     def do_wrong(self, _: Action) -> None:
@@ -86,7 +86,7 @@ class GlobalActions:
         assert panel.controller is not None
         now = panel.build_action_context()
         name = now.node
-        rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
+        rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10))
         panel.push_screen(TextDialog(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
 
     def do_next(self, _: Action) -> None:

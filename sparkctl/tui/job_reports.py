@@ -9,7 +9,7 @@ from sparkctl.commands.actions import DOCTOR, SWITCH
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import TextDialog
 from sparkctl.tui.job_runner import Job
 from sparkctl.views.command_result_view import (
     describe_command_result,
@@ -18,6 +18,7 @@ from sparkctl.views.command_result_view import (
     render_refused_start,
 )
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def report_job_end(controller: Controller, panel: Panel, job: Job, defect: BaseE
         words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
     elif ended is not None:
         nodes = [ended.node] if ended.node else list(started.nodes)
-        words, tone = describe_command_result(started.verb, ended, nodes, job.caches, panel.ascii_only)
+        words, tone = describe_command_result(started.verb, ended, nodes, job.caches)
     else:
         return
     if started.verb == "doctor" and ended is not None and not ended.message:
@@ -97,5 +98,5 @@ def _render_dry_run(job: Job, ended: CommandEnded, columns: int) -> list[TextRow
     if job.plan is not None:
         return [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
     if job.started.verb in ("down", "free"):
-        return [each for line in (ended.message or "").splitlines() for each in wrap_paragraph(line, columns=columns)]
+        return wrap_text(ended.message or "", columns)
     return []

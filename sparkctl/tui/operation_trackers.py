@@ -106,14 +106,14 @@ class SwitchJournalTracker:
         views = [view for _, view in self.get_journal_statuses().values()]
         return views[0].journal if len(views) == 1 and not views[0].is_held else None
 
-    def render_journal_rows(self, keys: Sequence[tuple[str, str]], ascii_only: bool, columns: int) -> list[TextRow]:
+    def render_journal_rows(self, keys: Sequence[tuple[str, str]], columns: int) -> list[TextRow]:
         """Return a row for each journal; that of an abandoned switch includes the ``keys`` that end it and their words."""
         return [
             line
             for name, view in self.get_journal_statuses().values()
             for line in render_unfinished_switch(
                 describe_switch_journal(name, view), () if view.is_held or view.journal is None else tuple(keys),
-                is_held=view.is_held, ascii_only=ascii_only, columns=columns,
+                is_held=view.is_held, columns=columns,
             )
         ]  # fmt: skip
 

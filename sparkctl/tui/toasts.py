@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.segment import Segment
 from textual.app import App
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 
 from sparkctl.errors import SparkctlError
@@ -15,14 +18,26 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.text.styled_text import TextStyle
+from sparkctl.views.text.styled_text import TextStyle, to_ascii
 
 _MAX_TOAST_LINES = 6  # a toast covers a part of the screen
-_SEVERITIES = ("information", "warning", "error")
+_SEVERITIES: tuple[str, ...] = ("information", "warning", "error")
 
 
 def _severity_rank(toast: tuple[str, str]) -> tuple[int, str]:
     return _SEVERITIES.index(toast[1]), toast[1]
+
+
+class AsciiFilter(LineFilter):
+    """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments of a line in ASCII."""
+        del background
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
+_ASCII_FILTER = AsciiFilter()
 
 
 class ToastApp(App[tuple[str, ...]]):
@@ -34,6 +49,10 @@ class ToastApp(App[tuple[str, ...]]):
         super().__init__(*args, **words)
         self._pending_toasts: list[tuple[str, str]] = []
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters of painted lines, among them that for ASCII where it is on."""
+        return [*super().get_line_filters(), *([_ASCII_FILTER] if self.ascii_only else ())]
+
     def show_toast(self, words: str, *, severity: str = "information") -> None:
         """Show a message for some seconds; while a dialog is open, after it. The text is data, never markup."""
         from sparkctl.model.text.sanitize import sanitize_lines
@@ -43,7 +62,7 @@ class ToastApp(App[tuple[str, ...]]):
         else:
             self.call_later(self.clear_notifications)  # one at a time
             message = "\n".join([*sanitize_lines(words)][:_MAX_TOAST_LINES])
-            self.notify(message, severity=severity, markup=False)
+            self.notify(message, severity=severity, markup=False)  # type: ignore[arg-type]
 
     def show_pending_toasts(self) -> None:
         """Show the toasts that waited for a dialog to close."""
@@ -56,13 +75,6 @@ class ToastApp(App[tuple[str, ...]]):
     def show_error(self, error: SparkctlError) -> None:
         """Show an error and its hint."""
         self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
-
-    def notify(self, message: str, **more: Any) -> None:
-        """Show a toast, in ASCII where the terminal needs it."""
-        from sparkctl.views.text.state_symbols import to_ascii
-
-        shown = "\n".join(map(to_ascii, message.splitlines())) if self.ascii_only else message
-        super().notify(shown, **more)
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy text to the terminal's clipboard by OSC 52, which not every terminal accepts."""

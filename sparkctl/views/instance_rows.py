@@ -23,7 +23,7 @@ from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import format_age
 from sparkctl.views.overview.tile_rows import DrawArea, RowBlock, make_label, render_labelled_text
 from sparkctl.views.text.charts import render_claim_bar, render_gauge
-from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.line_wrap import wrap_row, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -51,10 +51,7 @@ def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
     parts = [
         RowBlock(
             spare=0,
-            rows=tuple(
-                make_row(Span(line.strip(), TextStyle.STRONG))
-                for line in wrap_line(sanitize_line(verdict.summary), room, 0)
-            ),
+            rows=tuple(wrap_text(verdict.summary, room, TextStyle.STRONG)),
         )
     ]
     for at, proof in enumerate(verdict.evidence):
@@ -180,7 +177,7 @@ def render_position_acceptance(
     rows = []
     for at, share in enumerate(shares[:_MAX_POSITIONS], 1):
         name = f"draft {at}" if at < 10 else f"dr. {at}"
-        line = render_gauge(share, space.bar_columns, space.ascii_only, tone)
+        line = render_gauge(share, space.bar_columns, tone)
         age = (
             Span(f"   {format_age(now - kept.ts)}", TextStyle.STALE)
             if kept is not None and not fresh and at == 1
@@ -280,7 +277,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
         ()
         if total is None
         else (
-            *render_claim_bar(one.memory, one.expected, total, space.bar_columns, space.ascii_only, _EXCESS_RATIO),
+            *render_claim_bar(one.memory, one.expected, total, space.bar_columns, _EXCESS_RATIO),
             Span("  "),
         )
     )
@@ -317,11 +314,11 @@ def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
     """Return the ``docker run`` line, one option per row; flags dim, values bright."""
     rows = []
     for line in format_docker_run(plan, with_labels=False).splitlines():
-        for piece in wrap_line(sanitize_line(line), columns, 4):
-            indent = len(piece) - len(piece.lstrip(" "))
-            flag, gap, value = piece.strip().partition(" ")
-            spans = [Span(" " * indent), Span(flag, TextStyle.LABEL if flag.startswith("-") else TextStyle.VALUE)]
-            rows.append((*spans, Span(gap + value, TextStyle.VALUE)))
+        text = sanitize_line(line)
+        indent = len(text) - len(text.lstrip(" "))
+        flag, gap, value = text.strip().partition(" ")
+        spans = [Span(" " * indent), Span(flag, TextStyle.LABEL if flag.startswith("-") else TextStyle.VALUE)]
+        rows += wrap_row((*spans, Span(gap + value, TextStyle.VALUE)), columns, 4)
     return rows
 
 
@@ -340,21 +337,16 @@ def _remove_needless_escapes(pattern: str) -> str:
     return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
 
 
-def render_log_status(words: str | None, columns: int) -> list[TextRow]:
-    """Return the problem of a log as rows, in a style that no log line has."""
-    return (
-        [] if words is None else [make_row(Span(line, TextStyle.ACCENT)) for line in format_log_status(words, columns)]
-    )
-
-
-def format_log_status(words: str, columns: int) -> list[str]:
-    """Return a wrapped sentence; a path at its end gets a line of its own if needed, so that it can be copied."""
-    words, columns = sanitize_line(words), max(8, columns)
-    head, gap, path = words.rpartition(": ")
-    if gap and path.startswith("/") and measure_text(words) > columns:
-        pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # a longer line continues below
-        return [*wrap_line(f"{head}:", columns, 0), *pieces]
-    return wrap_line(words, columns, 0)
+def render_log_status(
+    words: str | None, columns: int, tone: TextStyle = TextStyle.ACCENT, head: TextRow = ()
+) -> list[TextRow]:
+    """Return the problem of a log as rows, by default in a style that no log line has, after ``head``; a path at its end
+    gets a line of its own if needed, so that it can be copied."""
+    words, columns = sanitize_line(words or ""), max(8, columns)
+    before, gap, path = words.rpartition(": ")
+    if gap and path.startswith("/") and measure_text(words) + measure_row(head) > columns:
+        words = f"{before}:\n{path}"
+    return wrap_text(words, columns, tone, head=head)
 
 
 def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:

@@ -51,12 +51,12 @@ from sparkctl.views.startup_timeline_view import (
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.row_layout import drop_least_important, expand_charts
-from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     make_row,
     measure_row,
     restyle_row,
@@ -89,7 +89,6 @@ class InstanceScreenModel:
     run_trouble: str | None = None
     tail: tuple[str, ...] = ()
     tail_trouble: str | None = None
-    ascii_only: bool = False
     remedies: tuple[tuple[str, str], ...] = ()
     end_trouble: str | None = None
     warnings: tuple[WarningEmitted, ...] = ()
@@ -103,20 +102,20 @@ def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tup
         if columns >= _SIDE_BY_SIDE_COLUMNS and lines >= 20
         else _render_stacked(scene, columns, lines)
     )
-    return pad_screen(rows, columns, lines, scene.ascii_only)
+    return pad_screen(rows, columns, lines)
 
 
 def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, further: int) -> ScrollPage:
     """Return what fits in ``lines`` rows; when the user pages on, everything in one column from row ``further`` on."""
     if further <= 0:
         return ScrollPage(render_instance(scene, columns, lines))
-    page = scroll_rows(_render_all(scene, columns, lines), further, lines, scene.ascii_only)
-    return ScrollPage(pad_screen(page.rows, columns, lines, scene.ascii_only), page.further)
+    page = scroll_rows(_render_all(scene, columns, lines), further, lines)
+    return ScrollPage(pad_screen(page.rows, columns, lines), page.further)
 
 
 def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return all boxes, each as tall as useful."""
-    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    space = DrawArea(max(8, columns - 4))
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     boxes = [
         (
@@ -136,7 +135,7 @@ def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[Te
 def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     left = max(columns // 2, 60)
     right = columns - left
-    space = DrawArea(left - 4, scene.ascii_only)
+    space = DrawArea(left - 4)
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     plan = _render_plan(scene, right - 4)
     needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
@@ -162,7 +161,7 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
 
 
 def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
-    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    space = DrawArea(max(8, columns - 4))
     state, memory = _render_state(scene, space, roomy=lines >= _FULL_DETAIL_LINES), _render_memory(scene, space)
     first = min(lines, _count_rows(state) + 2)
     left = lines - first
@@ -199,7 +198,7 @@ def _count_rows(parts: Sequence[RowBlock]) -> int:
 def _draw_box(
     scene: InstanceScreenModel, title: TextRow, rows: Sequence[TextRow], columns: int, lines: int
 ) -> tuple[TextRow, ...]:
-    return draw_frame(title, rows, columns, lines, chosen=False, ascii_only=scene.ascii_only)
+    return draw_frame(title, rows, columns, lines, chosen=False)
 
 
 def _render_section_title(name: str) -> TextRow:
@@ -222,7 +221,7 @@ def _limit_rows(rows: Sequence[TextRow], room: int) -> list[TextRow]:
 
 def _render_title(scene: InstanceScreenModel) -> TextRow:
     badge = _build_badge(scene)
-    dash = Span(" - " if scene.ascii_only else " ─ ", TextStyle.FRAME)
+    dash = Span(" ─ ", TextStyle.FRAME)
     return make_row(
         sanitize_span(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
         sanitize_span(scene.name, TextStyle.TITLE),
@@ -240,14 +239,14 @@ def _build_badge(scene: InstanceScreenModel) -> StateBadge:
     one = scene.one
     if not scene.seen.is_known:
         state = scene.seen.told.state
-        return StateBadge(get_state_symbol(state, scene.ascii_only), str(state), TextStyle.STALE)
+        return StateBadge(get_state_symbol(state), str(state), TextStyle.STALE)
     if _has_failed(scene):
         taken = _get_start_seconds(scene)
         words = f"failed after {format_duration(taken)}" if taken else "failed"
-        return StateBadge(get_state_symbol(Phase.FAILED, scene.ascii_only), words, TextStyle.BAD)
+        return StateBadge(get_state_symbol(Phase.FAILED), words, TextStyle.BAD)
     if one is None:
-        return StateBadge(get_state_symbol(Phase.STOPPED, scene.ascii_only), "not there", TextStyle.LABEL)
-    return build_instance_badge(one, scene.ascii_only, scene.seen.seconds_ready(one))
+        return StateBadge(get_state_symbol(Phase.STOPPED), "not there", TextStyle.LABEL)
+    return build_instance_badge(one, scene.seen.seconds_ready(one))
 
 
 def _get_start_seconds(scene: InstanceScreenModel) -> float | None:
@@ -297,7 +296,7 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
 
 def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
     """Return the warnings of its start, one line each with a symbol; the notice and key `i` show them in full."""
-    sign = get_state_symbol(Severity.WARNING, scene.ascii_only)
+    sign = get_state_symbol(Severity.WARNING)
     return [
         RowBlock(
             spare=9,

@@ -61,7 +61,7 @@ def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
         PaletteEntry(
             does=one.id,
             title=one.title,
-            key=format_key(one.keys[0], panel.ascii_only) if one.keys else "",
+            key=format_key(one.keys[0]) if one.keys else "",
             line=sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
             names=tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
             changes=one.changes,
@@ -160,7 +160,7 @@ class ActionPalette(Dialog[str]):
 
     def _render_entry(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
         mine = at == self._at
-        mark = (">" if self.panel.ascii_only else "▸") if mine else " "
+        mark = "▸" if mine else " "
         key = make_row(Span(f" {one.key}", TextStyle.KEY))
         left = make_row(
             Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.title, TextStyle.STRONG if mine else TextStyle.VALUE)

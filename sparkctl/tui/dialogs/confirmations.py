@@ -23,7 +23,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.ranks import count_ranks, list_nodes_of_instance
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, render_sentence
 from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
@@ -43,7 +43,7 @@ def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) ->
     """Return the dialog that asks; `CONFIRM_ANSWER` is its yes."""
     if ended := _find_ended_instances(words, now):
         return _build_removal_dialog(ended, words)
-    line = [*_describe_unreachable_nodes(words, now), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
+    line = [*_describe_unreachable_nodes(words, now), *render_sentence(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
     serving, dark = find_interrupted_instances(now, words), find_unlisted_nodes(now, words)
     if serving or dark:
         names = {each.name for each in serving} or set(parse_names_and_nodes(words[1:])[0])
@@ -51,12 +51,12 @@ def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) ->
         why += [
             row
             for name in dark
-            for row in wrap_paragraph(f"What runs on {name} is not known yet.", TextStyle.ATTENTION)
+            for row in render_sentence(f"What runs on {name} is not known yet.", TextStyle.ATTENTION)
         ]
         body = [*_render_question(words, now), (), *why, (), *line]
         return TypeNameDialog(one.short, body, names.pop() if len(names) == 1 else "all")
     if one.id is ActionId.RESTART:
-        body = [*wrap_paragraph(f"Start {words[1]} on {now.node} once more, as it was?", TextStyle.STRONG), (), *line]
+        body = [*render_sentence(f"Start {words[1]} on {now.node} once more, as it was?", TextStyle.STRONG), (), *line]
         return ChoiceDialog(one.short, body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "start it")), TextStyle.ATTENTION)
     does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPPING_VERBS else one.short
     return ChoiceDialog(
@@ -81,7 +81,7 @@ def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> lis
     rows: list[TextRow] = []
     for view in now.views:
         if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
-            rows += wrap_paragraph(f"{view.name} is {view.state}: commands cannot reach it now.", TextStyle.BAD)
+            rows += render_sentence(f"{view.name} is {view.state}: commands cannot reach it now.", TextStyle.BAD)
     return [*rows, ()] if rows else []
 
 
@@ -91,9 +91,9 @@ def _build_removal_dialog(ended: Sequence[InstanceView], words: Sequence[str]) -
     there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
     how = "has failed" if first.phase is Phase.FAILED else "has ended"
     body = [
-        *wrap_paragraph(f"Remove {first.name} from {there}?", TextStyle.STRONG),
-        *wrap_paragraph(f"It {how}: nothing is running any more. Its container goes; its log is saved first."),
-        (), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL),
+        *render_sentence(f"Remove {first.name} from {there}?", TextStyle.STRONG),
+        *render_sentence(f"It {how}: nothing is running any more. Its container goes; its log is saved first."),
+        (), *render_sentence(f"sparkctl {' '.join(words)}", TextStyle.LABEL),
     ]  # fmt: skip
     return ChoiceDialog("remove", body, (("cancel", "Cancel"), (CONFIRM_ANSWER, "remove it")), TextStyle.ATTENTION)
 
@@ -102,11 +102,11 @@ def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[Text
     """Return the requests that would be cut off; a rank without requests of its own adds no row."""
     there = f"{one.name} on {one.node}"
     if is_instance_serving(one, now) is None:
-        return wrap_paragraph(f"Whether {there} is answering somebody right now is not known.", TextStyle.ATTENTION)
+        return render_sentence(f"Whether {there} is answering somebody right now is not known.", TextStyle.ATTENTION)
     count = round(one.numbers.running) if one.numbers and one.numbers.running else 0
     if not count and count_ranks(one) > 1:
         return []
-    return wrap_paragraph(
+    return render_sentence(
         f"{there} is answering {'a request' if count <= 1 else f'{count} requests'} right now.", TextStyle.ATTENTION
     )
 
@@ -114,7 +114,7 @@ def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[Text
 def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
     """Return the question, and what happens to the other ranks of a model on several nodes."""
     ended = find_stopped_instances(now, words) if words[0] in _STOPPING_VERBS else ()
-    question = wrap_paragraph(
+    question = render_sentence(
         _format_question(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG
     )
     question += _describe_stopped_instances(ended, parse_targets(words)[1], now) if words[0] == "free" else []
@@ -123,16 +123,16 @@ def _render_question(words: Sequence[str], now: ActionContext) -> list[TextRow]:
         stopped, seen = {each.node for each in ended if each.name == name}, list_nodes_of_instance(one, now.views)
         left = [node for node in seen if node not in stopped]
         if left:
-            question += wrap_paragraph(
+            question += render_sentence(
                 f"Its part on {' and '.join(left)} stays, and answers nobody without this one.", TextStyle.BAD
             )
         elif len(seen) < count_ranks(one):
-            question += wrap_paragraph(
+            question += render_sentence(
                 f"It is one of {count_ranks(one)} parts; the others are not visible and not stopped by this.",
                 TextStyle.ATTENTION,
             )
         else:
-            question += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
+            question += render_sentence(f"It is one model on {len(seen)} Sparks: its parts stop together.")
     return question
 
 
@@ -145,14 +145,14 @@ def _describe_stopped_instances(
         where = list(dict.fromkeys(str(one.node) for one in ended if one.name == name))
         others = [node for node in where if node not in nodes]
         apart = ": one model, so its other part stops too" if others else ""
-        rows += wrap_paragraph(
+        rows += render_sentence(
             f"{name} stops on {' and '.join(where)}{apart}.", TextStyle.ATTENTION if others else TextStyle.PLAIN
         )
     there = [one for view in now.views if view.name in nodes for one in view.instances if one.is_alive]
-    rows += [] if ended else wrap_paragraph("No instance of sparkctl is known to run there.")
+    rows += [] if ended else render_sentence("No instance of sparkctl is known to run there.")
     foreign = [f"{one.name} on {one.node}" for one in there if not one.ours]
     if foreign:
-        rows += wrap_paragraph(f"Not started by sparkctl, left alone: {', '.join(foreign)}.", TextStyle.LABEL)
+        rows += render_sentence(f"Not started by sparkctl, left alone: {', '.join(foreign)}.", TextStyle.LABEL)
     return rows
 
 
@@ -229,11 +229,11 @@ LEAVE_ANSWER = "leave"
 
 def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
     at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
-    body = wrap_paragraph(f"{question}{at}", TextStyle.STRONG)
+    body = render_sentence(f"{question}{at}", TextStyle.STRONG)
     body += [
-        row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
+        row for words in describe_stopped_models(course) for row in render_sentence(f"{words}.", TextStyle.ATTENTION)
     ]
-    return [*body, *wrap_paragraph(way_on)]
+    return [*body, *render_sentence(way_on)]
 
 
 class LeaveSwitchDialog(ChoiceDialog):

@@ -136,15 +136,14 @@ class PanelScreen(StaticFocusScreen):
         if not self.size.width or self.query_one_optional("#head") is None:  # not mounted
             return
         wide, high = self.size
-        ascii_only = self.panel.ascii_only
         if self.has_class("-tiny"):
-            self.query_one("#small", TextSurface).set_rows(render_too_small(wide, high, MIN_TERMINAL_SIZE, ascii_only))
+            self.query_one("#small", TextSurface).set_rows(render_too_small(wide, high, MIN_TERMINAL_SIZE))
             return
         self.query_one("#head", TextSurface).set_rows(
-            (render_header(self._render_header_title(), self._render_header_status(), wide, ascii_only),)
+            (render_header(self._render_header_title(), self._render_header_status(), wide),)
         )
         foot = self.query_one("#foot", KeyFooter)
-        line, foot.places = render_key_footer(self.actions, self.panel.build_action_context(), wide, ascii_only)
+        line, foot.places = render_key_footer(self.actions, self.panel.build_action_context(), wide)
         foot.set_rows((line,))
         self.paint_body()
 
@@ -173,7 +172,7 @@ class PanelScreen(StaticFocusScreen):
 
             spans += [
                 sanitize_span(f"{words} · ", tone)
-                for words, tone in list_unreachable_nodes(panel.build_action_context().views, panel.ascii_only)
+                for words, tone in list_unreachable_nodes(panel.build_action_context().views)
             ]
         return (
             *spans,

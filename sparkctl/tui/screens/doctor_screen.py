@@ -61,7 +61,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         panel = self.panel
         controller = panel.controller
         if controller is None:
-            return DoctorScreenModel(ascii_only=panel.ascii_only)
+            return DoctorScreenModel()
         views, seen, now = controller.list_node_views(panel.node_names), controller.examinations, panel.displayed_time()
         reported = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
         asked = tuple(
@@ -75,7 +75,6 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
             chosen=self._selected_key,
             further=self._scroll_offset,
             is_recording=panel.setup.recording is not None,
-            ascii_only=panel.ascii_only,
             now=now,
             pattern=filter_pattern.parse_filter(self._typed),
         )

@@ -81,7 +81,6 @@ class HistoryScreen(ListScreen[int]):
             trouble=self._trouble,
             pattern=filter_pattern.parse_filter(self._typed),
             further=self._scroll_offset,
-            ascii_only=self.panel.ascii_only,
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

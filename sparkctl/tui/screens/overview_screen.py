@@ -67,7 +67,7 @@ class OverviewScreen(PanelScreen):
         panel = self.panel
         model: OverviewScreenModel | None = panel.build_overview_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
-            tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_recording_wait(), wide, high))
         elif model is not None:
             from sparkctl.views.overview.overview_view import render_overview
 
@@ -75,6 +75,6 @@ class OverviewScreen(PanelScreen):
             tiles.boxes = painted.boxes
             tiles.set_rows(painted.rows)
         elif panel.node_names:
-            tiles.set_rows(render_first_frame(panel.node_names, wide, high, panel.ascii_only))
+            tiles.set_rows(render_first_frame(panel.node_names, wide, high))
         else:
-            tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_welcome(), wide, high))

@@ -55,13 +55,13 @@ from sparkctl.views.text.frame_layout import (
     pad_screen,
     render_welcome,
 )
-from sparkctl.views.text.line_wrap import find_command, wrap_line, wrap_line_for_screen
+from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.row_layout import BLANK_DROP_PRIORITY, TileSections, align_sections, count_needed_rows
-from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     make_row,
     measure_row,
     restyle_row,
@@ -75,8 +75,8 @@ _ROOMY_LINES = 8  # from this height on, each figure has a row of its own
 class NodeTile:
     """One Spark as a tile; its parts are built once for each width."""
 
-    def __init__(self, seen: NodeTileModel, *, ascii_only: bool = False) -> None:
-        self._seen, self._ascii_only = seen, ascii_only
+    def __init__(self, seen: NodeTileModel) -> None:
+        self._seen = seen
         self._made: dict[tuple[int, bool], TileSections] = {}
 
     def count_useful_lines(self, columns: int, lines: int) -> int:
@@ -93,14 +93,14 @@ class NodeTile:
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
         """Return the rows in a frame whose title shows the state."""
-        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, self._ascii_only)
-        return draw_frame(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
+        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES)
+        return draw_frame(title, rows, columns, lines, chosen=chosen)
 
     def get_sections(self, columns: int, roomy: bool) -> TileSections:
         """Return the sections of the tile."""
         made = self._made.get((columns, roomy))
         if made is None:
-            space = DrawArea(max(8, columns - 4), self._ascii_only)
+            space = DrawArea(max(8, columns - 4))
             made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
         return made
 
@@ -196,8 +196,8 @@ def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawAr
     end = seen.ends.get(one.name)
     if one.phase is not Phase.FAILED or end is None or end.verdict is None:
         return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
-    mark = (">" if space.ascii_only else "▸") if marked else " "
-    state = build_instance_badge(one, space.ascii_only)
+    mark = "▸" if marked else " "
+    state = build_instance_badge(one)
     why = make_row(
         Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
     )
@@ -257,8 +257,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     return [RowBlock(spare=1, rows=(decode,)), *course, RowBlock(spare=1, rows=(accept,)), *last]
 
 
-def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
-    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen, ascii_only)]
+def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
+    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen)]
     apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
     title = make_row(
         sanitize_span(seen.name, TextStyle.TITLE),
@@ -268,7 +268,7 @@ def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow
     ordered = sort_by_urgency(seen.view)
     if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
         one = ordered[0]
-        dash = " - " if ascii_only else " ─ "
+        dash = " ─ "
         port = f" :{one.port}" if one.port is not None else ""
         rank = f" · {describe_rank(one).partition(' · ')[0]}" if describe_rank(one) else ""
         more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
@@ -308,7 +308,6 @@ class OverviewScreenModel:
     chosen: int = 0
     lines: tuple[RecentLogLine, ...] = ()
     notices: tuple[tuple[str, TextStyle], ...] = ()
-    ascii_only: bool = False
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
 
@@ -324,10 +323,10 @@ class OverviewLayout:
 def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> OverviewLayout:
     """Return everything between header and footer."""
     if not scene.glances:
-        return OverviewLayout(pad_screen(render_welcome(), columns, lines, scene.ascii_only), ())
+        return OverviewLayout(pad_screen(render_welcome(), columns, lines), ())
 
     power = compute_power_scale(scene.glances)
-    tiles = [NodeTile(replace(one, most_power=power), ascii_only=scene.ascii_only) for one in scene.glances]
+    tiles = [NodeTile(replace(one, most_power=power)) for one in scene.glances]
 
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
@@ -341,7 +340,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
         shown += render_tile_row(pairs, level[0].lines, chosen)
     rows = join_tiles(boxes, shown)
     rows += _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
-    return OverviewLayout(pad_screen(rows, columns, lines, scene.ascii_only), boxes)
+    return OverviewLayout(pad_screen(rows, columns, lines), boxes)
 
 
 def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[TextRow]:
@@ -352,7 +351,7 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     rows = [make_row(Span(f" {hidden} more: tab goes on", TextStyle.LABEL))] if hidden > 0 else []
     rows += [make_row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
     rows += _render_notices(scene, columns, max(2, (room - len(rows)) // 2))
-    rows += render_fabric(scene.glances, scene.ascii_only)
+    rows += render_fabric(scene.glances)
     left = max(0, room - len(rows))
     airy = left >= _SPACED_MIN_LINES
     if airy:
@@ -377,22 +376,22 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
     """Return the latest notices, wrapped; if there is too little room, the newest text."""
     rows: list[TextRow] = []
     for words, tone in reversed(scene.notices):
-        told = [make_row(" ", Span(line, tone)) for line in _wrap_notice(words, max(20, columns - 2), most)]
+        told = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
         if rows and len(told) + len(rows) > most:
             break
         rows = [*told, *rows]
     return rows[:most]
 
 
-def _wrap_notice(words: str, columns: int, most: int) -> list[str]:
-    """Return a notice as lines; if there is too little room, its beginning and the whole first remedy."""
-    lines = wrap_line_for_screen(words, columns, 2)
+def _wrap_notice(words: str, tone: TextStyle, columns: int, most: int) -> list[TextRow]:
+    """Return a notice as rows; if there is too little room, its beginning and the whole first remedy."""
+    lines = wrap_text(words, columns, tone, 2)
     told, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
         return lines
     command = find_command(ways[0])
-    way = wrap_line_for_screen(f"  try: {ways[0]}" if command is None else f"  try: {command}", columns, 4)
-    kept = wrap_line_for_screen(told, columns, 2)[: max(1, most - len(way))]
+    way = wrap_text(f"  try: {ways[0] if command is None else command}", columns, tone, 4)
+    kept = wrap_text(told, columns, tone, 2)[: max(1, most - len(way))]
     return [*kept, *way]
 
 
@@ -412,7 +411,7 @@ def _render_findings(scene: OverviewScreenModel) -> list[TextRow]:
             continue
         for one in seen.view.findings:
             tone = _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL)
-            sign = get_state_symbol(one.severity, scene.ascii_only)
+            sign = get_state_symbol(one.severity)
             rows.append(
                 make_row(
                     " ",
@@ -434,26 +433,18 @@ def _render_full_findings(scene: OverviewScreenModel, columns: int) -> list[Text
         for one in seen.view.findings:
             tone, sign = (
                 _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL),
-                get_state_symbol(one.severity, scene.ascii_only),
+                get_state_symbol(one.severity),
             )
             head = make_row(" ", Span(f"{sign} ", tone), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
-            room = max(20, columns - measure_row(head) - 1)
-            indent = " " * measure_row(head)
-            words = wrap_line(f"{sanitize_line(one.summary)} · {format_since(one.since, now)}", room, 0)
-            rows += [
-                make_row(*(head if not at else (Span(indent),)), Span(line, TextStyle.PLAIN))
-                for at, line in enumerate(words)
-            ]
+            rows += wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, head=head)
             if one.remedy:
-                rows += [
-                    make_row(indent, Span(line, TextStyle.LABEL))
-                    for line in wrap_line_for_screen(f"do: {sanitize_line(one.remedy)}", room, 4)
-                ]
+                indent = make_row(" " * measure_row(head))
+                rows += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
     return rows
 
 
 def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
-    bar = "|" if scene.ascii_only else "│"
+    bar = "│"
     wide = max((len(one.node) for one in scene.lines), default=0)
     return [
         make_row(

@@ -91,8 +91,8 @@ def _build_chart_block(
     scale = AxisScale(0.0, most)
 
     def render_height(height: int) -> tuple[TextRow, ...]:
-        rows = [make_row(make_label(""), *each) for each in render_line_chart(values, scale, height, space.ascii_only)]
-        upto = f"0{'-' if space.ascii_only else '–'}{most:.0f} {unit}" if height == 1 else f"{most:5.0f} {unit}"
+        rows = [make_row(make_label(""), *each) for each in render_line_chart(values, scale, height)]
+        upto = f"0–{most:.0f} {unit}" if height == 1 else f"{most:5.0f} {unit}"
         rows[0] = make_row(make_label(name), *rows[0][1:], Span(f"  {upto}", TextStyle.UNIT))
         if height > 1:
             rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}", TextStyle.UNIT))
@@ -123,7 +123,7 @@ def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
         rows=(
             make_row(
                 make_label("memory"),
-                *render_memory_bar(bar, space.bar_columns, space.ascii_only),
+                *render_memory_bar(bar, space.bar_columns),
                 "  ",
                 *format_used_memory(bar),
             ),
@@ -143,7 +143,7 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
     bar = seen.view.memory
     if bar is None:
         return None
-    marks = list_memory_bar_symbols(space.ascii_only)
+    marks = list_memory_bar_symbols()
     parts = (
         (TextStyle.GPU, "GPU", bar.gpu_processes),
         (TextStyle.OTHER, "other", bar.other_used),
@@ -186,7 +186,7 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     bar, rings = seen.view.memory, seen.rings
     if bar is None or rings is None:
         return None
-    ascii_only, wide, total = space.ascii_only, space.bar_columns, bar.total
+    wide, total = space.bar_columns, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
     minutes = choose_chart_minutes(seen)
     available = rings.get_buckets(SeriesName.AVAILABLE, minutes * 60.0, wide * 2)
@@ -197,8 +197,7 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         if height == 1:
             return (short,)
         rows = [
-            make_row(make_label(""), *each)
-            for each in render_area_chart(used, AxisScale(0.0, float(total)), height, ascii_only)
+            make_row(make_label(""), *each) for each in render_area_chart(used, AxisScale(0.0, float(total)), height)
         ]
         rows[0] = make_row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", TextStyle.UNIT))
         rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}     ", TextStyle.UNIT), *swap)
@@ -208,7 +207,6 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     if scale is None:
         short = make_row(name, " " * wide, "  ", *swap)
         return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=1)
-    dash = "-" if ascii_only else "–"
-    bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
-    short = make_row(name, *render_sparkline(used, scale, ascii_only), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
+    bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
+    short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
     return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)

@@ -17,19 +17,18 @@ from sparkctl.monitor.ranks import count_ranks
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age
 from sparkctl.views.text.charts import ChartValues, fill_gaps, fit_axis_scale, render_sparkline
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     measure_text,
     sanitize_span,
     truncate_row,
-    truncate_text,
 )
 
 LABEL_COLUMNS = 8  # width of the labels of figures
@@ -61,7 +60,6 @@ class DrawArea:
     """The area inside the frame, in columns, and the drawing options."""
 
     columns: int
-    ascii_only: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -97,7 +95,7 @@ def render_instance_row(
     one: InstanceView, space: DrawArea, *, marked: bool, badge: bool, ready_for: float | None = None
 ) -> TextRow:
     """Return name, engine with version, port, and the state if it is not shown elsewhere."""
-    mark = (">" if space.ascii_only else "▸") if marked else " "
+    mark = "▸" if marked else " "
     left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE)]
     if kind := describe_engine(one):
         left.append(sanitize_span(f"   {kind}", TextStyle.LABEL))
@@ -107,7 +105,7 @@ def render_instance_row(
         left.append(Span(f"   {rank}", TextStyle.LABEL))
     if not badge:
         return tuple(left)
-    state = build_instance_badge(one, space.ascii_only, ready_for)
+    state = build_instance_badge(one, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
     return justify_row(
         tuple(left), make_row(Span(f"{state.sign} {state.word}", state.tone), Span(held, TextStyle.UNIT)), space.columns
@@ -145,14 +143,11 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
 def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextStyle, most: int) -> list[TextRow]:
     """Return a labelled sentence in at most ``most`` rows; a cut is marked."""
     room = max(8, space.columns - LABEL_COLUMNS)
-    whole = [line.strip() for line in wrap_line(sanitize_span(sentence).text, room, 0)]
+    whole = wrap_text(sentence, room, tone)
     lines = whole[:most]
     if len(whole) > most:
-        lines[-1] = truncate_text(lines[-1], room - 2) + " …"
-    return [
-        make_row(make_label(name if not at else ""), *truncate_row((Span(line, tone),), room))
-        for at, line in enumerate(lines)
-    ]
+        lines[-1] = (*truncate_row(lines[-1], room - 2, ""), Span(" …", tone))
+    return [make_row(make_label(name if not at else ""), *line) for at, line in enumerate(lines)]
 
 
 # --- the engine's figures ---------------------------------------------------------------------------------------------
@@ -235,7 +230,7 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     badges: list[Span] = []
     is_roomy = space.columns >= _FULL_BADGE_COLUMNS
     if (path := told.get(EngineFactName.QUANTIZATION_PATH)) is not None:
-        sign = f"{get_state_symbol(Severity.WARNING, space.ascii_only)} " if path.is_fallback else ""
+        sign = f"{get_state_symbol(Severity.WARNING)} " if path.is_fallback else ""
         short = path.value.partition(" (")[0]
         badges.append(sanitize_span(f"{sign}{short}", TextStyle.ATTENTION if path.is_fallback else TextStyle.GOOD))
     elif (kind := told.get(EngineFactName.QUANTIZATION)) is not None:
@@ -330,9 +325,8 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     scale = fit_axis_scale(lengths, _MIN_LENGTH_SPREAD, 1.0)
     if scale is None:
         return ()
-    dash = "-" if space.ascii_only else "–"
-    bounds = f"{scale.least:.1f}{dash}{scale.most:.1f}"
-    return make_row("  ", *render_sparkline(lengths, scale, space.ascii_only), Span(f" {bounds}", TextStyle.UNIT))
+    bounds = f"{scale.least:.1f}–{scale.most:.1f}"
+    return make_row("  ", *render_sparkline(lengths, scale), Span(f" {bounds}", TextStyle.UNIT))
 
 
 def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
@@ -348,7 +342,7 @@ def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 
 
 def _render_gpu(gpu: Gpu, space: DrawArea) -> TextRow:
-    degrees = "C" if space.ascii_only else "°C"
+    degrees = "°C"
     hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     return make_row(
         make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_render_figure(gpu.sm_clock, 7, "MHz"),

@@ -75,7 +75,6 @@ _BAR_TEXT_COLUMNS = 38  # width of the words beside a bar
 def render_budget_before_start(
     profile: Profile,
     view: NodeTelemetryView,
-    ascii_only: bool = False,
     columns: int = 80,
     fit: MemoryFit | None = None,
     *,
@@ -95,17 +94,17 @@ def render_budget_before_start(
     bar = view.memory
     if bar is None:
         return rows or [make_row(Span("     "), sanitize_span(f"{view.name} has not been read yet", TextStyle.STALE))]
-    rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells, ascii_only))
+    rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells))
     if fit is None and is_counting:
         rows.append(
             make_row(Span(f"{'then':<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))
         )
     elif fit is not None and (counted := _predict_estimated_memory(fit, bar)) is not None:
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, ascii_only, is_expected=True))
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, is_expected=True))
     elif profile.expected_memory is not None:
         back, coming = _sum_replaced_memory(profile, view), _sum_pending_memory(profile, view)
         then = _predict_memory(bar, profile.expected_memory + coming, back)
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", then, cells, ascii_only, is_expected=True))
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", then, cells, is_expected=True))
         if fit is None and (short := _compute_missing_memory(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(make_row("     ", Span(f"{format_gib(short)} too little: stop something first", TextStyle.BAD)))
     return rows

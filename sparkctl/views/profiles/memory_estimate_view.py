@@ -9,8 +9,8 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, 
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 _SOURCE_NAMES = {
     EstimateSource.MEASURED: "measured",
@@ -210,28 +210,27 @@ def _build_budget_json(there: MemoryBudget) -> dict[str, object]:
 
 
 _OUTCOME_SYMBOLS = {
-    FitOutcome.FITS: ("✓", "+", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", "v", TextStyle.GOOD),
-    FitOutcome.IF_STOPPED: ("▲", "!", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", "x", TextStyle.BAD),
-    FitOutcome.SEVERAL: ("–", "-", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", "?", TextStyle.STALE),
+    FitOutcome.FITS: ("✓", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
+    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", TextStyle.BAD),
+    FitOutcome.SEVERAL: ("–", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
 }  # fmt: skip
 
 
-_TIGHT_SYMBOL = "△", "~", TextStyle.ATTENTION
+_TIGHT_SYMBOL = "△", TextStyle.ATTENTION
 
 
-def _choose_symbol(fit: MemoryFit) -> tuple[str, str, TextStyle]:
+def _choose_symbol(fit: MemoryFit) -> tuple[str, TextStyle]:
     return _TIGHT_SYMBOL if fit.is_tight else _OUTCOME_SYMBOLS[fit.answer]
 
 
-def render_estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
+def render_estimate_symbol(fit: MemoryFit | None) -> Span:
     """Return the symbol of an answer; a dot while it is calculated."""
     if fit is None:
-        return Span("." if ascii_only else "·", TextStyle.STALE)
-    sign, plain, tone = _choose_symbol(fit)
-    return Span(plain if ascii_only else sign, tone)
+        return Span("·", TextStyle.STALE)
+    return Span(*_choose_symbol(fit))
 
 
-def format_symbol_legend(ascii_only: bool) -> TextRow:
+def format_symbol_legend() -> TextRow:
     """Return the legend of the symbols."""
     told = (
         (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
@@ -239,9 +238,8 @@ def format_symbol_legend(ascii_only: bool) -> TextRow:
     )  # fmt: skip
     parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
     parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
-    signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]
     return tuple(
-        span for sign, tone, words in signs for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
+        span for (sign, tone), words in parts for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
     )
 
 
@@ -249,7 +247,7 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:
         return Span("being counted", TextStyle.STALE)
-    tone = _choose_symbol(fit)[2]
+    tone = _choose_symbol(fit)[1]
     match fit.answer:
         case FitOutcome.FITS | FitOutcome.AFTER_DROP_CACHES if fit.is_tight:
             return Span(f"tight, {format_gib(fit.margin)}", tone)
@@ -267,19 +265,19 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
             return Span("not known", tone)
 
 
-def render_estimate_line(fit: MemoryFit | None, columns: int, ascii_only: bool) -> list[TextRow]:
+def render_estimate_line(fit: MemoryFit | None, columns: int) -> list[TextRow]:
     """Return the answer as a sentence with its symbol."""
     if fit is None:
         return [make_row(Span("fit  ", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))]
-    tone = _choose_symbol(fit)[2]
+    tone = _choose_symbol(fit)[1]
     value = TextStyle.VALUE if tone is TextStyle.GOOD else tone
     why = f": {fit.cautions[0]}" if fit.answer is FitOutcome.UNKNOWN and not fit.parts and fit.cautions else ""
     why += f": it is tight, {format_gib(fit.estimated_bytes)} of the sum are estimates" if fit.is_tight else ""
-    lines = wrap_line(sanitize_line(fit.summary_sentence + why), max(8, columns - 7), 0)
-    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(fit, ascii_only), Span(" "))
-    return [
-        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, value)) for at, line in enumerate(lines)
-    ]
+    return wrap_text(fit.summary_sentence + why, columns, value, head=_render_fit_label(fit))
+
+
+def _render_fit_label(fit: MemoryFit) -> TextRow:
+    return make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(fit), " ")
 
 
 def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
@@ -287,33 +285,23 @@ def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
     return max(fits, key=lambda one: (one.is_refused, one.answer is FitOutcome.UNKNOWN, one.is_tight))
 
 
-def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int, ascii_only: bool) -> list[TextRow]:
+def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int) -> list[TextRow]:
     """Return whether a model fits on its Sparks together: the result, then each Spark with its symbol."""
     known = [one for one in fits if one is not None]
     if len(known) < len(fits) or not known:
-        return render_estimate_line(None, columns, ascii_only)
-    told = [
-        part for line in format_group_answer(known) for part in wrap_line(sanitize_line(line), max(8, columns - 7), 0)
-    ]
+        return render_estimate_line(None, columns)
     worst = find_worst_estimate(known)
-    tone = TextStyle.VALUE if _choose_symbol(worst)[2] is TextStyle.GOOD else _choose_symbol(worst)[2]
-    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(worst, ascii_only), Span(" "))
-    rows = [
-        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, tone)) for at, line in enumerate(told)
-    ]
+    tone = TextStyle.VALUE if _choose_symbol(worst)[1] is TextStyle.GOOD else _choose_symbol(worst)[1]
+    rows = wrap_text("\n".join(format_group_answer(known)), columns, tone, head=_render_fit_label(worst))
     names = max(len(one.node) for one in known)
     for one in known:
         begin = make_row(
             " " * 5,
-            render_estimate_symbol(one, ascii_only),
+            render_estimate_symbol(one),
             Span(" "),
             sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
         )
-        words = wrap_line(sanitize_line(describe_answer(one)), max(8, columns - measure_row(begin)), 0)
-        rows += [
-            make_row(*(begin if not at else (Span(" " * measure_row(begin)),)), sanitize_span(line))
-            for at, line in enumerate(words)
-        ]
+        rows += wrap_text(describe_answer(one), columns, head=begin)
     return rows
 
 

@@ -119,7 +119,6 @@ class ProfilesScreenModel:
     found: tuple[ProfileEntry, ...] | None = None
     now: float = 0.0
     further: int = 0
-    ascii_only: bool = False
     order: ProfileSort = ProfileSort.NAME
 
     @property

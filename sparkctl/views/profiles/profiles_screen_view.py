@@ -33,14 +33,14 @@ from sparkctl.views.profiles.profiles_screen_model import (
     get_model_title,
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
     compute_visible_range,
+    get_state_symbol,
     join_text,
     make_row,
     measure_row,
@@ -85,7 +85,7 @@ def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) ->
         )
     rows.append(_render_list_row(heads, wide, "   "))
     chosen = shelf.selected
-    mark = ">" if shelf.ascii_only else "▸"
+    mark = "▸"
     at = 0 if chosen is None else shown.index(chosen)
     for one in [shown[each] for each in compute_visible_range(len(shown), at, max(1, lines - len(rows)))]:
         line = _render_cells(one, shelf, has_words=wide[_FITS_INDEX] > _FIT_TEXT_COLUMNS)
@@ -100,7 +100,7 @@ def _render_column_titles(shelf: ProfilesScreenModel) -> list[TextRow]:
 
 
 def _format_sort_mark(head: str, shelf: ProfilesScreenModel) -> str:
-    return "" if SORT_BY_COLUMN.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
+    return "" if SORT_BY_COLUMN.get(head) is not shelf.order else " ↓"
 
 
 def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
@@ -158,7 +158,7 @@ def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: b
         make_row(sanitize_span(engines.engine_title(profile.engine), TextStyle.LABEL)),
         make_row(sanitize_span(get_model_title(profile) or "—", TextStyle.LABEL)),
         make_row(Span(str(profile.nodes), TextStyle.LABEL)),
-        render_lint_badge(shelf.checks.get(name), shelf.ascii_only),
+        render_lint_badge(shelf.checks.get(name)),
         _render_estimates(one, shelf, has_words=has_words),
         *ends,
     ]
@@ -186,7 +186,7 @@ def _render_broken_profile(
 def _render_estimates(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
     """Return a symbol for each node and, if there is room, the text for the selected node."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
-    signs = tuple(render_estimate_symbol(fit, shelf.ascii_only) for fit in fits.values())
+    signs = tuple(render_estimate_symbol(fit) for fit in fits.values())
     if not has_words or shelf.node not in fits:
         return signs
     return (*signs, Span(" "), sanitize_span(f"{shelf.node}: ", TextStyle.LABEL), describe_estimate(fits[shelf.node]))
@@ -198,7 +198,7 @@ def _render_running_nodes(one: ProfileEntry, shelf: ProfilesScreenModel) -> Text
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return make_row(Span("" if known else "?", TextStyle.STALE))
     ready = all(one.phase is Phase.READY for one in running)
-    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
+    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN)} {one.node}" for one in running)
     return make_row(sanitize_span(words, TextStyle.GOOD if ready else TextStyle.ATTENTION))
 
 
@@ -207,9 +207,9 @@ def _render_last_start(name: str, shelf: ProfilesScreenModel) -> TextRow:
     if one is None:
         return make_row(Span("never", TextStyle.STALE))
     if one.failed is not None:
-        sign = get_state_symbol(Phase.FAILED, shelf.ascii_only)
+        sign = get_state_symbol(Phase.FAILED)
         return make_row(sanitize_span(f"{sign} {one.failed}, {format_ago(one.when, shelf.now)}", TextStyle.BAD))
-    sign = get_state_symbol(Phase.READY, shelf.ascii_only)
+    sign = get_state_symbol(Phase.READY)
     took = "" if one.seconds is None else f"{_format_minutes(one.seconds)}, "
     return make_row(sanitize_span(f"{sign} {took}{format_ago(one.when, shelf.now)}", TextStyle.LABEL))
 
@@ -236,15 +236,13 @@ def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns
         if one.profile is not None
         else _render_profile_errors(shelf, one, inner)
     )
-    page = scroll_rows(body, shelf.further, lines - 2, shelf.ascii_only)
-    return ScrollPage(
-        draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further
-    )
+    page = scroll_rows(body, shelf.further, lines - 2)
+    return ScrollPage(draw_frame(title, page.rows, columns, lines, chosen=False), page.further)
 
 
 def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int) -> list[TextRow]:
     """Return the faults like compiler messages, the key to edit the file, and which instances of the profile run."""
-    rows = render_faults(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
+    rows = render_faults(one.summary.faults, shelf.sources, columns)
     rows += [
         make_row(
             Span("e", TextStyle.KEY), Span(" edits it, at the first of them; it is checked on return", TextStyle.LABEL)
@@ -252,7 +250,7 @@ def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, column
     ]
     for each in find_running_instances(one.summary.name, shelf.views):
         words = f"{each.name} still runs on {each.node} with the settings of its start"
-        rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(sanitize_line(words), columns, 0)]
+        rows += wrap_text(words, columns, TextStyle.LABEL)
     return [*rows, *_describe_last_start(one.summary.name, shelf)]
 
 
@@ -284,14 +282,14 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits
     if is_fitted and 1 < profile.nodes <= len(shelf.names):
-        rows += render_rank_estimates(_list_rank_estimates(shelf, profile), columns, shelf.ascii_only)
+        rows += render_rank_estimates(_list_rank_estimates(shelf, profile), columns)
     elif is_fitted:
-        rows += render_estimate_line(fit, columns, shelf.ascii_only)
+        rows += render_estimate_line(fit, columns)
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
         standing = [
             truncate_row(each, columns)
-            for each in render_budget_before_start(profile, view, shelf.ascii_only, columns, fit, is_counting=is_fitted)
+            for each in render_budget_before_start(profile, view, columns, fit, is_counting=is_fitted)
         ]
         if is_fitted and lines < _FULL_DETAIL_MIN_LINES:
             rows, later = [*rows, *standing[-1:]], standing[:-1]
@@ -316,9 +314,7 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     infos = render_diagnostics(shelf, columns, (LintSeverity.INFO,))
     sums = render_estimate_detail(fit, columns)
     command = _render_command(shelf.preview, columns)
-    legend = (
-        [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(shelf.ascii_only), columns)]
-    )
+    legend = [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(), columns)]
     blocks = [[*later, *legend], [*_ESTIMATE_HEADING, *sums] if sums else [], infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
@@ -331,12 +327,8 @@ def _list_rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[M
 
 
 def _render_warnings(shelf: ProfilesScreenModel, columns: int) -> list[TextRow]:
-    sign = get_state_symbol(Severity.WARNING, shelf.ascii_only)
-    return [
-        make_row(sanitize_span(line, TextStyle.ATTENTION))
-        for words in shelf.warnings
-        for line in wrap_line(f"{sign} {sanitize_line(words)}", columns, 2)
-    ]
+    sign = get_state_symbol(Severity.WARNING)
+    return [row for words in shelf.warnings for row in wrap_text(f"{sign} {words}", columns, TextStyle.ATTENTION, 2)]
 
 
 def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> TextRow:
@@ -344,19 +336,14 @@ def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) ->
     if not shelf.names:
         return make_row(Span("no Spark is configured", TextStyle.STALE))
     spans = _render_candidate_nodes(shelf, profile)
-    return (
-        (*spans, *format_symbol_legend(shelf.ascii_only))
-        if shelf.fits and _has_legend(shelf, profile, columns)
-        else spans
-    )
+    return (*spans, *format_symbol_legend()) if shelf.fits and _has_legend(shelf, profile, columns) else spans
 
 
 def _has_legend(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> bool:
     """Tell whether the row of the Sparks has room for the legend, or needs none."""
     return (
         not shelf.fits
-        or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend(shelf.ascii_only))
-        <= columns
+        or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend()) <= columns
     )
 
 
@@ -367,7 +354,7 @@ def _render_candidate_nodes(shelf: ProfilesScreenModel, profile: Profile) -> Tex
         tone = TextStyle.KEY if mine else TextStyle.LABEL
         spans.append(sanitize_span(f"[ {name} ]" if mine else f"  {name}  ", tone))
         if (profile.name, name) in shelf.fits:
-            spans += [Span(" "), render_estimate_symbol(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
+            spans += [Span(" "), render_estimate_symbol(shelf.fits[profile.name, name]), Span(" ")]
     return tuple(spans)
 
 
@@ -375,17 +362,10 @@ def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     if preview.trouble is not None:
         words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
-        rows += [
-            make_row(sanitize_span(part, TextStyle.ATTENTION))
-            for line in words.splitlines()
-            for part in wrap_line(sanitize_line(line), columns, 2)
-        ]
+        rows += wrap_text(words, columns, TextStyle.ATTENTION, 2)
         rows += [()] if preview.lines else []
     if preview.note is not None:
-        rows += [
-            make_row(sanitize_span(part, TextStyle.STALE))
-            for part in wrap_line(sanitize_line(preview.note), columns, 0)
-        ]
+        rows += wrap_text(preview.note, columns, TextStyle.STALE)
     notes = [line for line in preview.lines if line.strip().startswith(_OWN_LABEL_PREFIXES)]
     for line in preview.lines:
         if line in notes:
@@ -438,4 +418,4 @@ def render_profiles_screen(shelf: ProfilesScreenModel, columns: int, lines: int)
         if shelf.selected is not None and lines - upper >= 4:
             below = render_profile_detail(shelf, shelf.selected, columns, lines - upper)
             rows, further = [*rows, *below.rows], below.further
-    return ScrollPage(pad_screen(rows, columns, lines, shelf.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines), further, top, there)

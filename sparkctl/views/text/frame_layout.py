@@ -14,7 +14,6 @@ from sparkctl.views.text.styled_text import (
     measure_row,
     pad_row,
     sanitize_span,
-    to_ascii_row,
     truncate_row,
 )
 
@@ -22,8 +21,8 @@ MIN_TILE_LINES = 5  # smallest height of a tile with state, memory and throughpu
 _TWO_TILES_MIN_COLUMNS = 110  # from this width on, tiles are side by side
 _THREE_TILES_MIN_COLUMNS = 168
 _TALL_SCREEN_LINES = 30  # from this height on, there is room below the tiles
-_FRAME_SYMBOLS = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
-_SELECTED_FRAME_SYMBOLS = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
+_FRAME_SYMBOLS = tuple("╭─╮│╰╯")
+_SELECTED_FRAME_SYMBOLS = tuple("┏━┓┃┗┛")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +80,16 @@ def arrange_tiles(
 
 
 def draw_frame(
-    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool, ascii_only: bool
+    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool
 ) -> tuple[TextRow, ...]:
     """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title."""
-    left, dash, right, side, under, end = (_SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS)[ascii_only]
+    left, dash, right, side, under, end = _SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS
     tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
-    mark = "~" if ascii_only else "…"
-    if ascii_only:  # before fitting, because ASCII symbols may be narrower
-        title, body = to_ascii_row(title), [to_ascii_row(one) for one in body]
-    title = truncate_row(title, max(0, columns - 6), mark)
+    title = truncate_row(title, max(0, columns - 6))
     fill = max(0, columns - 5 - measure_row(title))
     top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
     within, room = max(0, columns - 4), max(0, lines - 2)
-    inner = [pad_row(one, within, mark) for one in body[:room]]
+    inner = [pad_row(one, within) for one in body[:room]]
     inner += [pad_row((), within)] * (room - len(inner))
     sides = [(Span(f"{side} ", tone), *one, Span(f" {side}", tone)) for one in inner]
     bottom = (Span(under + dash * (columns - 2) + end, tone),)
@@ -109,37 +105,35 @@ def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -
     return rows
 
 
-def pad_screen(rows: Sequence[TextRow], columns: int, lines: int, ascii_only: bool) -> tuple[TextRow, ...]:
+def pad_screen(rows: Sequence[TextRow], columns: int, lines: int) -> tuple[TextRow, ...]:
     """Return exactly this many rows of exactly this width."""
-    fitted = [pad_row(to_ascii_row(one), columns, "~") if ascii_only else pad_row(one, columns) for one in rows[:lines]]
+    fitted = [pad_row(one, columns) for one in rows[:lines]]
     return (*fitted, *([pad_row((), columns)] * (lines - len(fitted))))
 
 
-def render_first_frame(names: Sequence[str], columns: int, lines: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_first_frame(names: Sequence[str], columns: int, lines: int) -> tuple[TextRow, ...]:
     """Return the first frame before any node was contacted: only the names of the Sparks."""
     boxes = arrange_tiles(len(names), 0, columns, lines)
     tiles = []
     for box in boxes:
-        sign = "?" if ascii_only else "◌"
-        title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
+        title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(" ◌ connecting", TextStyle.STALE))
         body = [make_row(Span("no data yet", TextStyle.STALE))]
         chosen = box.index == 0 and len(boxes) > 1
-        tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen, ascii_only=ascii_only))
-    return pad_screen(join_tiles(boxes, tiles), columns, lines, ascii_only)
+        tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen))
+    return pad_screen(join_tiles(boxes, tiles), columns, lines)
 
 
-def render_too_small(columns: int, lines: int, least: tuple[int, int], ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_too_small(columns: int, lines: int, least: tuple[int, int]) -> tuple[TextRow, ...]:
     """Return the message for a terminal that is too small for a tile."""
-    sign = "x" if ascii_only else "×"
     words = [
         make_row(Span("This terminal is too small.", TextStyle.STRONG)),
-        make_row(Span(f"needed  {least[0]} {sign} {least[1]}", TextStyle.VALUE)),
-        make_row(Span(f"it is   {columns} {sign} {lines}", TextStyle.VALUE)),
+        make_row(Span(f"needed  {least[0]} × {least[1]}", TextStyle.VALUE)),
+        make_row(Span(f"it is   {columns} × {lines}", TextStyle.VALUE)),
         make_row(Span("Keys still work; q ends.", TextStyle.LABEL)),
     ]
     above: list[TextRow] = [()] * max(0, (lines - len(words)) // 2)
     indent = " " * max(0, (columns - 27) // 2)
-    return pad_screen([*above, *(make_row(indent, *one) for one in words)], columns, lines, ascii_only)
+    return pad_screen([*above, *(make_row(indent, *one) for one in words)], columns, lines)
 
 
 def render_welcome() -> list[TextRow]:
@@ -170,15 +164,13 @@ def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) 
     return "guard off" if guarded and None not in guarded.values() else None
 
 
-def render_header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> TextRow:
+def render_header(title: Sequence[Span], right: Sequence[Span], columns: int) -> TextRow:
     """Return the first line: program and screen on the left; state and time on the right, at least two columns apart.
     The time is dropped last."""
-    if ascii_only:  # before fitting, because ASCII symbols may be narrower
-        title, right = to_ascii_row(tuple(title)), to_ascii_row(tuple(right))
     left, end = (Span(" "), *title), (*right, Span(" "))
     if len(title) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         left = (Span(" "), *title[2:])  # the screen's name matters more than the program's
     while len(end) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         end = end[1:]
     room = max(0, columns - measure_row(end) - 2)
-    return pad_row((*pad_row(left, room, "~" if ascii_only else "…"), Span("  "), *end), columns, "")
+    return pad_row((*pad_row(left, room), Span("  "), *end), columns, "")
