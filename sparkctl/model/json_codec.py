@@ -156,7 +156,9 @@ def _decode_member(kind: type[Enum], value: object, is_strict: bool) -> object:
     try:
         return kind(value)
     except ValueError:
-        return _refuse_value(kind, value, is_strict)
+        if is_strict:
+            raise
+        return None
 
 
 def _build_tuple_decoder(hint: object, parts: tuple[typing.Any, ...], is_strict: bool) -> ValueDecoder:
