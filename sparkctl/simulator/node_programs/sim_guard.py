@@ -25,7 +25,7 @@ from sparkctl.node.guard.decision import (
     get_default_cache_below,
     is_starved_by_page_cache,
 )
-from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
+from sparkctl.node.guard.guard_sockets import GUARD_PROTOCOL
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
