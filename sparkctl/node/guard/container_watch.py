@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 from sparkctl.node.guard.decision import compute_lowered_floor
 from sparkctl.node.guard.guard_sockets import HttpConnection
@@ -31,7 +30,7 @@ IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
 class ContainerWatch:
     """One container that the guard may kill, as the operator's side asked for."""
 
-    def __init__(self, said: Json, now: float) -> None:
+    def __init__(self, said: Json, clock: Any) -> None:
         """Raises ValueError with a sentence if a field is missing or has another type."""
         self.container: str = read_field(said, "container", str)
         if not CONTAINER_ID_PATTERN.fullmatch(self.container):
@@ -53,8 +52,9 @@ class ContainerWatch:
         if self.health is not None and not re.fullmatch(r"/[!-~]{0,200}", self.health):
             raise ValueError("health: a path, from the slash on")
         self.cache_below: int | None = read_field(said, "cache_below", int, None)
-        self.began = now
-        self.since = time.time()
+        self.clock = clock
+        now = self.began = clock.monotonic()
+        self.since = clock.time()
         self.weights_until = 0.0
         self.is_warned = False
         self.calm_since = now
@@ -72,14 +72,15 @@ class ContainerWatch:
         self.asking: HttpConnection | None = None
         self.receipt = -1
 
-    def to_json(self, now: float) -> Json:
+    def to_json(self) -> Json:
         """Return it as the guard reports it."""
+        now = self.clock.monotonic()
         found = {
             name: getattr(self, name)
             for name in (*IDENTITY_FIELDS, "role", "floor", "limit", "port", "health", "cache_below")
         }
         found["since"] = round(self.since, 3)
-        found["ends"] = round(time.time() + self.began + self.limit - now, 3)
+        found["ends"] = round(self.clock.time() + self.began + self.limit - now, 3)
         found["weights"] = now < self.weights_until
         found["level"] = "warned" if self.is_warned else "calm"
         return found
@@ -122,7 +123,8 @@ class WatchRegistry:
         self.events = events
         self.receipts = receipts
         self.by_container: dict[str, ContainerWatch] = {}
-        self.quiet_since = time.monotonic()
+        self.clock = events.memory.clock
+        self.quiet_since = self.clock.monotonic()
 
     def __len__(self) -> int:
         return len(self.by_container)
@@ -166,7 +168,7 @@ class WatchRegistry:
 
     def release_client(self, client: GuardConnection) -> None:
         """Detach a client from its watches."""
-        self.quiet_since = time.monotonic()
+        self.quiet_since = self.clock.monotonic()
         for watch in self:
             if watch.client is client:
                 watch.client = None
@@ -177,7 +179,7 @@ class WatchRegistry:
             return
         del self.by_container[watch.container]
         self.close_watch(watch)
-        self.quiet_since = time.monotonic()
+        self.quiet_since = self.clock.monotonic()
         self.events.publish_event(self.events.make_event("ended", why, watch))
 
     def close_watch(self, watch: ContainerWatch) -> None:
@@ -243,6 +245,22 @@ class DockerPoller:
             return True
         return self.killer.open() and self.killer.send_request("POST", path, now)
 
+    def poll_health(self, now: float, watches: WatchRegistry) -> None:
+        """Ask engines that load, and have no client attached, whether they are ready."""
+        for watch in watches:
+            if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
+                continue
+            if now - watch.health_at < self.every:
+                continue
+            watch.health_at = now
+            if watch.asking is not None:
+                watch.asking.close()
+                watch.healthy = 0
+            watch.asking = HttpConnection(("127.0.0.1", watch.port))
+            watch.asking.open()
+            query = ("&" if "?" in watch.health else "?") + QUERY_MARK if watch.takes_query else ""
+            watch.asking.send_request("GET", watch.health + query, now)
+
 
 def describe_exit(status: int, body: bytes) -> str | None:
     """Return how a container ended by Docker's answer; None if the answer does not say so."""
@@ -270,23 +288,6 @@ def parse_docker_message(body: bytes) -> str:
 def list_health_connections(watches: WatchRegistry) -> list[HttpConnection]:
     """Return the connections to engines."""
     return [watch.asking for watch in watches if watch.asking is not None]
-
-
-def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
-    """Ask engines that load, and have no client attached, whether they are ready."""
-    for watch in watches:
-        if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
-            continue
-        if now - watch.health_at < every:
-            continue
-        watch.health_at = now
-        if watch.asking is not None:
-            watch.asking.close()
-            watch.healthy = 0
-        watch.asking = HttpConnection(("127.0.0.1", watch.port))
-        watch.asking.open()
-        query = ("&" if "?" in watch.health else "?") + QUERY_MARK if watch.takes_query else ""
-        watch.asking.send_request("GET", watch.health + query, now)
 
 
 def record_health_answer(watch: ContainerWatch, status: int | None) -> bool:

@@ -36,8 +36,9 @@ MAX_READ_SECONDS = 0.003  # seconds that a reading may take; a longer one was in
 class MemoryReader:
     """The readings for decisions, and those for receipts."""
 
-    def __init__(self, root: str) -> None:
-        self.meminfo = KernelFile(root + "/proc/meminfo")
+    def __init__(self, meminfo: KernelFile, clock: Any = time) -> None:
+        self.meminfo = meminfo
+        self.clock = clock
         self.total = (parse_meminfo(self.meminfo.read())[0] or {}).get("total")
         self.readings: list[MeminfoReading] = []  # of the last second, for decisions
         self.recent: deque[list[float]] = deque(maxlen=200)  # for receipts
@@ -51,9 +52,9 @@ class MemoryReader:
     def read(self) -> MeminfoReading | None:
         """Read memory and keep the reading; None if not known."""
         for _ in range(3):  # repeat until the time of the reading is exact, because a rate is computed from it
-            begun = time.monotonic()
+            begun = self.clock.monotonic()
             text = self.meminfo.read()
-            now = time.monotonic()
+            now = self.clock.monotonic()
             if now - begun < MAX_READ_SECONDS:
                 break
         memory = parse_meminfo(text)[0]
@@ -61,11 +62,15 @@ class MemoryReader:
             self.meminfo.retry_at = 0.0
             return None
         reading = MeminfoReading(now, memory["available"], memory["free"], memory["page_cache"], memory["swap_free"])
-        old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a busy node may delay reads
-        self.readings = [one for at, one in enumerate(self.readings) if at >= old or now - one.at <= 1.1]
-        self.readings.append(reading)
-        self.recent.append([round(time.time(), 3), *reading[1:]])
+        self.add_reading(reading, self.clock.time())
         return reading
+
+    def add_reading(self, reading: MeminfoReading, unix_time: float) -> None:
+        """Keep a reading, and forget those that are too old for a decision."""
+        old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a busy node may delay reads
+        self.readings = [one for at, one in enumerate(self.readings) if at >= old or reading.at - one.at <= 1.1]
+        self.readings.append(reading)
+        self.recent.append([round(unix_time, 3), *reading[1:]])
 
     def read_available(self) -> int | None:
         """Return the bytes available now; not used for decisions."""
@@ -164,7 +169,7 @@ class GuardEventLog:
         """Return an event with the present time."""
         now = self.memory.last_reading
         return {
-            "at": round(time.time(), 3),
+            "at": round(self.memory.clock.time(), 3),
             "what": what,
             "container": watch.container if watch else None,
             "instance": watch.instance if watch else None,
@@ -239,9 +244,9 @@ class PrivilegedWriter:
 class PageCacheDropper:
     """Drops the page cache for a watch; one drop ends before the next one begins."""
 
-    def __init__(self, root: str, sudo: list[str], events: GuardEventLog) -> None:
-        self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP_CACHES_PATH, COMPACT_MEMORY_PATH)}
-        self.vmstat = KernelFile(root + "/proc/vmstat", long=True)
+    def __init__(self, vmstat: KernelFile, tees: dict[str, PrivilegedWriter], events: GuardEventLog) -> None:
+        self.vmstat = vmstat
+        self.tees = tees
         self.events = events
         self.drop: tuple[MeminfoReading, int | None, ContainerWatch, float] | None = None
         self.pause = 0.0  # longer than usual while drops free nothing
@@ -255,13 +260,15 @@ class PageCacheDropper:
         }
 
     def drop_if_needed(
-        self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, total: int | None
+        self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, is_loading: bool
     ) -> None:
         """Drop if a watch's decision says so, or if its weights load and page cache keeps memory from the engine."""
-        below = watch.cache_below if watch.cache_below is not None else get_default_cache_below(total)
+        below = (
+            watch.cache_below if watch.cache_below is not None else get_default_cache_below(self.events.memory.total)
+        )
         if step.act == "drop":
             self.drop_caches(watch, reading, DROP_PAUSE_SECONDS)
-        elif reading.at < watch.weights_until and step.act != "kill" and is_starved_by_page_cache(reading, below):
+        elif is_loading and step.act != "kill" and is_starved_by_page_cache(reading, below):
             self.drop_caches(watch, reading, CACHE_DROP_PAUSE_SECONDS)
 
     def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
@@ -278,12 +285,13 @@ class PageCacheDropper:
                 self.events.make_event("drop-failed", "the process that drops the page cache takes nothing", watch)
             )
 
-    def confirm_drop(self, now: float, reading: MeminfoReading | None) -> None:
+    def confirm_drop(self) -> None:
         """Report a drop once the kernel has counted it, or that it failed if the kernel does not count it."""
+        reading = self.events.memory.last_reading
         if self.drop is None or reading is None:
             return
         first, before, watch, every = self.drop
-        began = first.at
+        began, now = first.at, reading.at
         count = self.read_drop_count()
         if count is not None and before is not None and count > before:
             self.drop, self.pause = None, compute_drop_pause(every, first, reading)

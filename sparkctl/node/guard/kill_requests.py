@@ -60,6 +60,7 @@ class KillCoordinator:
         self.docker = docker
         self.watches = watches
         self.memory = memory
+        self.clock = memory.clock
         self.grown = grown
         self.receipts = receipts
         self.events: GuardEventLog = receipts.events
@@ -102,8 +103,8 @@ class KillCoordinator:
             return
         watch = self.watches.by_container[chosen.container]
         crossed, step = next((pair for pair in dying if pair[0] is watch), dying[0])
-        sent = self.docker.send_kill(watch, time.monotonic())
-        sent_at = time.monotonic()
+        sent = self.docker.send_kill(watch, self.clock.monotonic())
+        sent_at = self.clock.monotonic()
         self.hold_until = sent_at + (DOCKER_ANSWER_SECONDS if sent else SEND_RETRY_SECONDS)
         event = self.events.make_event("killed", step.why, watch, step)
         if not sent:
@@ -123,11 +124,11 @@ class KillCoordinator:
 
     def report_failure(self, watch: ContainerWatch, event: Json, why: str) -> None:
         """Report that an instance could not be killed, with a limited rate."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now - watch.refused_at >= DOCKER_ANSWER_SECONDS:
             watch.refused_at = now
             why = f"{why}; {event['why']}"
-            self.events.publish_event(dict(event, at=round(time.time(), 3), what="kill-failed", why=why))
+            self.events.publish_event(dict(event, at=round(self.clock.time(), 3), what="kill-failed", why=why))
 
     def handle_response(self, status: int | None, body: bytes, now: float) -> None:
         """Handle Docker's answer: 204 means ended, 404 means that the container does not exist (any more).
@@ -163,7 +164,7 @@ class KillCoordinator:
     def resend_kill_request(self, kill: KillRequest, now: float) -> bool:
         """Repeat a request for the same container, which is harmless."""
         kill.resent, kill.sent_at = True, now
-        if not self.docker.send_kill(kill.watch, time.monotonic()):
+        if not self.docker.send_kill(kill.watch, self.clock.monotonic()):
             return False
         self.owed = kill
         return True
@@ -179,7 +180,7 @@ class KillCoordinator:
     def confirm_kill(self, kill: KillRequest) -> None:
         """Report that it has ended."""
         kill.is_open = False
-        self.hold_until = min(self.hold_until, time.monotonic() + EXIT_SETTLE_SECONDS)
+        self.hold_until = min(self.hold_until, self.clock.monotonic() + EXIT_SETTLE_SECONDS)
         self.events.publish_event(kill.event)
         self.watches.end_watch(kill.watch, "ended by the guard")
         self.update_receipt(kill)
