@@ -39,10 +39,11 @@ from sparkctl.views.event_text import (
     format_release,
     format_step,
     format_verdict,
+    judge_guard_action,
 )
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
 from sparkctl.views.switch_plan_view import describe_switch_step, format_switch_plan
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, measure_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_severity_style, get_state_symbol, measure_text
 
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED)
@@ -159,11 +160,9 @@ class TextPrinter:
         """That a watch has ended because we ended it is no news."""
         if event.what in _SILENT_GUARD_ACTIONS:
             return
-        bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
-        good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
-        severity = Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING
-        style = TextStyle.BAD if bad else TextStyle.GOOD if good else TextStyle.ATTENTION
-        self._print_line(event.node, style, get_state_symbol(severity), f"guard: {format_guard_event(event)}")
+        severity = judge_guard_action(event.what)
+        words = f"guard: {format_guard_event(event)}"
+        self._print_line(event.node, get_severity_style(severity), get_state_symbol(severity), words)
 
     def _print_node_state(self, event: NodeStateChanged) -> None:
         """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""

@@ -6,15 +6,15 @@ import contextlib
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.stdout import discard_buffer
-from sparkctl.cli.terminal_style import format_row, terminal_columns
-from sparkctl.model.finding import Severity
+from sparkctl.cli.stdout import discard_buffer, format_row, terminal_columns
 from sparkctl.model.text.sanitize import sanitize_lines
-from sparkctl.views.text.line_wrap import wrap_styled_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, truncate_row
+
+if TYPE_CHECKING:
+    from sparkctl.views.text.styled_text import TextRow
 
 _HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # read at import, before `demo` changes the variable
 _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if len(_HOME_DIRECTORY) > 1 else None
@@ -22,6 +22,9 @@ _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if
 
 def print_message(line: str | TextRow = "", hang: int | None = None) -> None:
     """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces."""
+    from sparkctl.views.text.line_wrap import wrap_styled_line
+    from sparkctl.views.text.styled_text import Span
+
     row = (Span(line),) if isinstance(line, str) else line
     if _HOME_PATTERN is not None:
         row = tuple(Span(_HOME_PATTERN.sub("~", span.text), span.tone) for span in row)
@@ -51,6 +54,8 @@ def flush_stderr() -> None:
 
 def print_error(message: str, hint: str | None) -> None:
     """Print an error and its hint. Both may quote text from a node, so both are sanitised."""
+    from sparkctl.views.text.styled_text import Span, TextStyle
+
     first, *rest = sanitize_lines(message)
     print_message((Span("sparkctl:", TextStyle.BAD), Span(f" {first}")), 2)
     for line in rest:
@@ -60,6 +65,9 @@ def print_error(message: str, hint: str | None) -> None:
 
 def print_warning(where: str | None, message: str, hint: str | None) -> None:
     """Print a warning; the work goes on."""
+    from sparkctl.model.finding import Severity
+    from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol
+
     first, *rest = sanitize_lines(message)
     place = f"{where}: " if where and not first.startswith(where) else ""
     print_message((Span(f"{get_state_symbol(Severity.WARNING)} {place}{first}", TextStyle.ATTENTION),), 2)
@@ -70,6 +78,8 @@ def print_warning(where: str | None, message: str, hint: str | None) -> None:
 
 def print_hints(hint: str | None) -> None:
     """Print hints, one a line."""
+    from sparkctl.views.text.styled_text import Span, TextStyle
+
     for line in sanitize_lines(hint) if hint else ():
         print_message((Span("  "), Span("try:", TextStyle.LABEL), Span(f" {line}")), 4)
 
@@ -110,6 +120,8 @@ class LiveLine:
         """Rewrite the line, cut to the terminal's width."""
         if not self.on or _is_live_line_paused:
             return
+        from sparkctl.views.text.styled_text import truncate_row
+
         row = truncate_row(line, (terminal_columns(sys.stderr) or 80) - 1, "")
         _write_ignoring_errors(f"\r\x1b[2K{format_row(row, sys.stderr)}")
         self._shown = True

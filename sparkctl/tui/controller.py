@@ -51,8 +51,9 @@ from sparkctl.views.command_result_view import describe_guard_action, describe_u
 from sparkctl.views.finding_view import NodeProblems
 from sparkctl.views.overview.overview_view import OverviewScreenModel
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
-from sparkctl.views.switch_view import format_transfer_short, render_switch_progress_line, render_transfer
+from sparkctl.views.switch_view import render_switch_progress_line
 from sparkctl.views.text.styled_text import TextRow, TextStyle
+from sparkctl.views.transfer_view import format_transfer_short, render_transfer
 
 if TYPE_CHECKING:
     from sparkctl.commands.start.launch_plans import ContainerLaunch

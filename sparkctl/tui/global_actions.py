@@ -264,7 +264,7 @@ def show_launch_plan(panel: Panel) -> None:
 async def _show_plan(panel: Panel) -> None:
     from sparkctl.commands.start.launch_plans import read_container_launch
     from sparkctl.tui.dialogs.base import TextDialog
-    from sparkctl.views.instance_rows import render_launched_plan
+    from sparkctl.views.instance_view import render_launched_plan
 
     one, controller = panel.build_action_context().selected_instance, panel.controller
     node = None if one is None or controller is None else controller.supervisor.get_node(one.node)

@@ -16,10 +16,18 @@ from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event
+from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event, judge_guard_action
 from sparkctl.views.switch_plan_view import join_names
 from sparkctl.views.text.line_wrap import wrap_text
-from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span, truncate_row
+from sparkctl.views.text.styled_text import (
+    TextRow,
+    TextStyle,
+    get_severity_style,
+    get_state_symbol,
+    make_row,
+    sanitize_span,
+    truncate_row,
+)
 
 _SUCCESS_OUTCOMES = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
 _VERB_PAST_FORMS = {"up": "started", "down": "stopped"}
@@ -72,11 +80,9 @@ def describe_guard_action(event: GuardActed) -> tuple[str, TextStyle] | None:
     """Return what the guard did as one sentence; None if a watch ended because sparkctl ended it."""
     if event.what is GuardAction.ENDED:
         return None
-    bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
-    good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
-    sign = get_state_symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING)
-    tone = TextStyle.BAD if bad else TextStyle.GOOD if good else TextStyle.ATTENTION
-    return f"{sign} {event.node}: guard: {format_guard_event(event)}", tone
+    severity = judge_guard_action(event.what)
+    words = f"{get_state_symbol(severity)} {event.node}: guard: {format_guard_event(event)}"
+    return words, get_severity_style(severity)
 
 
 def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:

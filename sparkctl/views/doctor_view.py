@@ -17,7 +17,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.frame_layout import draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -25,21 +25,18 @@ from sparkctl.views.text.styled_text import (
     TextRow,
     TextStyle,
     compute_visible_range,
+    get_severity_style,
     get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     measure_text,
+    pad_text,
+    render_state,
     sanitize_span,
-    scroll_rows,
 )
 
 _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
-_SEVERITY_STYLES = {
-    Severity.GOOD: TextStyle.GOOD,
-    Severity.WARNING: TextStyle.ATTENTION,
-    Severity.PROBLEM: TextStyle.BAD,
-}
 _SEVERITY_NOUNS = {
     Severity.PROBLEM: ("problem", "problems"), Severity.WARNING: ("warning", "warnings"),
     Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
@@ -244,7 +241,7 @@ def _render_counts(checkup: DoctorScreenModel) -> Iterator[TextRow]:
     numbers = [(each, number) for each, number in numbers if number]
 
     def join_parts(parts: Sequence[tuple[Severity, str]], by: str) -> TextRow:
-        spans = [Span(words, _SEVERITY_STYLES.get(each, TextStyle.LABEL)) for each, words in parts]
+        spans = [Span(words, get_severity_style(each)) for each, words in parts]
         return tuple(span for at, one in enumerate(spans) for span in ([Span(by, TextStyle.LABEL)] * bool(at) + [one]))
 
     yield join_parts([(each, f"{number} {_SEVERITY_NOUNS[each][number != 1]}") for each, number in numbers], " · ")
@@ -314,9 +311,9 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
         rows.append(
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
-                Span(f"{get_state_symbol(each.severity)} ", _SEVERITY_STYLES.get(each.severity, TextStyle.LABEL)),
-                sanitize_span(f"{sanitize_line(each.node or ''):<{wide}}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
-                sanitize_span(f"{sanitize_line(each.check):<{kind}}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
+                render_state(each.severity),
+                sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
+                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
             )
         )  # fmt: skip
     return rows
@@ -328,15 +325,14 @@ def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) 
 
 
 def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
-    tone = _SEVERITY_STYLES.get(one.found.severity, TextStyle.LABEL)
+    tone = get_severity_style(one.found.severity)
     sign = get_state_symbol(one.found.severity)
     title = make_row(
         Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(f"  {one.found.node or ''}", TextStyle.TITLE),
         sanitize_span(f"  {one.found.check}", TextStyle.LABEL),
     )  # fmt: skip
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
-    page = scroll_rows(whole, checkup.further, lines - 2)
-    return ScrollPage(draw_frame(title, page.rows, columns, lines, chosen=False), page.further)
+    return draw_page(title, whole, checkup.further, columns, lines)
 
 
 def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:

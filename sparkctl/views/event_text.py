@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
@@ -121,6 +122,13 @@ def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
         GuardCoverage.NONE: "no guard watched its start",
         GuardCoverage.PARTLY: "its guard did not answer for part of the start",
     }.get(coverage or GuardCoverage.OFF)
+
+
+def judge_guard_action(what: GuardAction) -> Severity:
+    """Return how bad it is for an owner that the guard did this."""
+    if what in (GuardAction.KILLED, GuardAction.KILL_FAILED):
+        return Severity.PROBLEM
+    return Severity.GOOD if what in (GuardAction.DROPPED, GuardAction.COMPACTED) else Severity.WARNING
 
 
 def format_guard_event(event: GuardActed) -> str:

@@ -16,7 +16,7 @@ from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -27,8 +27,8 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_text,
     pad_row,
+    pad_text,
     sanitize_span,
-    scroll_rows,
     truncate_row,
     truncate_text,
 )
@@ -334,7 +334,7 @@ def _render_switch_parts(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
 
 
 def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
-    widest = max((len(_describe_share(one, share)) for share in one.shares), default=0)
+    widest = max((measure_text(_describe_share(one, share)) for share in one.shares), default=0)
     for share in one.shares:
         known = (
             ("available before", share.available_before if one.kind is OperationKind.START else None), ("at its peak", share.peak),
@@ -345,7 +345,7 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
         )  # fmt: skip
         words = [f"{name} {format_gib(value)}" for name, value in known if value is not None]
         if words:
-            yield _render_label_value(f"{_describe_share(one, share):{widest}}", ", ".join(words))
+            yield _render_label_value(pad_text(_describe_share(one, share), widest), ", ".join(words))
 
 
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
@@ -581,7 +581,7 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
     if told is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]
-        return ScrollPage(draw_frame(title, body, columns, lines, chosen=False))
+        return ScrollPage(draw_frame(title, body, columns, lines))
     rows: list[TextRow] = []
     head, *sections = build_operation_sections(told.operation, told.worked, told.changes)
     for section in (head, *sorted(sections, key=_section_sort_key)):
@@ -592,8 +592,7 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
         share = _find_section_share(section, told.operation)
         made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner)
         rows += wrap_rows(made, inner, _HANG_COLUMNS)
-    page = scroll_rows(rows, past.further, lines - 2)
-    return ScrollPage(draw_frame(title, page.rows, columns, lines, chosen=False), page.further)
+    return draw_page(title, rows, past.further, columns, lines)
 
 
 def _section_sort_key(one: DetailSection) -> int:

@@ -17,8 +17,9 @@ from sparkctl.monitor.startup_timeline import (
 )
 from sparkctl.views.event_text import format_phase_name, format_step_name
 from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge
-from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, RowBlock, make_label
+from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, make_label
 from sparkctl.views.text.charts import render_gauge
+from sparkctl.views.text.frame_layout import RowBlock, make_block
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -65,9 +66,9 @@ def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawA
     if elapsed is not None and is_start_late(elapsed, expected):
         rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
     if stops or course is None or course.is_over:
-        return [RowBlock(spare=1, rows=tuple(rows))]
+        return [make_block(1, *rows)]
     along = _render_phase_trail(course, seen, space, tells_now=now is not None)
-    return [RowBlock(spare=1, rows=tuple(rows)), *([RowBlock(spare=4, rows=(along,))] if along else [])]
+    return [make_block(1, *rows), *([make_block(4, along)] if along else [])]
 
 
 def _render_time(
@@ -237,7 +238,7 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     until = course.told if course.is_over else now
     stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     coming = [] if course.is_over else _list_coming_parts(course)
-    parts = [RowBlock(spare=0, rows=(_render_total_time(course, course.compute_duration(until), space),))]
+    parts = [make_block(0, _render_total_time(course, course.compute_duration(until), space))]
     if not stretches:
         return parts
     rows = [
@@ -255,15 +256,14 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
-        parts.append(RowBlock(spare=1 if one.goes_on or one.failed else 4 + len(rows) - at, rows=(line,)))
+        parts.append(make_block(1 if one.goes_on or one.failed else 4 + len(rows) - at, line))
     for name, seconds in coming:
         line = time.render_bar(then, seconds, "─", TextStyle.FRAME)
         sign = make_label(get_state_symbol(Phase.PLANNED))
         about = _render_expected_time(seconds, names - len(name) - 2, "about")
         parts.append(
-            RowBlock(
-                spare=5,
-                rows=(truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),),
+            make_block(
+                5, truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns)
             )
         )
         then += seconds or 0.0

@@ -14,8 +14,9 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
     distinguish_names,
 )
-from sparkctl.model.text.units import GIB, format_duration, format_gib
-from sparkctl.views.text.charts import list_memory_bar_symbols, render_memory_bar_line
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.views.text.charts import render_memory_bar_line, render_memory_legend
 from sparkctl.views.text.frame_layout import draw_frame
 from sparkctl.views.text.line_wrap import wrap_rows
 from sparkctl.views.text.styled_text import (
@@ -24,9 +25,9 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     justify_row,
     make_row,
-    measure_row,
+    measure_text,
+    pad_text,
     sanitize_span,
-    truncate_row,
 )
 
 _CONFLICT_REASONS = {
@@ -181,8 +182,7 @@ def _render_columns(
         make_row(sanitize_span(change.node, TextStyle.TITLE), Span(" afterwards", TextStyle.LABEL)),
     )
     now, then = (
-        draw_frame(title, side, wide, lines, chosen=False)
-        for title, side, wide in zip(titles, sides, (left, right), strict=True)
+        draw_frame(title, side, wide, lines) for title, side, wide in zip(titles, sides, (left, right), strict=True)
     )
     gaps = [Span(arrow if at == lines // 2 else " " * len(arrow), TextStyle.ACCENT) for at in range(lines)]
     return [(*one, gap, *other) for one, gap, other in zip(now, gaps, then, strict=True)]
@@ -196,7 +196,7 @@ def _render_stacked(
     )
     body = [*now, *then]
     title = make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}, and afterwards", TextStyle.LABEL))
-    return list(draw_frame(title, body, columns, len(body) + 2, chosen=False))
+    return list(draw_frame(title, body, columns, len(body) + 2))
 
 
 def _render_before(
@@ -253,32 +253,12 @@ def _render_memory(name: str, bar: MemoryBar | None, columns: int, is_expected: 
         return [make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("not known", TextStyle.STALE))]
     wide = max(4, min(_MAX_BAR_COLUMNS, columns - _LABEL_COLUMNS - _BAR_TEXT_COLUMNS))
     first = render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, is_expected=is_expected)
-    return [first, _render_memory_shares(bar, columns)]
-
-
-def _render_memory_shares(bar: MemoryBar, columns: int) -> TextRow:
-    """Return the four parts of memory in figures, each with its texture, with fewer words if it is narrow."""
-    marks = list_memory_bar_symbols()
-    parts: Sequence[tuple[TextStyle, str, int | None]] = (
-        (TextStyle.GPU, "GPU", bar.gpu_processes),
-        (TextStyle.OTHER, "other", bar.other_used),
-        (TextStyle.CACHE, "cache", bar.page_cache),
-        (TextStyle.FREE, "free", bar.free),
-    )
-    made: TextRow = ()
-    for decimals, gap in ((1, "  "), (0, "  "), (0, " ")):
-        spans: list[Span] = [Span(" " * _LABEL_COLUMNS)]
-        for at, (tone, name, amount) in enumerate(parts):
-            figure = "—" if amount is None else f"{amount / GIB:.{decimals}f}"
-            spans += [
-                Span((gap if at else "") + marks[tone], tone),
-                Span(f" {name} ", TextStyle.LABEL),
-                Span(figure, TextStyle.VALUE),
-            ]
-        made = tuple(spans)
-        if measure_row(made) <= columns:
-            break
-    return truncate_row(made, columns)
+    return [
+        first,
+        render_memory_legend(
+            bar, columns, [(_LABEL_COLUMNS, gap, 0, places) for places, gap in ((1, "  "), (0, "  "), (0, " "))]
+        ),
+    ]
 
 
 _MAX_PLAIN_BAR_COLUMNS = 36
@@ -310,8 +290,8 @@ def format_switch_plan(plan: SwitchPlan, columns: int = 80) -> list[TextRow]:
 def format_node_change(change: NodeSwitchPlan, columns: int = 80) -> list[TextRow]:
     """Return one Spark before and after."""
     cells = max(8, min(_MAX_PLAIN_BAR_COLUMNS, columns - _PLAIN_BAR_TEXT_COLUMNS))
-    names = max((len(one.instance) for one in change.tenants), default=0)
-    names = max(names, len(change.starts or ""))
+    names = max((measure_text(sanitize_line(one.instance)) for one in change.tenants), default=0)
+    names = max(names, measure_text(change.starts or ""))
     rows = [make_row(sanitize_span(change.node, TextStyle.TITLE))]
     rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells))
     rows += [_format_instance(one, names) for one in change.tenants]
@@ -322,7 +302,7 @@ def format_node_change(change: NodeSwitchPlan, columns: int = 80) -> list[TextRo
     if change.starts is not None:
         need = None if change.fit is None else change.fit.needed_bytes
         size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
-        name = sanitize_span(f"{change.starts:<{names}}", TextStyle.TITLE)
+        name = sanitize_span(pad_text(change.starts, names), TextStyle.TITLE)
         rows.append(
             make_row(_INDENT_TEXT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD))
         )
@@ -350,7 +330,7 @@ def _format_instance_name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
     held = "—" if one.held is None else format_gib(one.held)
     return (
         Span(_INDENT_TEXT),
-        sanitize_span(f"{one.instance:<{names}}", TextStyle.TITLE),
+        sanitize_span(pad_text(sanitize_line(one.instance), names), TextStyle.TITLE),
         Span(f"  {held:>11}", TextStyle.VALUE),
         Span(rank, TextStyle.LABEL),
     )

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 
-from sparkctl.model.events import CommandEnded, Outcome, TransferProgressed
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
-from sparkctl.model.text.units import format_clock, format_duration, format_size
+from sparkctl.model.text.units import format_clock, format_duration
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result
@@ -26,7 +26,6 @@ from sparkctl.views.switch_plan_view import (
     render_switch_plan,
     summarize_switch_plan,
 )
-from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
@@ -41,7 +40,6 @@ from sparkctl.views.text.styled_text import (
     sanitize_span,
     scroll_rows,
 )
-from sparkctl.views.transfer_view import format_byte_rate
 
 SWITCH_STEPS = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
@@ -298,9 +296,6 @@ def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: 
     return _render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
-_BAR_COLUMNS = 20  # columns
-
-
 def render_switch_progress_line(course: SwitchProgress, now: float, key: str | None) -> TextRow:
     """Return the progress of a running switch; ``key`` shows its screen."""
     step = course.current_step
@@ -331,29 +326,6 @@ def render_unfinished_switch(
     if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
         return (*told[:-1], (*told[-1], *shown))  # a narrow terminal has few lines
     return (*told, tuple(shown)) if shown else tuple(told)
-
-
-def render_transfer(one: TransferProgressed) -> TextRow:
-    """Return the progress of a transfer between Sparks, the most important figures first."""
-    spans = [sanitize_span(f"{one.source} → {one.node}  ", TextStyle.TITLE)]
-    if one.total:
-        spans += [
-            *render_gauge(one.done / one.total, _BAR_COLUMNS),
-            Span(f"  {min(100, one.done * 100 // one.total)} %"),
-        ]
-    if one.rate is not None:
-        spans.append(Span(f"  {format_byte_rate(one.rate)}", TextStyle.VALUE))
-    if one.left is not None and one.total and one.done < one.total:
-        spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
-    of = f" of {format_size(one.total)}" if one.total else ""
-    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
-
-
-def format_transfer_short(one: TransferProgressed) -> str:
-    """Return ``to spark2: 36 %, 0:18 left``."""
-    share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
-    left = "" if one.left is None else f", {format_clock(one.left)} left"
-    return f"to {one.node}:{share}{left}"
 
 
 def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
-from sparkctl.cli.record_options import RecordingPrinter, choose_exit_code, open_recorder, record_options
+from sparkctl.cli.options import (
+    RecordingPrinter,
+    choose_exit_code,
+    create_context,
+    json_option,
+    node_option,
+    open_recorder,
+    record_options,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import ascii_option, create_context, node_option, select_configured_nodes
-from sparkctl.cli.record_options import choose_exit_code, open_recorder, record_options
+from sparkctl.cli.options import (
+    ascii_option,
+    choose_exit_code,
+    create_context,
+    node_option,
+    open_recorder,
+    record_options,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -11,19 +11,17 @@ import click
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
+    RecordingPrinter,
+    choose_exit_code,
     complete_profiles,
     create_context,
     json_option,
     node_option,
-    parse_duration_option,
-    select_rank_nodes,
-)
-from sparkctl.cli.record_options import (
-    RecordingPrinter,
-    choose_exit_code,
     open_recorder,
     overwrite_option,
+    parse_duration_option,
     record_option,
+    select_rank_nodes,
 )
 from sparkctl.model.events import Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data

@@ -108,7 +108,7 @@ class Dialog(ModalScreen[T], Generic[T]):
             return
         title = make_row(sanitize_span(self._heading, self._tone))
         inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
-        made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False)
+        made = draw_frame(title, shown, inner + 4, len(shown) + 2)
         surface.styles.width, surface.styles.height = inner + 4, len(made)
         surface.set_rows(made)
         self._place_field(inner, self.field_row(len(made)) - len(made))

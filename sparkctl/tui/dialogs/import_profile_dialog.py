@@ -152,7 +152,7 @@ class ImportProfileDialog(Dialog[str]):
         box = self.query_one("#box")
         surface, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
         made = (
-            draw_frame(make_row(Span(self._heading, self._tone)), rows, wide + 4, high + 2, chosen=False)
+            draw_frame(make_row(Span(self._heading, self._tone)), rows, wide + 4, high + 2)
             if top
             else pad_screen(rows, wide, high)
         )

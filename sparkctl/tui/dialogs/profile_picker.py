@@ -37,6 +37,7 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_row,
     measure_text,
+    pad_text,
     sanitize_span,
     truncate_row,
 )
@@ -139,11 +140,12 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         name = truncate_row(make_row(sanitize_span(one.name)), wide, "…")[0].text
         if one.profile is None:
             return make_row(
-                Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}   {one.trouble}", TextStyle.STALE)
+                Span(f"{mark} ", TextStyle.ACCENT),
+                sanitize_span(f"{pad_text(name, wide)}   {one.trouble}", TextStyle.STALE),
             )
         fit = self._worst_estimate(one.profile)
         left = make_row(
-            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}", TextStyle.STRONG if mine else TextStyle.VALUE),
+            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(pad_text(name, wide), TextStyle.STRONG if mine else TextStyle.VALUE),
             sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
         )  # fmt: skip
         columns = min(self.inner_size[0], wide + widest + 20)

@@ -9,8 +9,7 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import DOCTOR, Action, ActionContext
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.tui.screens.base import ListScreen, build_bindings
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
 _FRESH_SECONDS = 60.0  # seconds for which the last run is recent enough

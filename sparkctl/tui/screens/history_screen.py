@@ -10,8 +10,7 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import HISTORY, Action, ActionContext
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.tui.screens.base import ListScreen, build_bindings
 from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
 if TYPE_CHECKING:

@@ -31,14 +31,15 @@ from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.screens.base import PanelScreen, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.instance_rows import (
+from sparkctl.views.instance_view import (
+    InstanceScreenModel,
     find_evidence_line,
     format_profile_field,
     format_verdict_for_copy,
     render_change,
+    render_instance_page,
     render_launched_plan,
 )
-from sparkctl.views.instance_view import InstanceScreenModel, render_instance_page
 from sparkctl.views.profiles.launch_plan_view import list_start_obstacles, render_budget_before_start
 from sparkctl.views.profiles.lint_view import shorten_path
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_line

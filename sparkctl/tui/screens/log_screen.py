@@ -23,7 +23,7 @@ from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscriptio
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.instance_rows import find_evidence_line, list_evidence_lines, render_log_status
+from sparkctl.views.instance_view import find_evidence_line, list_evidence_lines, render_log_status
 from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
 
 if TYPE_CHECKING:

@@ -23,16 +23,15 @@ from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
-from sparkctl.tui.screens.base import build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
-from sparkctl.views.profiles.profiles_screen_model import (
+from sparkctl.tui.screens.base import ListScreen, build_bindings
+from sparkctl.views.profiles.profiles_screen_view import (
     SORT_BY_COLUMN,
     ProfilePreview,
     ProfileSort,
     ProfilesScreenModel,
     filter_profiles,
+    render_profiles_screen,
 )
-from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
 from sparkctl.views.text.styled_text import TextStyle
 
 if TYPE_CHECKING:

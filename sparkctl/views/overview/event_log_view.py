@@ -18,9 +18,10 @@ from sparkctl.model.events import (
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, pad_text, sanitize_span
 
 _PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
 _PERSISTENT_PHASES = (Phase.READY, Phase.FAILED)  # containers in these phases stay until they are removed
@@ -59,58 +60,34 @@ def describe_event(event: Event) -> EventLogEntry | None:
     """Return what an event means to an owner, None if it is shown elsewhere or unimportant."""
     match event:
         case PhaseChanged():
-            return EventLogEntry(
-                when=event.ts,
-                node=event.node,
-                text=_describe_phase(event),
-                tone=_PHASE_STYLES.get(event.phase, TextStyle.VALUE),
-                what=("phase", event.instance),
-            )
+            tone = _PHASE_STYLES.get(event.phase, TextStyle.VALUE)
+            return _make_entry(event.ts, event.node, _describe_phase(event), tone, "phase", event.instance)
         case CachesDropped() if event.proven is False or _is_noticeable_drop(event):
-            return EventLogEntry(
-                when=event.ts,
-                node=event.node,
-                text=format_cache_drop(event),
-                tone=TextStyle.VALUE,
-                what=("caches", str(event.ts)),
-            )
+            words = format_cache_drop(event)
+            return _make_entry(event.ts, event.node, words, TextStyle.VALUE, "caches", str(event.ts))
         case GuardActed() if event.what in _GUARD_ACTION_STYLES:
-            return EventLogEntry(
-                when=event.ts,
-                node=event.node,
-                text=format_guard_event(event),
-                tone=_GUARD_ACTION_STYLES[event.what],
-                what=("guard", str(event.at)),
-            )
+            tone = _GUARD_ACTION_STYLES[event.what]
+            return _make_entry(event.ts, event.node, format_guard_event(event), tone, "guard", str(event.at))
         case NodeStateChanged() if event.state is not NodeState.UNKNOWN:
             good = event.state is NodeState.OK
             words = "answers" if good else f"{event.state}" + (f": {event.detail}" if event.detail else "")
-            return EventLogEntry(
-                when=event.ts,
-                node=event.node,
-                text=words,
-                tone=TextStyle.VALUE if good else TextStyle.ATTENTION,
-                what=("node",),
-            )
+            return _make_entry(event.ts, event.node, words, TextStyle.VALUE if good else TextStyle.ATTENTION, "node")
         case CommandEnded() if event.verdict is not None and event.node is not None and event.instance is not None:
             words = f"{event.instance} failed: {event.verdict.summary}"
-            return EventLogEntry(
-                when=event.ts, node=event.node, text=words, tone=TextStyle.BAD, what=("phase", event.instance)
-            )
+            return _make_entry(event.ts, event.node, words, TextStyle.BAD, "phase", event.instance)
         case _:
             return None
+
+
+def _make_entry(when: float, node: NodeName, text: str, tone: TextStyle, *what: str) -> EventLogEntry:
+    return EventLogEntry(when=when, node=node, text=text, tone=tone, what=what)
 
 
 def describe_refusal(ended: CommandEnded, words: Sequence[str], node: NodeName) -> EventLogEntry:
     """Return that a command line was refused, with the reason in short."""
     why = (ended.message or "").splitlines()[0]
-    return EventLogEntry(
-        when=ended.ts,
-        node=node,
-        text=f"{' '.join(words[:2])} refused: {why}",
-        tone=TextStyle.ATTENTION,
-        what=("refused", str(ended.ts)),
-    )
+    words = f"{' '.join(words[:2])} refused: {why}"
+    return _make_entry(ended.ts, node, words, TextStyle.ATTENTION, "refused", str(ended.ts))
 
 
 def _is_noticeable_drop(event: CachesDropped) -> bool:
@@ -131,28 +108,14 @@ def describe_container_changes(
         known = (event.node, one.name) in phases
         phases[event.node, one.name] = one.phase
         words = f"{one.name}: {format_phase_name(one.phase)}" + (f", {one.status}" if one.status and not known else "")
-        found.append(
-            EventLogEntry(
-                when=event.ts,
-                node=event.node,
-                text=words,
-                tone=_PHASE_STYLES.get(one.phase, TextStyle.VALUE),
-                what=("phase", one.name),
-            )
-        )
+        tone = _PHASE_STYLES.get(one.phase, TextStyle.VALUE)
+        found.append(_make_entry(event.ts, event.node, words, tone, "phase", one.name))
     names = {one.name for one in event.instances}
     for node, name in [key for key in phases if key[0] == event.node and key[1] not in names]:
         if phases[node, name] in _PERSISTENT_PHASES:
             del phases[node, name]
-            found.append(
-                EventLogEntry(
-                    when=event.ts,
-                    node=node,
-                    text=f"{name}: gone from Docker's list",
-                    tone=TextStyle.ATTENTION,
-                    what=("phase", name),
-                )
-            )
+            words = f"{name}: gone from Docker's list"
+            found.append(_make_entry(event.ts, node, words, TextStyle.ATTENTION, "phase", name))
     return [] if is_first else found
 
 
@@ -162,7 +125,7 @@ def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
     return make_row(
         " ",
         Span(f"{when}  ", TextStyle.UNIT),
-        sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+        sanitize_span(f"{pad_text(sanitize_line(one.node), names)}  ", TextStyle.LABEL),
         sanitize_span(one.text, one.tone),
     )
 

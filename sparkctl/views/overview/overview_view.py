@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 
-from sparkctl.logs.line_classifier import LogLevel, parse_level_header
-from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.finding import FindingKind
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -15,12 +14,6 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.fabric_view import render_fabric
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.event_log_view import EventLogEntry, render_event_log_entry
-from sparkctl.views.overview.tile_charts import (
-    build_gpu_charts,
-    build_memory_groups,
-    build_throughput_chart,
-    compute_power_scale,
-)
 from sparkctl.views.overview.tile_model import (
     NodeTileModel,
     build_instance_badge,
@@ -30,7 +23,10 @@ from sparkctl.views.overview.tile_model import (
 )
 from sparkctl.views.overview.tile_rows import (
     DrawArea,
-    RowBlock,
+    build_gpu_charts,
+    build_memory_groups,
+    build_throughput_chart,
+    compute_power_scale,
     describe_engine,
     describe_head,
     describe_rank,
@@ -42,29 +38,37 @@ from sparkctl.views.overview.tile_rows import (
     render_failure,
     render_gpus,
     render_instance_row,
+    render_log_text,
     render_throughput,
     render_unreachable,
 )
 from sparkctl.views.startup_timeline_view import render_startup_progress
 from sparkctl.views.text.frame_layout import (
+    BLANK_DROP_PRIORITY,
     MIN_TILE_LINES,
+    RowBlock,
     TileBox,
+    TileSections,
+    align_sections,
     arrange_tiles,
+    count_needed_rows,
+    dim_blocks,
     draw_frame,
     join_tiles,
+    make_block,
     pad_screen,
     render_welcome,
 )
 from sparkctl.views.text.line_wrap import find_command, wrap_text
-from sparkctl.views.text.row_layout import BLANK_DROP_PRIORITY, TileSections, align_sections, count_needed_rows
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
-    get_state_symbol,
     make_row,
     measure_row,
-    restyle_row,
+    measure_text,
+    pad_text,
+    render_state,
     sanitize_span,
     truncate_row,
 )
@@ -128,22 +132,22 @@ def render_tile_row(
 
 
 def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
-    first = [RowBlock(spare=1, rows=(said_job,)) for said_job in _render_jobs(seen)]
+    first = [make_block(1, said_job) for said_job in _render_jobs(seen)]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
-            first.append(RowBlock(spare=1, rows=tuple(away[:3])))
-            first += [RowBlock(spare=4, rows=(one,)) for one in away[3:]]
+            first.append(make_block(1, *away[:3]))
+            first += [make_block(4, one) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
             return _make_sections(
-                [first if first else [RowBlock(spare=0, rows=((Span("no data yet", TextStyle.STALE),),))]],
+                [first if first else [make_block(0, (Span("no data yet", TextStyle.STALE),))]],
                 is_plain=False,
             )
     made = _render_instances(seen, space, roomy)
     memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
-    gpu = [RowBlock(spare=2, rows=tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
-    blank = [RowBlock(spare=BLANK_DROP_PRIORITY, rows=((),))] if roomy else []
+    gpu = [make_block(2, *render_gpus(seen, space)), *(build_gpu_charts(seen, space) if roomy else [])]
+    blank = [make_block(BLANK_DROP_PRIORITY, ())] if roomy else []
     if not seen.is_known:
-        memory, made, gpu = _dim_rows(memory), _dim_rows(made), []
+        memory, made, gpu = dim_blocks(memory), dim_blocks(made), []
     head, rest = made[:1], made[1:]
     if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
         return _make_sections([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
@@ -156,13 +160,6 @@ def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> T
     return TileSections(tuple(map(tuple, groups)), is_plain)
 
 
-def _dim_rows(parts: Sequence[RowBlock]) -> list[RowBlock]:
-    return [
-        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
-        for one in parts
-    ]
-
-
 def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
     return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
 
@@ -172,7 +169,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [RowBlock(spare=2, rows=(_render_nothing_runs(seen),))]
+        return [make_block(2, _render_nothing_runs(seen))]
     parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
@@ -180,15 +177,13 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
         if at == 0 and one.ours:
             if roomy or many:
                 head = render_instance_row(one, space, marked=marked, badge=False)
-                parts.append(RowBlock(spare=2 if roomy else 6, rows=(_append_age(head, seen, space),)))
+                parts.append(make_block(2 if roomy else 6, _append_age(head, seen, space)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(
-                RowBlock(spare=0 if serves else 3 + at, rows=(_render_named_instance(one, seen, space, marked),))
-            )
+            parts.append(make_block(0 if serves else 3 + at, _render_named_instance(one, seen, space, marked)))
             if serves and one.numbers is not None:
-                parts.append(RowBlock(spare=4 + at, rows=(make_row("  ", *render_throughput(one.numbers, space)),)))
+                parts.append(make_block(4 + at, make_row("  ", *render_throughput(one.numbers, space))))
     return parts
 
 
@@ -236,25 +231,25 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return render_startup_progress(one, seen, space)
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
-        return [RowBlock(spare=1, rows=tuple(why[:2])), *(RowBlock(spare=3, rows=(each,)) for each in why[2:])]
+        return [make_block(1, *why[:2]), *(make_block(3, each) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [RowBlock(spare=1, rows=(make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)),))]
+        return [make_block(1, make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
-        return [RowBlock(spare=1, rows=(make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
+        return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
     if one.phase is not Phase.READY or one.port is None:
-        return [RowBlock(spare=3, rows=(make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
+        return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [RowBlock(spare=4, rows=(reads,))]
+    last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(RowBlock(spare=6, rows=(uses,)))
+        last.append(make_block(6, uses))
     speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
-        return [RowBlock(spare=1, rows=(decode,)), *course, *last]
+        return [make_block(1, decode), *course, *last]
     if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [RowBlock(spare=1, rows=(beside,)), *last]
-    return [RowBlock(spare=1, rows=(decode,)), *course, RowBlock(spare=1, rows=(accept,)), *last]
+        return [make_block(1, beside), *last]
+    return [make_block(1, decode), *course, make_block(1, accept), *last]
 
 
 def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
@@ -281,14 +276,8 @@ def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
     return title
 
 
-_LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
-_SEVERITY_STYLES = {
-    Severity.PROBLEM: TextStyle.BAD,
-    Severity.WARNING: TextStyle.ATTENTION,
-    Severity.NOTE: TextStyle.LABEL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +346,8 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     if airy:
         left -= 2
     logs, happened = _render_log_lines(scene), _render_events(scene, max(_MIN_EVENT_LINES, left // 2))
-    whole = _render_full_findings(scene, columns)
-    found = whole if len(whole) <= left // 2 else _render_findings(scene)
+    whole = _render_findings(scene, columns, is_full=True)
+    found = whole if len(whole) <= left // 2 else _render_findings(scene, columns, is_full=False)
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
     blocks = [
@@ -400,42 +389,20 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
 
 
 def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
-    names = max((len(one.name) for one in scene.glances), default=0)
+    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     return [render_event_log_entry(one, names) for one in scene.happened[-most:]]
 
 
-def _render_findings(scene: OverviewScreenModel) -> list[TextRow]:
-    rows = []
-    for seen in scene.glances:
-        if seen.told.state is not NodeState.OK:
-            continue
-        for one in seen.view.findings:
-            tone = _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL)
-            sign = get_state_symbol(one.severity)
-            rows.append(
-                make_row(
-                    " ",
-                    Span(f"{sign} ", tone),
-                    sanitize_span(f"{one.node}  ", TextStyle.TITLE),
-                    sanitize_span(one.summary, TextStyle.PLAIN),
-                )
-            )
-    return rows
-
-
-def _render_full_findings(scene: OverviewScreenModel, columns: int) -> list[TextRow]:
-    """Return each finding in full: what, since when, and what to do."""
+def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[TextRow]:
+    """Return the findings, one row each; ``is_full``: each in full: what, since when, and what to do."""
     rows: list[TextRow] = []
     for seen in scene.glances:
-        if seen.told.state is not NodeState.OK:
-            continue
         now = seen.view.sample.time if seen.view.sample is not None else seen.now
-        for one in seen.view.findings:
-            tone, sign = (
-                _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL),
-                get_state_symbol(one.severity),
-            )
-            head = make_row(" ", Span(f"{sign} ", tone), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+        for one in seen.view.findings if seen.told.state is NodeState.OK else ():
+            head = make_row(" ", render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+            if not is_full:
+                rows.append((*head, sanitize_span(one.summary)))
+                continue
             rows += wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, head=head)
             if one.remedy:
                 indent = make_row(" " * measure_row(head))
@@ -445,20 +412,13 @@ def _render_full_findings(scene: OverviewScreenModel, columns: int) -> list[Text
 
 def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
     bar = "│"
-    wide = max((len(one.node) for one in scene.lines), default=0)
+    wide = max((measure_text(sanitize_line(one.node)) for one in scene.lines), default=0)
     return [
         make_row(
             " ",
-            sanitize_span(f"{one.node:<{wide}}", TextStyle.LABEL),
+            sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL),
             Span(f" {bar} ", TextStyle.FRAME),
             render_log_text(one.text),
         )
         for one in scene.lines
     ]
-
-
-def render_log_text(line: str) -> Span:
-    """Return the text of a log line without its header; warnings and errors stand out."""
-    text = sanitize_line(line)
-    level, head = parse_level_header(text)
-    return Span(text[head:], _LEVEL_STYLES.get(level, TextStyle.LABEL) if level else TextStyle.LABEL)

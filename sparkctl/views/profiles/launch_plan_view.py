@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import redact_launch_plan
-from sparkctl.model.launch_plan import GuardRule, LaunchPlan
+from sparkctl.model.launch_plan import GuardRule, LaunchPlan, ReadinessRule
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -31,13 +31,9 @@ _NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # needless escapes
 def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     """Return the steps of a launch plan within ``width`` columns, followed by the unwrapped docker run line."""
     rule = redact_launch_plan(plan).ready
-    line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
-    ready = [f"the line /{line}/"] if line else []
-    ready += [f"{rule.health} answers"] if rule.health else []
-    ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     limits = plan.timeouts
     rank = "" if plan.ranks == 1 else f", rank {plan.rank} of {plan.ranks}"
-    proof = ", then ".join(ready) or "it runs" if plan.rank == 0 else "its head is"
+    proof = describe_ready_rule(rule) if plan.rank == 0 else "its head is"
     steps = [
         f"{plan.instance} on {plan.node}{rank}   (profile {plan.profile}, hash {plan.profile_hash}, engine {plan.engine})",
         "  1  drop the page cache" if plan.drop_caches else "  1  leave the page cache as it is",
@@ -51,6 +47,17 @@ def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
         steps.append(f"  expected memory by its profile: {format_gib(plan.expected_memory)}")
     folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG_COLUMNS)]
     return [*folded, "", *format_docker_run(plan).splitlines()]
+
+
+def describe_ready_rule(rule: ReadinessRule | None) -> str:
+    """Return the conditions under which the instance counts as ready."""
+    if rule is None:
+        return "not in its labels"
+    line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
+    parts = [f"the line /{line}/"] if line else []
+    parts += [f"{rule.health} answers"] if rule.health else []
+    parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
+    return ", then ".join(parts) or "it runs"
 
 
 def describe_guard_rule(rule: GuardRule | None) -> str:

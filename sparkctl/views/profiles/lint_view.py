@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice
@@ -26,9 +25,6 @@ from sparkctl.views.text.styled_text import (
     sanitize_span,
     truncate_row,
 )
-
-if TYPE_CHECKING:
-    from sparkctl.views.profiles.profiles_screen_model import ProfilesScreenModel
 
 
 def format_lint(name: str, checked: LintResult) -> list[str]:
@@ -180,22 +176,22 @@ def count_fixable(check: LintResult) -> int:
     )
 
 
-def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
+def render_lint_summary(check: LintResult | None) -> TextRow:
     """Return the summary of the check, as in ``profiles check``, and the key that fixes what it can."""
-    if shelf.selected_lint is None:
+    if check is None:
         return make_row(Span("checking its flags ...", TextStyle.STALE))
 
     worst = next(
-        (level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.selected_lint.list_by_level(level)),
+        (level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if check.list_by_level(level)),
         None,
     )
     severity, tone = (Severity.GOOD, TextStyle.GOOD) if worst is None else LEVEL_STYLES[worst]
-    words = f"checked: {summarize_lint(shelf.selected_lint)}"
+    words = f"checked: {summarize_lint(check)}"
     spans = [
         Span(f"{get_state_symbol(severity)} ", tone),
         sanitize_span(words, TextStyle.LABEL if tone is TextStyle.GOOD else tone),
     ]
-    if count := count_fixable(shelf.selected_lint):
+    if count := count_fixable(check):
         spans += [
             Span("   F", TextStyle.KEY),
             Span(" mends it" if count == 1 else f" mends {count} of them", TextStyle.LABEL),
@@ -203,11 +199,13 @@ def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
     return tuple(spans)
 
 
-def render_diagnostics(shelf: ProfilesScreenModel, columns: int, levels: Sequence[LintSeverity]) -> list[TextRow]:
+def render_diagnostics(
+    check: LintResult | None, source_lines: Mapping[FilePosition, str], columns: int, levels: Sequence[LintSeverity]
+) -> list[TextRow]:
     """Return diagnostics of some levels, the worst first; infos without their source line."""
     rows: list[TextRow] = []
     for level in levels:
-        for one in () if shelf.selected_lint is None else shelf.selected_lint.list_by_level(level):
-            sources = {} if level is LintSeverity.INFO else shelf.sources
+        for one in () if check is None else check.list_by_level(level):
+            sources = {} if level is LintSeverity.INFO else source_lines
             rows += _render_diagnostic(one.place, str(one), level, sources, columns)
     return rows

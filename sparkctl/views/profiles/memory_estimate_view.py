@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
-from sparkctl.views.text.line_wrap import wrap_text
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_line, wrap_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_text, sanitize_span
 
 _SOURCE_NAMES = {
     EstimateSource.MEASURED: "measured",
@@ -49,7 +48,7 @@ def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence
 
 
 def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
-    names = max((len(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
+    names = max((measure_text(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
     lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
     lines += [line for part in one.parts for line in _format_part(part, names, columns)]
     return lines if one.needed_bytes is None else [*lines, f"{_format_figure(one.needed_bytes)}  together"]
@@ -58,7 +57,7 @@ def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
 def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the notes of an estimate that are not yet in those of ``before``."""
     told = {note for other in before for note in _list_notes(other)}
-    return [line for note in _list_notes(one) if note not in told for line in _wrap_text(f"note: {note}", 6, columns)]
+    return [line for note in _list_notes(one) if note not in told for line in wrap_line(f"note: {note}", columns, 6)]
 
 
 def _list_notes(one: MemoryFit) -> list[str]:
@@ -74,8 +73,8 @@ def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
     """Return a summary, one line per Spark, if there are several."""
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
-    names = max(len(one.node) for one in fits)
-    lines = [f"{one.node:<{names}}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
+    names = max(measure_text(one.node) for one in fits)
+    lines = [f"{pad_text(one.node, names)}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
     return [*lines, *format_group_answer(fits)]
 
 
@@ -128,15 +127,8 @@ def _format_part(part: EstimatePart, names: int, columns: int | None) -> list[st
         if part.within
         else f"{_format_figure(part.size)}       "
     )
-    begin = f"{figure}  {name:<{names}}  "
-    return _wrap_text(begin + how, len(begin), columns)
-
-
-def _wrap_text(line: str, indent: int, columns: int | None) -> list[str]:
-    if columns is None or len(line) <= columns:
-        return [line]
-    hang = " " * min(indent, columns // 2)
-    return textwrap.wrap(line, columns, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+    begin = f"{figure}  {pad_text(name, names)}  "
+    return wrap_line(begin + how, columns, measure_text(begin))
 
 
 def _format_budget(there: MemoryBudget) -> list[str]:
@@ -293,13 +285,13 @@ def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int) -> lis
     worst = find_worst_estimate(known)
     tone = TextStyle.VALUE if _choose_symbol(worst)[1] is TextStyle.GOOD else _choose_symbol(worst)[1]
     rows = wrap_text("\n".join(format_group_answer(known)), columns, tone, head=_render_fit_label(worst))
-    names = max(len(one.node) for one in known)
+    names = max(measure_text(one.node) for one in known)
     for one in known:
         begin = make_row(
             " " * 5,
             render_estimate_symbol(one),
             Span(" "),
-            sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+            sanitize_span(f"{pad_text(one.node, names)}  ", TextStyle.LABEL),
         )
         rows += wrap_text(describe_answer(one), columns, head=begin)
     return rows

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.text.units import GIB
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_row, truncate_row
 
 _MEMORY_TEXTURES = (
     ("█", TextStyle.GPU),
@@ -106,9 +106,31 @@ def _distribute_columns(sizes: Sequence[int], total: int, columns: int) -> list[
     return counts
 
 
-def list_memory_bar_symbols() -> dict[TextStyle, str]:
-    """Return the texture of each part."""
-    return {tone: mark for mark, tone in _MEMORY_TEXTURES}
+def render_memory_legend(bar: MemoryBar, columns: int, forms: Sequence[tuple[int, str, int, int]]) -> TextRow:
+    """Return the four parts of memory in GiB, each with its texture: the legend of the bar.
+
+    ``forms``: the forms from the widest to the narrowest, of which the first that fits is used: its indent, the gap
+    between two parts, the width of a figure and its decimals (none from 100 GiB on where figures have a width).
+    """
+    parts = (
+        (TextStyle.GPU, "GPU", bar.gpu_processes),
+        (TextStyle.OTHER, "other", bar.other_used),
+        (TextStyle.CACHE, "cache", bar.page_cache),
+        (TextStyle.FREE, "free", bar.free),
+    )
+    marks = {tone: mark for mark, tone in _MEMORY_TEXTURES}
+    made: TextRow = ()
+    for indent, gap, wide, places in forms:
+        spans: list[Span] = [Span(" " * indent)]
+        for at, (tone, name, size) in enumerate(parts):
+            spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", TextStyle.LABEL)]
+            decimals = 0 if wide and size is not None and size / GIB >= 99.95 else places
+            figure = "—" if size is None else f"{size / GIB:.{decimals}f}"
+            spans.append(Span(f"{figure:>{wide}}", TextStyle.VALUE))
+        made = tuple(spans)
+        if measure_row(made) <= columns:
+            break
+    return truncate_row(made, columns)
 
 
 def render_gauge(share: float, columns: int, tone: TextStyle = TextStyle.ACCENT) -> TextRow:

@@ -84,7 +84,7 @@ def wrap_text(
     lines = [row for line in sanitize_lines(words) if line for row in wrap_row((Span(line, tone),), room, hang)]
     if not head:
         return lines
-    return [(*(head if not at else (Span(" " * before),)), *line) for at, line in enumerate(lines)]
+    return [(*(head if not at else (Span(" " * before, head[-1].tone),)), *line) for at, line in enumerate(lines)]
 
 
 def find_command(line: str) -> str | None:
@@ -160,11 +160,14 @@ def _break_command(text: str, line: _Line, width: int) -> Iterator[_Line]:
 
 def _slice_row(row: TextRow, line: _Line) -> TextRow:
     """Return the part of a row that a line is made of, in its styles."""
-    spans, at = [Span(" " * line.indent)] if line.indent else [], 0
+    spans: list[Span] = []
+    at, before = 0, " " * line.indent
     for span in row:
         piece = span.text[max(0, line.start - at) : max(0, line.end - at)]
         at += len(span.text)
-        spans += [Span(piece, span.tone)] if piece else []
+        if piece:
+            spans.append(Span(before + piece, span.tone))
+            before = ""
     return (*spans, Span(line.suffix, spans[-1].tone)) if line.suffix else tuple(spans)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeState
@@ -66,10 +67,13 @@ _NARROW_PATTERN = re.compile("[ -~°·×–—‖‹›…•←-↓−≈─-�
 
 def measure_text(text: str) -> int:
     """Return the columns that a printable text takes, by the rule of Rich's ``cell_len``, by which Textual paints."""
-    return len(text) if text.isascii() or _NARROW_PATTERN.fullmatch(text) else _measure_cells(text)
+    return len(text) if text.isascii() else _measure_cells(text)
 
 
+@lru_cache(1024)
 def _measure_cells(text: str) -> int:
+    if _NARROW_PATTERN.fullmatch(text):
+        return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -77,7 +81,11 @@ def _measure_cells(text: str) -> int:
 
 def measure_row(spans: Iterable[Span]) -> int:
     """Return the columns that a row takes."""
-    return sum([measure_text(span.text) for span in spans])
+    taken = 0
+    for span in spans:  # called for hundreds of rows per frame
+        piece = span.text
+        taken += len(piece) if piece.isascii() else _measure_cells(piece)
+    return taken
 
 
 def split_graphemes(text: str) -> list[str]:
@@ -215,6 +223,25 @@ _STATE_SYMBOLS |= {
 def get_state_symbol(state: Phase | NodeState | Severity) -> str:
     """Return the one-character symbol of a state."""
     return _STATE_SYMBOLS[state]
+
+
+_SEVERITY_STYLES = {
+    Severity.GOOD: TextStyle.GOOD,
+    Severity.WARNING: TextStyle.ATTENTION,
+    Severity.PROBLEM: TextStyle.BAD,
+}
+
+
+def get_severity_style(severity: Severity) -> TextStyle:
+    """Return the style of a severity."""
+    return _SEVERITY_STYLES.get(severity, TextStyle.LABEL)
+
+
+def render_state(state: Phase | NodeState | Severity, tone: TextStyle | None = None) -> Span:
+    """Return the symbol of a state and a blank; a severity has a style of its own."""
+    if tone is None:
+        tone = get_severity_style(state) if isinstance(state, Severity) else TextStyle.ATTENTION
+    return Span(f"{get_state_symbol(state)} ", tone)
 
 
 def format_progress_bar(fraction: float, width: int = 10) -> str:

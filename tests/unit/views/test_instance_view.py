@@ -24,16 +24,17 @@ from sparkctl.model.sample import Gpu, GpuProcess, NodeProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor.store import Store
-from sparkctl.views.instance_rows import (
+from sparkctl.views.instance_view import (
+    InstanceScreenModel,
     describe_ready_rule,
     find_evidence_line,
     format_verdict_for_copy,
+    render_instance,
     render_log_status,
     render_log_tail,
     render_verdict,
     render_verdict_keys,
 )
-from sparkctl.views.instance_view import InstanceScreenModel, render_instance
 from sparkctl.views.overview.tile_model import build_tile_model
 from sparkctl.views.overview.tile_rows import DrawArea
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii

@@ -23,7 +23,7 @@ from sparkctl.model.switch_plan import (
 )
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
-from sparkctl.views.instance_rows import render_log_status
+from sparkctl.views.instance_view import render_log_status
 from sparkctl.views.overview.overview_view import _wrap_notice
 from sparkctl.views.switch_plan_view import (
     describe_rollback_window,

@@ -25,8 +25,12 @@ from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
-from sparkctl.views.profiles.profiles_screen_model import COLUMN_TITLES, ProfilePreview, ProfilesScreenModel
-from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
+from sparkctl.views.profiles.profiles_screen_view import (
+    COLUMN_TITLES,
+    ProfilePreview,
+    ProfilesScreenModel,
+    render_profiles_screen,
+)
 from sparkctl.views.text.styled_text import join_text, measure_row, to_ascii
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
