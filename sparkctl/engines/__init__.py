@@ -47,9 +47,9 @@ def load_engines() -> tuple[Engine, ...]:
 
 
 @cache
-def list_api_key_variables() -> frozenset[str]:
-    """Return the environment variables by which a server requires a key from its clients."""
-    return frozenset(name for one in load_engines() for name in one.api_key_variables)
+def collect_engine_words(field: str) -> tuple[str, ...]:
+    """Return the words that all engines have in a field, for example ``api_key_variables``."""
+    return tuple(word for one in load_engines() for word in getattr(one, field))
 
 
 @cache

@@ -228,6 +228,9 @@ class Engine:
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
     api_key_variables: tuple[str, ...] = ()  # environment variables by which it requires a key from its clients
+    address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
+    process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types
+    shm_names: tuple[str, ...] = ()  # how its files in /dev/shm begin
     token_free_health: tuple[tuple[str, HealthPaths], ...] = ()  # a health path that generates a token, its substitute
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:

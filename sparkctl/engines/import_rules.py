@@ -43,7 +43,9 @@ class ImportRules:
     ``recipe_image`` is the one that sparkrun uses if a recipe names none (a guess for today's recipes),
     ``recipe_command`` its launch words with ``{model}``, ``recipe_model_flags`` those for a file and for a hub id if the
     launch words have no model; ``recipe_flags`` the keys of a recipe's defaults with their flags, ``recipe_switches``
-    those keys that are switches (sparkrun's own tables). ``placeholders``: the names that an export gives to what people
+    those keys that are switches (sparkrun's own tables). ``is_recipe_default``: it is meant where a recipe names none.
+    ``built_image``: regex of an image that eugr's tool builds on the node, ``nightly_image`` the one built every night and
+    close to it (also with -tf5 and -b12x). ``placeholders``: the names that an export gives to what people
     change at a start, by flag; empty: it cannot be exported so.
 
     ``variables``: beginnings of its environment variables; ``key_variables``: those that hold an API key.
@@ -62,6 +64,9 @@ class ImportRules:
     short_flags: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     has_ranks: bool = False
+    is_recipe_default: bool = False
+    built_image: str | None = None
+    nightly_image: str | None = None
     recipe_name: str = ""
     recipe_words: tuple[str, ...] = ()
     recipe_image: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import decode_step_label, list_api_key_variables
+from sparkctl.engines import collect_engine_words, decode_step_label
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
@@ -128,7 +128,7 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
 
 def is_api_key_variable(name: str) -> bool:
     """Tell whether a server requires the key in this environment variable from its clients."""
-    return name.endswith("_API_KEY") and name in list_api_key_variables()
+    return name.endswith("_API_KEY") and name in collect_engine_words("api_key_variables")
 
 
 def choose_container_name(profile: Profile) -> str:

@@ -227,6 +227,9 @@ class VllmEngine(Engine):
         },
         image=r"vllm[-_]openai|/vllm(?::|$)",
         has_ranks=True,
+        is_recipe_default=True,
+        built_image=r"vllm-node(?![^-:@])",
+        nightly_image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly",
         recipe_name="vllm",
         recipe_words=("vllm",),
         recipe_image="scitrera/dgx-spark-vllm:latest",
@@ -262,6 +265,9 @@ class VllmEngine(Engine):
         hidden_directories=(".vllm",),
     )
     api_key_variables = ("VLLM_API_KEY",)
+    address_variables = ("VLLM_HOST_IP",)
+    process_titles = ("VLLM::", "vllm::")
+    shm_names = ("vllm",)
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, served name, then ``args`` in order."""

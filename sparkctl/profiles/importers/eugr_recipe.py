@@ -37,7 +37,7 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
     engine = recipe_reader.detect_recipe_engine(
         foreign_yaml.scalar_text(data.get("runtime")), command, foreign_yaml.scalar_text(data.get("container"))
     )
-    draft.engine_hint = engine or recipe_reader.EUGR_ENGINE
+    draft.engine_hint = engine or recipe_reader.get_default_engine()
     recipe.take_image(
         "container", draft.engine_hint, defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
     )

@@ -17,11 +17,6 @@ from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BLANK_CONTINUATION = re.compile(r"\\[ \t]+\n")
-_EUGR_LOCAL_IMAGE = re.compile(r"vllm-node(?![^-:@])")
-_EUGR_NIGHTLY_IMAGE = (
-    "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also with -tf5 and -b12x
-)
-EUGR_ENGINE = "vllm"  # what eugr's images hold, and what a service without an engine means
 _MAX_DEPTH = 8  # a value may contain placeholders, even its own
 _MAX_PLACEHOLDERS = 2_000  # placeholders in one command, including those in values
 
@@ -122,6 +117,11 @@ def list_recipe_rules() -> tuple[ImportRules, ...]:
 def find_recipe_rules(engine: str | None) -> ImportRules | None:
     """Return the rules of an engine by its name in recipes, None if it is not known."""
     return next((one for one in list_recipe_rules() if one.recipe_name == engine), None)
+
+
+def get_default_engine() -> str:
+    """Return the name in recipes of the engine that is meant where a recipe names none."""
+    return next(one.recipe_name for one in list_recipe_rules() if one.is_recipe_default)
 
 
 def detect_recipe_engine(word: str | None, command: str | None, image: str | None) -> str | None:
@@ -292,7 +292,8 @@ class RecipeReader:
     def note_local_build(self, args: list[str]) -> None:
         """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
         image = self.draft.image or ""
-        if not _EUGR_LOCAL_IMAGE.match(image):
+        rules = next((one for one in list_recipe_rules() if one.built_image and re.match(one.built_image, image)), None)
+        if rules is None:
             return
         flavour = next((f"-{word}" for word in ("tf5", "b12x") if word in f"{image} {' '.join(args)}"), "")
         if "--pre-tf" in args or "--pre-transformers" in args:
@@ -300,7 +301,7 @@ class RecipeReader:
         build = " ".join(["./build-and-copy.sh", "-t", image, *args])
         self.ledger.add_remark(
             f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
-            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={_EUGR_NIGHTLY_IMAGE}{flavour}:latest",
+            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={rules.nightly_image}{flavour}:latest",
             "image",
         )
 

@@ -67,7 +67,7 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
     recipe = RecipeReader(draft, {"model": body.get("model")}, recipe_reader.fill_sparkrun_placeholders)
     defaults: dict[str, Any] = {}
     engine = recipe_reader.detect_recipe_engine(foreign_yaml.scalar_text(body.get("engine")), None, None)
-    engine = engine or recipe_reader.EUGR_ENGINE
+    engine = engine or recipe_reader.get_default_engine()
     draft.engine_hint, draft.model = engine, foreign_yaml.scalar_text(body.get("model"))
     for key, value in body.items():
         if key in _DEFAULT_KEYS:
