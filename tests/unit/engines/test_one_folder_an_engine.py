@@ -93,6 +93,20 @@ def test_a_sentence_and_documentation_may_name_one() -> None:
     assert list(find_engine_names(ast.parse(code))) == []
 
 
+@pytest.mark.parametrize("name", engines.engine_names())
+def test_no_engine_imports_another(name: str) -> None:
+    others = tuple(f"sparkctl.engines.{one}" for one in engines.engine_names() if one != name)
+    imports = [
+        f"{node.module}.{one.name}" if isinstance(node, ast.ImportFrom) else one.name
+        for file in (PACKAGE / "engines" / name).glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for one in node.names
+    ]
+    assert imports
+    assert [one for one in imports if f"{one}.".startswith(tuple(f"{other}." for other in others))] == []
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_each_folder_has_the_same_files(name: str) -> None:
     folder = PACKAGE / "engines" / name
