@@ -175,7 +175,7 @@ async def _close_pipes(process: asyncio.subprocess.Process) -> None:
     asyncio waits for the end of the pipes as well: that never comes if nobody reads the output, or if a remaining
     grandchild holds them open.
     """
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no public access to it
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # Python 3.11 to 3.14 have no public way to it
     for fd in (0, 1, 2):
         pipe = transport.get_pipe_transport(fd)
         if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():

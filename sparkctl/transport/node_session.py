@@ -39,7 +39,12 @@ _OQS_LIBRARY_FILES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", 
 
 
 def import_asyncssh_fast() -> None:
-    """Import asyncssh quickly: without X.509 and without the slow search for liboqs."""
+    """Import asyncssh quickly: without X.509 and without the slow search for liboqs and nettle.
+
+    asyncssh 2.18 to 2.24 do both at their import and have no setting for it: X.509 takes a third of the import of
+    cryptography, and the search runs ldconfig and a compiler. OpenSSH has no X.509 either. tests/unit/test_private_names.py
+    fails where a version no longer imports that way.
+    """
     if "asyncssh" in sys.modules:
         return
     find_library = ctypes.util.find_library
