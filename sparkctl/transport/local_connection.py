@@ -142,7 +142,7 @@ class _LocalProcess:
 async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
     """Start in the home directory and in a process group of its own, like an SSH login; Ctrl-C reaches only us.
 
-    asyncio waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
+    asyncio (Python 3.11) waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(

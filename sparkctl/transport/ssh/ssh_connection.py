@@ -12,6 +12,7 @@ from pathlib import Path
 
 import asyncssh
 
+from sparkctl.concurrency import run_in_background
 from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, NodeUnreachable, SparkctlError
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
@@ -69,6 +70,7 @@ class SocketRelay:
         await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)
 
     def _accept_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # no TaskGroup: a server calls this outside of any block; `_relay_client` handles its errors, and `close` waits for it
         task = asyncio.create_task(self._relay_client(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -80,12 +82,10 @@ class SocketRelay:
         except (SparkctlError, OSError):
             writer.transport.abort()
             return
-        up = asyncio.create_task(_copy_stream(reader, far_writer))
         try:
-            await _copy_stream(far_reader, writer)
+            async with run_in_background(_copy_stream(reader, far_writer)):
+                await _copy_stream(far_reader, writer)
         finally:
-            up.cancel()
-            await asyncio.gather(up, return_exceptions=True)
             far_writer.close()
             writer.close()
 
@@ -152,6 +152,7 @@ class SshConnection:
         All waiting callers share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
         `HostKeyUntrusted` and `LoginRefused`.
         """
+        # no TaskGroup: the task belongs to all callers that wait for it, and ends with the last of them
         if self._returning is None or self._returning.done() or self._returning.cancelling():
             self._returning = asyncio.ensure_future(self._reconnect_until(self._returning))
         task = self._returning
