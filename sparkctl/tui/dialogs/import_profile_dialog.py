@@ -40,10 +40,9 @@ _EMPTY_HINT = (
 class PasteArea(TextArea):
     """A text area that accepts pasted text of any source and removes non-printable characters."""
 
-    async def _on_paste(self, event: events.Paste) -> None:
-        event.prevent_default()  # Textual calls the handler of every base class, too
+    def on_paste(self, event: events.Paste) -> None:
+        """Change the pasted text before Textual calls the handler of the base class, which inserts it."""
         event.text = "\n".join(sanitize_lines(event.text[:_MAX_INPUT_CHARACTERS]))
-        await super()._on_paste(event)
 
 
 @dataclass(frozen=True, slots=True)
