@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_verdict
 from sparkctl.views.overview.event_log_view import EventLogEntry
-from sparkctl.views.text.line_wrap import wrap_line, wrap_row
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, make_row
+from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
 _JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
@@ -189,12 +190,18 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
         when = time.strftime("%H:%M:%S", time.localtime(one.when))
         blocks.append([f"{bad if one.tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(one.text)}"])
     blocks += [[sanitize_line(words)] for words in wrong.bad_notices]
-    rows = [
-        row
+    lines = [
+        part
         for block in blocks
         for at, line in enumerate(block)
-        for row in wrap_row((Span(" " * (6 if at else 4) + line.strip()),), max(20, columns), 6)
+        for part in _wrap_text(line.strip(), " " * (6 if at else 4), columns)
     ]
     if view is not None:
-        rows += [make_row(line) for line in format_node_findings(view.findings, wrong.now, columns)]
-    return rows
+        lines += format_node_findings(view.findings, wrong.now, columns)
+    return [make_row(sanitize_span(line)) for line in lines]
+
+
+def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
+    """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line."""
+    wide = max(20, columns)
+    return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=" " * 6, break_on_hyphens=False)
