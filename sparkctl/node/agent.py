@@ -1098,18 +1098,17 @@ def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
 
 
 class NodeAgent:
-    """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device."""
+    """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device. ``clock`` as `time`."""
 
-    def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
+    def __init__(
+        self, root: str, every: float, gpu: HelperChannel | None, devices: HelperChannel, clock: Any = time
+    ) -> None:
         self.root = root
         self.every = every
-        self.fed = fed
-        trim_memory()
-        self.gpu = (
-            start_gpu_process(nvml) if nvml != b"" else None
-        )  # before there is a thread: a fork only copies the calling one
-        self.devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
-        self.parts = [part for part in (self.gpu, self.devices) if part is not None]
+        self.gpu = gpu
+        self.devices = devices
+        self.clock = clock
+        self.parts = [part for part in (gpu, devices) if part is not None]
         self.meminfo = KernelFile(root + "/proc/meminfo", pause=0.0)
         self.vmstat = KernelFile(root + "/proc/vmstat", long=True, pause=0.0)
         self.pressure = KernelFile(root + "/proc/pressure/memory", pause=0.0)
@@ -1123,15 +1122,15 @@ class NodeAgent:
         self.pending = b""
         self.commands = b""
 
-    def run(self) -> None:
-        """Run until stdin ends, or until no keepalive has come for too long."""
+    def run(self, fed_within: float) -> None:
+        """Run until stdin ends, or until no keepalive has come for so many seconds."""
         os.set_blocking(1, False)  # a reader that stopped reading must not keep the agent from ending
         self.send_message({"kind": "hello", "identity": read_identity(self.root)})
         fed = due = time.monotonic()
         asked_at: float | None = None
         while True:
             now = time.monotonic()
-            if now - fed > self.fed and not is_readable(0):  # the agent may have been suspended while keepalives came
+            if now - fed > fed_within and not is_readable(0):  # the agent may have been suspended while keepalives came
                 return
             if asked_at is None and now >= due:
                 asked_at = self.request_readings(now)
@@ -1141,7 +1140,7 @@ class NodeAgent:
                 if due <= now:  # the agent was suspended: no second sample at once, nothing is caught up
                     due = now + self.every
                 continue
-            until = min(fed + self.fed, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
+            until = min(fed + fed_within, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
             open_parts = [part.answers for part in self.parts if not part.ended]
             ready, _, _ = select.select(
                 [0, *open_parts], [1] if self.pending else [], [], max(0.0, until - now) + 0.001
@@ -1194,7 +1193,7 @@ class NodeAgent:
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(time.time(), 3),
+            "time": round(self.clock.time(), 3),
             "uptime": round(now, 3),
             "memory": memory,
             "detail": detail,
@@ -1256,8 +1255,7 @@ class NodeAgent:
     def send_message(self, message: Json) -> None:
         """Send one line. While the last one is not written, new ones are dropped: old samples are worthless."""
         if not self.pending:
-            line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
-            self.pending = line.encode("ascii", "replace") + b"\n"
+            self.pending = encode_message(message)
         self.flush()
 
     def flush(self) -> None:
@@ -1267,6 +1265,12 @@ class NodeAgent:
                 self.pending = self.pending[os.write(1, self.pending) :]
         except BlockingIOError:
             pass
+
+
+def encode_message(message: Json) -> bytes:
+    """Return a message as a line of the protocol."""
+    line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
+    return line.encode("ascii", "replace") + b"\n"
 
 
 def is_readable(fd: int) -> bool:
@@ -1291,8 +1295,13 @@ def main(words: list[str]) -> None:
             options[words[at]] = words[at + 1]
     root = options["--root"].rstrip("/")
     nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
+    trim_memory()
+    gpu = (
+        start_gpu_process(nvml) if nvml != b"" else None
+    )  # before there is a thread: a fork only copies the calling one
+    devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        NodeAgent(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
+        NodeAgent(root, float(options["--every"]), gpu, devices).run(float(options["--fed"]))
     os._exit(0)  # end at once, whatever the thread waits for
 
 

@@ -14,7 +14,6 @@ disk under /tmp. Helper processes and threads query the GPU's driver and the pro
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -24,7 +23,7 @@ import threading
 import time
 import zlib
 
-from sparkctl.node.agent import AGENT_PROTOCOL, KernelFile, read_file, start_gpu_process
+from sparkctl.node.agent import KernelFile, encode_message, read_file, start_gpu_process
 from sparkctl.node.guard.container_watch import (
     ContainerWatch,
     DockerPoller,
@@ -377,11 +376,8 @@ def print_start_line(place: str, pid: int | None, already: bool) -> None:
 
 def write_line(message: Json) -> None:
     """Write a line to stdout."""
-    line = (
-        json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
-    )
     with contextlib.suppress(OSError):  # nobody reads any more, but the guard is needed all the same
-        os.write(1, line)
+        os.write(1, encode_message(message))
 
 
 def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES
-from sparkctl.node.agent import AGENT_PROTOCOL
+from sparkctl.node.agent import encode_message
 from sparkctl.node.guard.container_watch import ContainerWatch, DockerPoller, WatchRegistry
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, GuardDaemon
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, FAST_READ_SECONDS, MeminfoReading
@@ -164,14 +164,14 @@ class SimGuard:
             if not taken:
                 return
             left -= len(taken)
-        message = {"probe": AGENT_PROTOCOL, "kind": "guard", "socket": GUARD_SOCKET, "already": self.is_running}
+        message = {"kind": "guard", "socket": GUARD_SOCKET, "already": self.is_running}
         if not self.is_running:
             self.is_running = True
             self.daemon = self._open_daemon()
             self.daemon.is_locked = True
             self.check_memory()
             self._begin_task(self._run())
-        stdout.write(json.dumps({**message, "pid": 3100}).encode() + b"\n")
+        stdout.write(encode_message({**message, "pid": 3100}))
 
     def list_directory(self) -> bytes:
         """Return the content of its directory: the directory, the socket, the receipts."""
