@@ -1,7 +1,7 @@
 """The agent: reads a Spark's memory, GPU, devices and processes. One file, standard library only, Python 3.8 or newer,
 nothing on disk.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
+Started as ``python3 -ISu -c BOOT LENGTHS NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
 stdin, then command lines. Any line is a keepalive; ``every SECONDS`` also sets the rate. It ends when stdin ends, and
 after ``--fed`` seconds without a keepalive. Each line of its stdout is a JSON object with a protocol number: first a
 hello, then samples.
@@ -1278,14 +1278,20 @@ def is_readable(fd: int) -> bool:
     return bool(select.select([fd], [], [], 0.0)[0])
 
 
-def main(words: list[str]) -> None:
-    """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
-    length, packed = int(words[0]), b""
+def read_nvml_source(length: int) -> bytes:
+    """Return pynvml's source, which comes on stdin in ``length`` bytes; end the program if stdin ends before."""
+    packed = b""
     while len(packed) < length:
         said = os.read(0, length - len(packed))
         if not said:
-            return
+            os._exit(0)
         packed += said
+    return zlib.decompress(packed) if packed else b""
+
+
+def main(words: list[str]) -> None:
+    """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
+    sent = read_nvml_source(int(words[0]))
     options = {"--root": "", "--every": "2", "--fed": "10", "--nvml": "sent"}
     disks = []
     for at in range(1, len(words) - 1, 2):
@@ -1294,7 +1300,7 @@ def main(words: list[str]) -> None:
         else:
             options[words[at]] = words[at + 1]
     root = options["--root"].rstrip("/")
-    nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
+    nvml = None if options["--nvml"] == "installed" else sent
     trim_memory()
     gpu = (
         start_gpu_process(nvml) if nvml != b"" else None

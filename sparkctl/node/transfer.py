@@ -994,7 +994,7 @@ def report_thread_failure(failure: Any) -> None:
     exit_program(7)
 
 
-def main() -> None:
+def main(_words: list[str]) -> None:
     """Run the end that the first line asks for."""
     threading.excepthook = report_thread_failure
     request = json.loads(sys.stdin.buffer.readline())
@@ -1009,7 +1009,3 @@ def main() -> None:
         report_error(error)
         exit_program(5)
     exit_program(0)
-
-
-if __name__ == "__main__":
-    main()

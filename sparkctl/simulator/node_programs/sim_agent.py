@@ -39,14 +39,8 @@ class AgentOutput(Protocol):
 
 
 async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: AgentOutput) -> None:
-    """Run the agent: read its source from stdin, sample at its rate, end with stdin or without keepalives."""
-    left = int(words[0]) + int(words[1])
-    while left > 0:
-        taken = await stdin.read(min(left, 65536))
-        if not taken:
-            return
-        left -= len(taken)
-    options = dict(zip(words[2::2], words[3::2], strict=False))
+    """Run the agent: sample at its rate, end with stdin or without keepalives."""
+    options = dict(zip(words[::2], words[1::2], strict=False))
     disks = [value for option, value in pairwise(words) if option == "--disk"]
     probe = SimAgent(node, float(options.get("--every", 2)), disks)
     fed = float(options.get("--fed", 10))

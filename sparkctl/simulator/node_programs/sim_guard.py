@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,14 +156,8 @@ class SimGuard:
         holdings: Any = SimpleNamespace(request_readings=lambda now: None, compute_growth=lambda container: None)
         return GuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), IDLE_EXIT_SECONDS)
 
-    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None:
-        """Run the start command: read all modules from stdin, print where the guard listens."""
-        left = sum(int(part.rpartition(":")[2]) for part in words[0].split(",")) + int(words[1])
-        while left > 0:
-            taken = await stdin.read(min(left, 65536))
-            if not taken:
-                return
-            left -= len(taken)
+    def start(self, stdout: ByteSink) -> None:
+        """Run the start command: print where the guard listens."""
         message = {"kind": "guard", "socket": GUARD_SOCKET, "already": self.is_running}
         if not self.is_running:
             self.is_running = True
