@@ -1,4 +1,4 @@
-"""Start `file_listing.py`, `transfer.py` and `weights_check.py` on a node, and decode what they print about a model's
+"""Start `transfer.py` and `weights_check.py` on a node, and decode what they print about a model's
 files.
 """
 
@@ -57,8 +57,8 @@ class FileListing:
 
 def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
     """Return the program that lists the places, and the free space at ``rooms``; it ends by itself."""
-    request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
-    return build_program("sparkctl-survey", ["file_listing"], stdin=request, python=python)
+    request = json.dumps({"role": "list", "places": list(places), "rooms": list(rooms)}).encode() + b"\n"
+    return build_program("sparkctl-survey", ["transfer"], stdin=request, python=python)
 
 
 def build_transfer_program(request: dict[str, Any], python: str = "python3") -> RemoteProgram:

@@ -1,4 +1,4 @@
-"""Simulated `node/file_listing.py` and `node/transfer.py`: models that exist by name, and bytes that are only counted."""
+"""Simulated `node/transfer.py`: models that exist by name, and bytes that are only counted."""
 
 from __future__ import annotations
 
