@@ -22,6 +22,7 @@ BENCHES = (
     "diagnose",
     "history",
     "switch",
+    "sync",
 )
 
 
