@@ -1,6 +1,8 @@
 """Inspect a node once: the script that reads it (`node_inspection.sh`, sent over stdin), and the decoder of its output.
 
-A section that was not requested, or that the node did not answer, is None: not known.
+A section that was not requested, or that the node did not answer, is None: not known. The look is a shell script beside
+the agent, because it also works where Python is missing, and because its start is cheap: measured with `status`'s
+sections on a machine with a GPU, 36 ms (31 ms of CPU) against 83 ms (78 ms) for the agent's source and NVML.
 """
 
 from __future__ import annotations

@@ -235,7 +235,12 @@ class SimGuard:
     def _begin_task(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()  # an error surfaces in the loop's handler, when it happens
 
     async def _run(self) -> None:
         while self.daemon.is_needed(self.node.clock.monotonic()):
