@@ -1,6 +1,7 @@
 """``sparkctl sync`` of a model between the lab's nodes, against one stream of ``rsync --daemon``, over the second link.
 
-sync encrypts, and proves the checksum of each file at both ends; rsync does neither here.
+sync encrypts, and proves the checksum of each file at both ends; rsync does neither here. So the ratio is a matter of
+the cores that both nodes share: it is told, without a bound.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def run(rounds: int = ROUNDS) -> Report:
         finally:
             for node in (one, two):
                 node.sh("rm", "-rf", MODEL)
-        goal = Goal(f"{OURS} / {THEIRS}", series[0].median / series[1].median, 0.5)
+        goal = Goal(f"{OURS} / {THEIRS}", series[0].median / series[1].median)
         return Report("sync", f"{FILES} files of {FILE_BYTES >> 20} MiB", series, (goal,), load.read())
 
 
