@@ -5,9 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,23 +19,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_context_override: ContextVar[CommandContext | None] = ContextVar("given", default=None)
-
-
-@contextmanager
-def use_context(context: CommandContext) -> Iterator[None]:
-    """Make verbs use this context instead of a new one for the terminal."""
-    token = _context_override.set(context)
-    try:
-        yield
-    finally:
-        _context_override.reset(token)
-
-
 def create_context(*, may_ask: bool = True) -> CommandContext:
-    """Return the context set by `use_context`, else a new one for this operator and terminal."""
-    if (given := _context_override.get()) is not None:
-        return given
+    """Return the context of a verb, for this operator and terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.context import CommandContext
     from sparkctl.history.operation_history import OperationHistory
@@ -92,6 +76,11 @@ def select_one_node(name: str | None) -> Node:
     if name is not None:
         return select_configured_nodes([name])[0]
     return get_only_node(load_config())
+
+
+def format_overrides(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the overrides of a profile as words of a command line."""
+    return tuple(word for override in overrides for word in ("--set", override))
 
 
 def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
@@ -154,6 +143,13 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
     return [name for name in ProfileLibrary().list_names() if name.startswith(incomplete)]
 
 
+def complete_instances(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of instances: those that the panel knows, else profiles, because no node is asked."""
+    if callable(ctx.obj):
+        return [name for name in ctx.obj(ctx.info_name) if name.startswith(incomplete)]
+    return complete_profiles(ctx, param, incomplete)
+
+
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Parse a duration option such as ``20m`` into seconds."""
     from sparkctl.model.text.units import parse_duration
@@ -165,3 +161,25 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     if found == 0:
         raise click.BadParameter(f"{value!r} is zero; give a duration such as 20m", ctx, param)
     return found
+
+
+def record_option(command: F) -> F:
+    """Add ``--record``."""
+    return click.option(
+        "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        help="Write all events to FILE, for `top --replay`; secrets are masked.",
+    )(command)  # fmt: skip
+
+
+def overwrite_option(command: F) -> F:
+    """Add ``--overwrite``."""
+    return _overwrite_option("--overwrite")(command)
+
+
+def record_options(command: F) -> F:
+    """Add ``--record`` and ``--overwrite``, with ``--force`` as its alias for verbs that have no other --force."""
+    return record_option(_overwrite_option("--overwrite", "--force")(command))
+
+
+def _overwrite_option(*names: str) -> Callable[[F], F]:
+    return click.option(*names, "overwrite", is_flag=True, help="Let --record overwrite an existing file.")

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
 
 from sparkctl.cli import stdout
+from sparkctl.cli.options import create_context
 from sparkctl.context import CommandContext
 from sparkctl.model.events import CommandEnded, Event
+
+if TYPE_CHECKING:
+    from sparkctl.commands.request import Request
+    from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
 class EventPrinter(Protocol):
@@ -30,32 +39,58 @@ class EventPrinter(Protocol):
         ...
 
 
-EventSource = Callable[[], AsyncGenerator[Event, None]]
-_captured_verbs: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
+EventSource = Callable[[CommandContext], AsyncGenerator[Event, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedVerb:
+    """A request, and how a verb prints its events.
+
+    Attributes:
+        printer: creates the printer of text; None: `TextPrinter`.
+        json_printer: creates the printer of JSON; None: `JsonPrinter`.
+        warnings: printed before it runs.
+    """
+
+    request: Request
+    printer: Callable[[], EventPrinter] | None = None
+    json_printer: Callable[[], EventPrinter] | None = None
+    warnings: Sequence[str] = ()
+
+
+class RequestCommand(click.Command):
+    """A verb that runs a request: its callback returns a `PreparedVerb`. The panel takes the request alone."""
+
+    def prepare_verb(self, ctx: click.Context) -> PreparedVerb:
+        """Return what the parsed options ask for."""
+        prepared = super().invoke(ctx)
+        assert isinstance(prepared, PreparedVerb)
+        return prepared
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the request and return the exit code."""
+        from sparkctl.cli import stderr
+        from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+
+        prepared, options = self.prepare_verb(ctx), ctx.params
+        for warning in prepared.warnings:
+            stderr.print_warning(None, warning, None)
+        context = create_context(may_ask=not options["as_json"])
+        printer: EventPrinter = (
+            (prepared.json_printer or JsonPrinter)() if options["as_json"] else (prepared.printer or TextPrinter)()
+        )
+        with open_recorder(ctx, options.get("record"), options.get("overwrite", False)) as recording:
+            if recording is not None:
+                printer = RecordingPrinter(printer, recording)
+            return choose_exit_code(run_verb(context, prepared.request.run, printer), recording)
 
 
 def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
-    """Run a verb to its end and return its exit code. Inside `capture_verbs` only hand the verb to the caller."""
-    if (taken := _captured_verbs.get()) is not None:
-        taken.append(verb)
-        return 0
+    """Run a verb to its end and return its exit code."""
     return asyncio.run(_consume_events(ctx, verb, printer))
 
 
-@contextlib.contextmanager
-def capture_verbs() -> Iterator[list[EventSource]]:
-    """Collect verbs instead of running them, so that the caller gets the parsed request as an event source."""
-    verbs: list[EventSource] = []
-    token = _captured_verbs.set(verbs)
-    try:
-        yield verbs
-    finally:
-        _captured_verbs.reset(token)
-
-
-async def _consume_events(
-    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], printer: EventPrinter
-) -> int:
+async def _consume_events(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
     loop = asyncio.get_running_loop()
 
     def interrupt_verb() -> None:
@@ -73,7 +108,7 @@ async def _consume_events(
 
     ticker = asyncio.create_task(refresh_every_second())
     code = 0
-    events = verb()
+    events = verb(ctx)
     try:
         async for event in events:
             printer.print_event(event)
@@ -123,3 +158,46 @@ async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _ignore_signal() -> None: ...
+
+
+RECORDING_FAILED_EXIT_CODE = 74  # EX_IOERR of sysexits.h
+
+
+def open_recorder(
+    ctx: click.Context, path: Path | None, overwrite: bool
+) -> AbstractContextManager[EventRecorder | None]:
+    """Return a context with the opened recorder, or None if nothing is recorded."""
+    if path is None:
+        if overwrite:
+            raise click.UsageError("--overwrite needs --record", ctx)
+        return nullcontext()
+    from sparkctl.cli import stderr
+    from sparkctl.monitor.recording.recording_file import EventRecorder
+
+    return EventRecorder(path, lambda why: stderr.print_warning(None, why, None), force=overwrite)
+
+
+def choose_exit_code(code: int, recording: EventRecorder | None) -> int:
+    """Return the exit code of a recorded verb: a failed recording turns success into exit 74."""
+    return RECORDING_FAILED_EXIT_CODE if code == 0 and recording is not None and recording.failed else code
+
+
+class RecordingPrinter:
+    """Records each event before another printer prints it."""
+
+    def __init__(self, printer: EventPrinter, recorder: EventRecorder) -> None:
+        self.printer = printer
+        self.recorder = recorder
+
+    def print_event(self, event: Event) -> None:
+        """Record one event and print it."""
+        self.recorder.write(event)
+        self.printer.print_event(event)
+
+    def refresh(self) -> None:
+        """Call the wrapped printer."""
+        self.printer.refresh()
+
+    def print_interrupt(self, presses: int) -> None:
+        """Call the wrapped printer."""
+        self.printer.print_interrupt(presses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # the first frame is painted without them
@@ -23,6 +23,7 @@ class ActionContext:
 
     Attributes:
         screens: the screens that this panel has.
+        config_nodes: the nodes of the config; none in a recording.
         profile, remedy: what the current screen has selected.
         deed: the sparkctl command line that carries out ``remedy``; None where it is no sparkctl command.
         has_verdict: the selected instance's start failed and the reason is known.
@@ -37,6 +38,7 @@ class ActionContext:
     """
 
     names: tuple[NodeName, ...] = ()
+    config_nodes: tuple[Node, ...] = ()
     views: tuple[NodeTelemetryView, ...] = ()
     node: NodeName | None = None
     instance: str | None = None
@@ -59,6 +61,11 @@ class ActionContext:
     def node_view(self) -> NodeTelemetryView | None:
         """The view of the selected node; None without nodes."""
         return next((view for view in self.views if view.name == self.node), None)
+
+    def find_nodes(self, *names: NodeName | None) -> tuple[Node, ...]:
+        """Return the nodes of the config with these names, in their order."""
+        by_name = {node.name: node for node in self.config_nodes}
+        return tuple(by_name[name] for name in names if name is not None and name in by_name)
 
     @property
     def selected_instance(self) -> InstanceView | None:

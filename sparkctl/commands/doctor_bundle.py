@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sparkctl import __version__
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request
 from sparkctl.commands.support_bundle import SupportBundle, safe_file_name
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -50,6 +51,24 @@ class NodeReadings:
     missing: list[tuple[str, str]] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
     error: NodeError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectSupportBundle(Request):
+    """A request to write all readings of nodes to a file; see `collect_support_bundle`."""
+
+    nodes: Sequence[Node]
+    path: Path
+    config: str | None
+    environ: Mapping[str, str]
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        return ("doctor", f"--collect={self.path}", *self.format_node_options())
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Read them and write the file."""
+        return collect_support_bundle(ctx, self.nodes, self.path, self.config, self.environ)
 
 
 def collect_support_bundle(

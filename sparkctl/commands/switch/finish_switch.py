@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.switch.switch_instance import rerun_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner
@@ -20,6 +22,7 @@ from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
@@ -27,13 +30,24 @@ from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession
 
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _STEP_ORDER = tuple(SwitchStep)
 _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
+class FinishWay(StrEnum):
+    """How an unfinished switch is finished: its command line."""
+
+    RESUME = "resume"
+    ABORT = "abort"
+    GIVE_UP = "abort --give-up"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishSwitch:
+class FinishSwitch(Request):
     """``nodes``: where to look for a journal. ``known``: every node of the config, for those that the journal names
     besides.
     """
@@ -43,6 +57,46 @@ class FinishSwitch:
     environ: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     guarded: bool = True
+    way: FinishWay = FinishWay.RESUME
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        verb, *flags = self.way.split()
+        return (verb, *self.format_node_options(), *flags)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it."""
+        return Preview(
+            sections=(
+                ((self._format_question(now), SentenceTone.STRONG),),
+                *describe_unreachable(now, self.named_nodes),
+            ),
+            is_required=True,
+        )
+
+    def _format_question(self, now: ActionContext) -> str:
+        """Return what happens to the models of the switch, by name where its journal is readable."""
+        one = now.journal
+        if one is None:
+            what, new, old = "the switch that was left", "What it started", "what it stopped"
+        else:
+            what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
+            new, old = one.instance, " and ".join(one.stops)
+        if self.way is FinishWay.RESUME:
+            return f"Go on with {what}?"
+        serves = one is not None and any(
+            each.name == one.instance and each.phase is Phase.READY for view in now.views for each in view.instances
+        )
+        ready = ", which is ready now," if serves else ""
+        if self.way is FinishWay.GIVE_UP:
+            both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
+            return f"Give up {what}? {both}, logs saved, and none of its models serves."
+        return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Finish it this way."""
+        ways = {FinishWay.RESUME: resume_switch, FinishWay.ABORT: abort_switch, FinishWay.GIVE_UP: abandon_switch}
+        return ways[self.way](ctx, self)
 
 
 def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
