@@ -228,10 +228,10 @@ def _free_node(now: ActionContext) -> Request:
 
 def _finish_switch(way: str) -> RequestBuilder:
     def build_request(now: ActionContext) -> Request:
-        from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishWay
+        from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
 
         return FinishSwitch(
-            nodes=now.config_nodes, names_nodes=False, known=now.config_nodes, environ=os.environ, way=FinishWay(way)
+            nodes=now.config_nodes, names_nodes=False, known=now.config_nodes, environ=os.environ, way=FinishVerb(way)
         )
 
     return build_request
@@ -243,7 +243,8 @@ def _restart_selected(now: ActionContext) -> Request:
 
     assert now.selected_instance is not None
     profile = str(now.selected_instance.profile)
-    return build_start_request(ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile)
+    start = build_start_request(ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile)
+    return replace(start, restarts=True)
 
 
 def _check_fit(now: ActionContext) -> Request:

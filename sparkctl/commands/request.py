@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -45,9 +45,6 @@ class Preview:
     title: str | None = None
     accept: str | None = None
     wanted: str | None = None
-
-
-AskFunction = Callable[["ActionContext"], Preview]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

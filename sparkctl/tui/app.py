@@ -457,10 +457,10 @@ class PanelApp(Panel):
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
 
-    def run_command_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line; show the error where it is refused."""
+    def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line, after a question as before this action; show the error where it is refused."""
         try:
-            self.orders.dispatch_line(words)
+            self.orders.dispatch_line(words, confirms)
         except SparkctlError as error:
             self.show_error(error)
 

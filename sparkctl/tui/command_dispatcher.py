@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.action_context import is_state_unknown
 from sparkctl.commands.actions import PANEL_VERBS, Action, ActionId, find_verb_action, retarget_context
-from sparkctl.commands.request import AskFunction, Request, ScreenTarget
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
@@ -41,8 +41,11 @@ class CommandDispatcher:
         self._panel = panel
         self._typed: list[str] = []
 
-    def dispatch_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line. Raises `SparkctlError` where it is not valid, or refused."""
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line. Raises `SparkctlError` where it is not valid, or refused.
+
+        ``confirms``: an action that asks before any command.
+        """
         panel = self._panel
         if words and words[0] in _VERB_ALIASES:
             words = (_VERB_ALIASES[words[0]], *words[1:])
@@ -54,13 +57,17 @@ class CommandDispatcher:
             panel.perform_action(one.id)
             return
         self._refuse_change(one)
-        if is_bare and one is not None and self._do_bare_verb(one):
+        if is_bare and one is not None and confirms is None and self._do_bare_verb(one):
             return
         if not words or (words[0] not in _SCREEN_VERBS and not _HELP_FLAGS.intersection(words)):
             self._refuse_if_not_ready()
         if panel.setup.commands is None:
             raise InvalidInput("this panel has no commands")
-        self.dispatch_request(panel.setup.commands.parse_request(words, self._list_nearest_nodes()))
+        request = panel.setup.commands.parse_request(words, self._list_nearest_nodes())
+        if confirms is not None and isinstance(request, Request):
+            self._confirm_and_run(request, confirms)
+        else:
+            self.dispatch_request(request)
 
     def _do_bare_verb(self, one: Action) -> bool:
         """Do what a verb without arguments means on the selection; tell whether it means anything there."""
@@ -103,7 +110,7 @@ class CommandDispatcher:
         elif one.id in _LEFT_SWITCH_ACTIONS and len(request.format_as_command()) == 1 and (why := one.why_not(now)):
             raise InvalidInput(why)  # the same reason as for its key: there is nothing to confirm
         elif request.preview(now).is_required:
-            self.confirm_and_run(request, one)
+            self._confirm_and_run(request, one)
         else:
             panel.controller.start_command(request)
 
@@ -135,17 +142,17 @@ class CommandDispatcher:
             now = retarget_context(self._panel.build_action_context(), target.name, next(iter(target.nodes), None))
             self._panel.open_screen(target.verb, now)
 
-    def confirm_and_run(self, request: Request, one: Action, ask: AskFunction | None = None) -> None:
+    def _confirm_and_run(self, request: Request, one: Action) -> None:
         """Carry out a request after the operator has confirmed it; the default is no."""
-        self._panel.spawn_task(self._confirm_and_start(request, one, ask))
+        self._panel.spawn_task(self._confirm_and_start(request, one))
 
-    async def _confirm_and_start(self, request: Request, one: Action, ask: AskFunction | None) -> None:
+    async def _confirm_and_start(self, request: Request, one: Action) -> None:
         from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, build_confirmation
 
         panel = self._panel
         assert panel.controller is not None
-        dialog = build_confirmation(request, one, panel.build_action_context(), ask)
-        dialog.set_refresh_source(lambda: build_confirmation(request, one, panel.build_action_context(), ask))
+        dialog = build_confirmation(request, one, panel.build_action_context())
+        dialog.set_refresh_source(lambda: build_confirmation(request, one, panel.build_action_context()))
         if await panel.controller.dialogs.show_dialog(dialog) == CONFIRM_ANSWER:
             panel.controller.start_command(request)
 

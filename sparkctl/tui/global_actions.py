@@ -167,7 +167,7 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.tui.external_program import run_external_program
+    from sparkctl.tui.profile_editor import run_external_program
 
     words = build_ssh_command(node, os.environ)
     try:
@@ -192,7 +192,7 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.tui.external_program import run_external_program
+    from sparkctl.tui.profile_editor import run_external_program
 
     try:
         status, said = await run_external_program(

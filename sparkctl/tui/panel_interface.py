@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sparkctl.clock import Clock
     from sparkctl.commands.actions import Action, ActionContext
-    from sparkctl.commands.request import AskFunction, Request, ScreenTarget
+    from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.start.launch_plans import ContainerLaunch
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.context import CommandContext
@@ -199,16 +199,12 @@ class FrontScreen(Protocol):
 class Dispatcher(Protocol):
     """Carries out requests and command lines, and opens the dialogs that lead to them."""
 
-    def dispatch_line(self, words: Sequence[str]) -> None:
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
         """Carry out a command line. Raises `SparkctlError` where it is refused."""
         ...
 
     def dispatch_request(self, request: Request | ScreenTarget) -> None:
         """Carry out a request. Raises `SparkctlError` where it is refused."""
-        ...
-
-    def confirm_and_run(self, request: Request, one: Action, ask: AskFunction | None = None) -> None:
-        """Carry out a request after the operator has confirmed it."""
         ...
 
     def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
@@ -315,8 +311,8 @@ class Panel(ToastApp):
         """Run an action, or say why it is not possible now."""
         raise NotImplementedError
 
-    def run_command_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line; show the error where it is refused."""
+    def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line, after a question as before this action; show the error where it is refused."""
         raise NotImplementedError
 
     def run_request(self, request: Request | ScreenTarget) -> None:

@@ -82,8 +82,7 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
 
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.commands.doctor_bundle import CollectSupportBundle
-    from sparkctl.commands.support_bundle import SupportBundle
+    from sparkctl.commands.doctor_bundle import CollectSupportBundle, SupportBundle
     from sparkctl.files import read_regular_file
     from sparkctl.model.events import CommandEnded, Event
     from sparkctl.paths import config_file

@@ -11,13 +11,13 @@ from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 
 
 def prepare_finish(way: str, names: tuple[str, ...]) -> PreparedVerb:
-    """Return the request to finish a switch on these nodes, or on any; ``way``: a value of `FinishWay`."""
+    """Return the request to finish a switch on these nodes, or on any; ``way``: a value of `FinishVerb`."""
     from sparkctl.cli.event_printers import SwitchPrinter
-    from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishWay
+    from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
 
     nodes = select_configured_nodes(names)
     request = FinishSwitch(
-        nodes=nodes, names_nodes=bool(names), known=add_other_nodes(nodes), environ=os.environ, way=FinishWay(way)
+        nodes=nodes, names_nodes=bool(names), known=add_other_nodes(nodes), environ=os.environ, way=FinishVerb(way)
     )
     return PreparedVerb(request=request, printer=SwitchPrinter)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.request import Preview, Request, list_flags
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
 from sparkctl.commands.stop.stop_impact import preview_replacement
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
@@ -37,6 +37,7 @@ class StartInstance(Request):
         kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
         switch_flags: the options of that switch.
         words: the profile and its overrides as the operator typed them, for hints.
+        restarts: an instance that has ended is started again: it asks first.
     """
 
     profile: Profile
@@ -53,6 +54,7 @@ class StartInstance(Request):
     forced: bool = False
     kept: frozenset[str] = frozenset()
     switch_flags: tuple[str, ...] = ()
+    restarts: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -65,6 +67,10 @@ class StartInstance(Request):
 
     def preview(self, now: ActionContext) -> Preview:
         """Return the question before it; where it replaces what runs under its name, what that cuts off."""
+        if self.restarts:
+            what = f"Start {self.words[0]} on {self.head_node.name} once more, as it was?"
+            sections = (((what, SentenceTone.STRONG),), *describe_unreachable(now, self.named_nodes))
+            return Preview(sections=sections, is_required=True, title="restart", accept="start it")
         if not self.replace or self.dry_run:
             return Request.preview(self, now)
         return preview_replacement(now, self.profile.name, self.named_nodes)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.switch.switch_instance import rerun_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
-from sparkctl.commands.switch.switch_runner import SwitchStepRunner
+from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remaining_steps
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -24,7 +24,7 @@ from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
-from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -38,12 +38,12 @@ _STEP_ORDER = tuple(SwitchStep)
 _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
-class FinishWay(StrEnum):
-    """How an unfinished switch is finished: its command line."""
+class FinishVerb(StrEnum):
+    """The commands, as typed after ``sparkctl``."""
 
     RESUME = "resume"
     ABORT = "abort"
-    GIVE_UP = "abort --give-up"
+    ABANDON = "abort --give-up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class FinishSwitch(Request):
     environ: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     guarded: bool = True
-    way: FinishWay = FinishWay.RESUME
+    way: FinishVerb = FinishVerb.RESUME
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -82,134 +82,92 @@ class FinishSwitch(Request):
         else:
             what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
             new, old = one.instance, " and ".join(one.stops)
-        if self.way is FinishWay.RESUME:
+        if self.way is FinishVerb.RESUME:
             return f"Go on with {what}?"
         serves = one is not None and any(
             each.name == one.instance and each.phase is Phase.READY for view in now.views for each in view.instances
         )
         ready = ", which is ready now," if serves else ""
-        if self.way is FinishWay.GIVE_UP:
+        if self.way is FinishVerb.ABANDON:
             both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
             return f"Give up {what}? {both}, logs saved, and none of its models serves."
         return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Finish it this way."""
-        ways = {FinishWay.RESUME: resume_switch, FinishWay.ABORT: abort_switch, FinishWay.GIVE_UP: abandon_switch}
-        return ways[self.way](ctx, self)
+        return finish_switch(ctx, self)
 
 
-def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Finish the switch found on these nodes, in the direction in which it was going."""
+def finish_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Finish the switch found on these nodes.
 
-    def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
+    RESUME goes on in the direction in which it was going; ABORT removes the new containers and starts the old ones again;
+    ABANDON removes both sides, with logs saved, and deletes the journal. The latter two need no profile.
+    """
 
-    return record_operation(
-        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl resume"), stream_resume
-    )
+    def stream_finish(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).run, on_interrupt=None)
 
-
-def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
-
-    def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
-
-    return record_operation(
-        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort"), stream_abort
-    )
+    subject = OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command=f"sparkctl {request.way}")
+    return record_operation(ctx, subject, stream_finish)
 
 
-def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
+class FinishAction(StrEnum):
+    """What a command does with an unfinished switch."""
 
-    def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
-
-    return record_operation(
-        ctx,
-        OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort --give-up"),
-        stream_abandon,
-    )
+    REPEAT = "repeat"  # nothing was changed so far: begin again with a plan of the current state
+    FORWARD = "forward"  # run the remaining steps
+    ROLL_BACK = "roll back"  # the old instance comes back
+    ABANDON = "abandon"  # remove both sides
+    FORGET = "forget"  # nothing was stopped: delete the journal
+    REFUSE = "refuse"  # the new instance serves
 
 
 class _FinishRun:
-    """One run of either command."""
+    """One run of one of the commands."""
 
     def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
         self.ctx, self.request = ctx, request
         self.began = ctx.clock.monotonic()
         self.sessions: dict[NodeName, NodeSession] = {}
 
-    async def resume(self, emit: Emit) -> CommandEnded:
+    async def run(self, emit: Emit) -> CommandEnded:
+        verb = self.request.way
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
                 return self._build_no_switch_end()
-            self._describe_operation(journal, is_way_back=journal.step in _ROLLBACK_STEPS)
-            transaction = self._create_transaction(journal, emit)
-            request = self._rebuild_request(journal) if _needs_profile(journal.step) else None
-            await self.ctx.interrupt.run_interruptible(
-                transaction.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
-            )
-            try:
-                await self._verify_unchanged(transaction, journal)
-                if journal.step is not SwitchStep.CHECKING:
-                    return self._close_original_operation(
-                        journal, "resume", await self._run_remaining_steps(transaction, request)
-                    )
-                await (
-                    transaction.delete_journal()
-                )  # nothing was changed so far: begin again with a plan of the current state
-            finally:
-                await transaction.release_locks()
-        assert request is not None
-        return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
-
-    async def _run_remaining_steps(
-        self, transaction: SwitchTransaction, request: SwitchInstance | None
-    ) -> CommandEnded:
-        run, step = SwitchStepRunner(transaction, request), transaction.journal.step
-        if step in _ROLLBACK_STEPS:
-            return await run.run_rollback(is_requested=True)
-        return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
-
-    async def abort(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(is_requested=True))
-
-    async def abandon(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
-
-    async def _undo_switch(
-        self, emit: Emit, verb: str, finish: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
-    ) -> CommandEnded:
-        """Undo the unfinished switch, unless the new instance serves; if nothing was stopped, delete the journal."""
-        async with AsyncExitStack() as stack:
-            journal = await self._find_journal(stack, emit)
-            if journal is None:
-                return self._build_no_switch_end()
-            if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
+            action, first = decide_finish(verb, journal.step)
+            if action is FinishAction.REFUSE:
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
                     f"{journal.instance} has passed its checks and serves; the old containers are being removed",
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
-            self._describe_operation(journal, is_way_back=True)
+            self._describe_operation(journal, is_way_back=action not in (FinishAction.FORWARD, FinishAction.REPEAT))
             transaction = self._create_transaction(journal, emit)
+            request = self._rebuild_request(journal) if needs_profile(action, first) else None
+            doing = "resuming" if verb is FinishVerb.RESUME else "aborting"
             await self.ctx.interrupt.run_interruptible(
-                transaction.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"{doing} the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
                 await self._verify_unchanged(transaction, journal)
-                if journal.step is SwitchStep.CHECKING:
+                if action in (FinishAction.REPEAT, FinishAction.FORGET):
                     await transaction.delete_journal()
-                    return self._close_original_operation(
-                        journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
-                    )
-                return self._close_original_operation(journal, verb, await finish(SwitchStepRunner(transaction)))
+                    ended = self._build_end(journal, "nothing had been stopped: the switch is forgotten")
+                elif action is FinishAction.FORWARD:
+                    ended = await SwitchStepRunner(transaction, request).run_forward(first)
+                elif action is FinishAction.ROLL_BACK:
+                    ended = await SwitchStepRunner(transaction).run_rollback(is_requested=True)
+                else:
+                    ended = await SwitchStepRunner(transaction).run_abandon()
             finally:
                 await transaction.release_locks()
+        if action is FinishAction.REPEAT:
+            assert request is not None
+            ended = await rerun_switch(self.ctx, request, emit)
+        return self._close_original_operation(journal, verb, ended)
 
     # history
 
@@ -225,7 +183,7 @@ class _FinishRun:
             nodes=nodes, instance=journal.instance, profile=journal.words[0], hash=journal.profile_hash
         )
 
-    def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
+    def _close_original_operation(self, journal: SwitchJournal, verb: FinishVerb, ended: CommandEnded) -> CommandEnded:
         """Record the result in the history row of the unfinished switch, where that was run from here too."""
         if ended.outcome in (Outcome.READY, Outcome.DONE):
             text = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
@@ -238,26 +196,9 @@ class _FinishRun:
         """Return the journal with the most progress, with a session to every node that it affects."""
         await self._open_sessions(stack, self.request.nodes, emit)
         views = await self.ctx.interrupt.run_interruptible(self._read_journals(), _UNCHANGED_MESSAGE)
-        silent = [one for one in views.values() if isinstance(one, NodeError)]
-        found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
-        for name, view in found.items():
-            if view.found is JournalPresence.UNREADABLE:
-                raise journals.build_switch_refusal(name, view, is_held=view.is_held)
-        there = {name: one.journal for name, one in found.items() if one.journal is not None}
-        if not there:
-            if silent:
-                raise silent[0]
+        journal = choose_journal(views)
+        if journal is None:
             return None
-        if len({one.id for one in there.values()}) > 1:
-            raise OperationRefused(
-                "there is more than one unfinished switch: "
-                + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
-                "name a node of the one you mean: --node",
-            )
-        for name, view in found.items():
-            if view.journal is not None and view.is_held:
-                raise journals.build_switch_refusal(name, view, is_held=True)
-        journal = max(there.values(), key=lambda one: _STEP_ORDER.index(one.step))
         await self._open_sessions(stack, self._list_other_nodes(journal), emit)
         for node in journal.affected_nodes:
             await self.ctx.interrupt.run_interruptible(self.sessions[node].link.connect(), _UNCHANGED_MESSAGE)
@@ -295,10 +236,7 @@ class _FinishRun:
         found = await gather_or_cancel(
             *(journals.read_journal_with_text(self.sessions[node]) for node in journal.affected_nodes)
         )
-        views = [view for view, _ in found]
-        if not any(view.journal == journal for view in views) or any(
-            view.journal is not None and view.journal.id != journal.id for view in views
-        ):
+        if not is_still_unfinished(journal, [view.journal for view, _ in found]):
             raise OperationRefused(
                 f"another operator has taken over or finished the switch to {journal.instance}; nothing was done",
                 "see its state: sparkctl status",
@@ -375,7 +313,56 @@ class _FinishRun:
         )
 
 
-def _needs_profile(step: SwitchStep) -> bool:
-    return step is SwitchStep.LEFT or (
-        step in FORWARD_STEPS and FORWARD_STEPS.index(step) <= FORWARD_STEPS.index(SwitchStep.STARTING)
-    )
+def decide_finish(verb: FinishVerb, step: SwitchStep) -> tuple[FinishAction, SwitchStep]:
+    """Return what to do with a switch whose journal shows ``step``, and the step with which FORWARD begins."""
+    if verb is FinishVerb.RESUME:
+        if step is SwitchStep.CHECKING:
+            return FinishAction.REPEAT, step
+        if step in _ROLLBACK_STEPS:
+            return FinishAction.ROLL_BACK, step
+        return FinishAction.FORWARD, SwitchStep.STARTING if step is SwitchStep.LEFT else step
+    if step in (SwitchStep.CLEARING, SwitchStep.DONE):
+        return FinishAction.REFUSE, step
+    if step is SwitchStep.CHECKING:
+        return FinishAction.FORGET, step
+    return FinishAction.ROLL_BACK if verb is FinishVerb.ABORT else FinishAction.ABANDON, step
+
+
+def needs_profile(action: FinishAction, first: SwitchStep) -> bool:
+    """Tell whether something is started, so that the profile must be loaded and be the one of the journal."""
+    if action is FinishAction.FORWARD:
+        return SwitchStep.STARTING in list_remaining_steps(first)
+    return action is FinishAction.REPEAT
+
+
+def choose_journal(views: Mapping[NodeName, SwitchJournalStatus | NodeError]) -> SwitchJournal | None:
+    """Return the journal with the most progress, None if all nodes answered and none has one.
+
+    Raises the error of a silent node if no other has a journal, and `OperationRefused` if one cannot be read, if they are
+    of several switches, and if the switch still runs.
+    """
+    silent = [one for one in views.values() if isinstance(one, NodeError)]
+    found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
+    for name, view in found.items():
+        if view.found is JournalPresence.UNREADABLE:
+            raise journals.build_switch_refusal(name, view, is_held=view.is_held)
+    there = {name: one.journal for name, one in found.items() if one.journal is not None}
+    if not there:
+        if silent:
+            raise silent[0]
+        return None
+    if len({one.id for one in there.values()}) > 1:
+        raise OperationRefused(
+            "there is more than one unfinished switch: "
+            + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
+            "name a node of the one you mean: --node",
+        )
+    for name, view in found.items():
+        if view.journal is not None and view.is_held:
+            raise journals.build_switch_refusal(name, view, is_held=True)
+    return max(there.values(), key=lambda one: _STEP_ORDER.index(one.step))
+
+
+def is_still_unfinished(journal: SwitchJournal, found: Sequence[SwitchJournal | None]) -> bool:
+    """Tell whether the nodes' journals, read again under the locks, are still those of this switch as it was left."""
+    return journal in found and all(one is None or one.id == journal.id for one in found)

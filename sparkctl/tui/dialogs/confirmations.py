@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from sparkctl.commands.actions import Action, ActionContext
-from sparkctl.commands.request import AskFunction, Request
+from sparkctl.commands.request import Request
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 CONFIRM_ANSWER = "do"  # the answer of both dialogs that confirms
 
 
-def build_confirmation(
-    request: Request, one: Action, now: ActionContext, ask: AskFunction | None = None
-) -> RefreshingDialog:
-    """Return the dialog that asks before an action; `CONFIRM_ANSWER` is its yes. ``ask``: None: the request's own."""
-    preview = (ask or request.preview)(now)
+def build_confirmation(request: Request, one: Action, now: ActionContext) -> RefreshingDialog:
+    """Return the dialog that asks before an action; `CONFIRM_ANSWER` is its yes."""
+    preview = request.preview(now)
     body: list[TextRow] = []
     for section in preview.sections:
         body += [row for text, tone in section for row in wrap_paragraph(text, TextStyle(tone))]

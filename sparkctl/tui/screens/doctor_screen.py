@@ -8,8 +8,6 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import DOCTOR, ActionContext, ActionId, find_action
-from sparkctl.commands.request import Request
-from sparkctl.errors import SparkctlError
 from sparkctl.logs import filter_pattern
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
@@ -111,13 +109,5 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
     def _apply_remedy(self) -> None:
         """Run the remedy after a confirmation."""
         selected = self._build_model().selected
-        commands = self.panel.setup.commands
-        if selected is None or selected.fix_argv is None or commands is None:
-            return
-        try:
-            request = commands.parse_request(selected.fix_argv)
-        except SparkctlError as error:
-            self.panel.show_error(error)
-        else:
-            if isinstance(request, Request):
-                self.panel.orders.confirm_and_run(request, find_action(ActionId.MEND))
+        if selected is not None and selected.fix_argv is not None:
+            self.panel.run_command_line(selected.fix_argv, find_action(ActionId.MEND))

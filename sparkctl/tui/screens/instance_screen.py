@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.commands.actions import INSTANCE, ActionContext, ActionId, find_action
-from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
+from sparkctl.commands.actions import INSTANCE, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import ContainerLaunch, read_container_launch
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.errors import DockerError, NodeError, SparkctlError
@@ -331,30 +330,11 @@ class InstanceScreen(ScrollScreen):
         """Return the handlers that scroll and its own."""
         return {
             **super().action_handlers(),
-            ActionId.RESTART: self._confirm_restart,
             ActionId.ACCEPT: self._propose_change,
             ActionId.EDIT_ITS: self._edit_profile,
             ActionId.COPY_VERDICT: self._copy_verdict,
             ActionId.PLAN: self._show_launch_plan,
         }
-
-    def _confirm_restart(self) -> None:
-        """Start it again after a confirmation."""
-        one = find_action(ActionId.RESTART)
-        assert one.request is not None
-        try:
-            request = one.request(self.panel.build_action_context())
-        except SparkctlError as error:
-            self.panel.show_error(error)
-            return
-        assert isinstance(request, Request)
-        what = f"Start {request.format_as_command()[1]} on {self._node} once more, as it was?"
-
-        def ask_to_restart(now: ActionContext) -> Preview:
-            unreachable = describe_unreachable(now, request.named_nodes)
-            return Preview(sections=(((what, SentenceTone.STRONG),), *unreachable), accept="start it")
-
-        self.panel.orders.confirm_and_run(request, one, ask_to_restart)
 
     def _propose_change(self) -> None:
         """Show the change that the verdict proposes, and apply it as chosen."""

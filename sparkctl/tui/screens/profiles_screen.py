@@ -13,7 +13,7 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import PROFILES, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import preview_launch
-from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import filter_pattern
 from sparkctl.model.node import NodeName
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_interface import Panel
 
 
-async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
+async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> None:
     """Ask for the direction of a `sync` and start it; while one runs, ask whether to end it."""
+    from sparkctl.commands.transfer.transfer_profile import TransferProfile
+
     controller = panel.controller
     assert controller is not None
     going = next((job for job in controller.jobs.running_jobs if job.started.verb == "sync"), None)
@@ -63,7 +65,7 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
     ways += [(other, first) for other in names if other != first]
     body = [
         *wrap_paragraph(
-            f"Bring what {profile} needs, its image and the files of its model, from one Spark to another?",
+            f"Bring what {name} needs, its image and the files of its model, from one Spark to another?",
             TextStyle.STRONG,
         ),
         (),
@@ -76,22 +78,13 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
         ("cancel", "Cancel"),
         *((f"{source}\n{target}", f"{source} {arrow} {target}") for source, target in ways),
     )
-    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
+    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {name}", body, choices))
     if answer is not None and "\n" in answer:
         source, target = answer.split("\n")
-        await _start_transfer(panel, profile, NodeName(source), NodeName(target))
-
-
-async def _start_transfer(panel: Panel, name: str, source: NodeName, target: NodeName) -> None:
-    from sparkctl.commands.transfer.transfer_profile import TransferProfile
-
-    try:
-        profile = await asyncio.to_thread(ProfileLibrary().load_profile, name)
-    except SparkctlError as error:
-        panel.show_error(error)
-        return
-    near, far = panel.build_action_context().find_nodes(source, target)
-    panel.run_request(TransferProfile(profile=profile, source=near, targets=(far,), environ=os.environ, words=(name,)))
+        near, far = panel.build_action_context().find_nodes(NodeName(source), NodeName(target))
+        panel.run_request(
+            TransferProfile(profile=profile, source=near, targets=(far,), environ=os.environ, words=(name,))
+        )
 
 
 _REFRESH_SECONDS = 2.0  # seconds between two checks for changed files
@@ -335,13 +328,16 @@ class ProfilesScreen(ListScreen[str]):
 
     def _pick_node(self) -> None:
         """Ask where to start the selected profile, and show the effect."""
+        if (found := self._get_readable_profile()) is not None:
+            self.panel.orders.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
+
+    def _get_readable_profile(self) -> tuple[str, Profile] | None:
+        """Return the selected profile with its name; say so where it cannot be read."""
         one = self._build_model().selected
         if one is None or one.profile is None:
             self.panel.show_toast("this profile cannot be read: e edits it", severity="warning")
-            return
-        self.panel.orders.show_profile_picker(
-            [ProfileOffer(one.summary.name, one.profile)], f"start {one.summary.name}"
-        )
+            return None
+        return one.summary.name, one.profile
 
     def on_header_click(self, x: int) -> None:
         """Sort by the column that was clicked."""
@@ -387,10 +383,8 @@ class ProfilesScreen(ListScreen[str]):
 
     def _transfer_profile(self) -> None:
         """Ask between which nodes to copy what the selected profile needs."""
-
-        one = self._build_model().selected
-        if one is not None:
-            self.panel.spawn_task(ask_and_start_transfer(self.panel, one.summary.name))
+        if (found := self._get_readable_profile()) is not None:
+            self.panel.spawn_task(ask_and_start_transfer(self.panel, *found))
 
     def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""
