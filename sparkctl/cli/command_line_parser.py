@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 from click.core import ParameterSource
 
-from sparkctl.cli.verb_runner import RequestCommand
+from sparkctl.cli.options import RequestCommand
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput

@@ -1,4 +1,4 @@
-"""Common options of the verbs, and the context and nodes that a verb runs with."""
+"""Common options of the verbs, the context and nodes that a verb runs with, and verbs that run a request. Imports little."""
 
 from __future__ import annotations
 
@@ -6,29 +6,82 @@ import getpass
 import os
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from sparkctl.cli.verb_runner import EventPrinter
+    from sparkctl.clock import Clock
+    from sparkctl.commands.request import Request
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
+    from sparkctl.model.questions import Prompter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def create_context(*, may_ask: bool = True) -> CommandContext:
-    """Return the context of a verb, for this operator and terminal."""
+def create_context(
+    *, may_ask: bool = True, asker: Prompter | None = None, clock: Clock | None = None
+) -> CommandContext:
+    """Return a context for this operator; without ``asker`` questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
+    from sparkctl.clock import SystemClock
     from sparkctl.context import CommandContext
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.paths import state_dir
 
     return CommandContext(
-        history=OperationHistory(state_dir()), operator=get_operator(), asker=create_prompter(allowed=may_ask)
-    )
+        history=OperationHistory(state_dir()), operator=get_operator(), asker=asker or create_prompter(allowed=may_ask),
+        clock=clock or SystemClock(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedVerb:
+    """A request, and how a verb prints its events.
+
+    Attributes:
+        printer: creates the printer of text; None: `TextPrinter`.
+        json_printer: creates the printer of JSON; None: `JsonPrinter`.
+        warnings: printed before it runs.
+    """
+
+    request: Request
+    printer: Callable[[], EventPrinter] | None = None
+    json_printer: Callable[[], EventPrinter] | None = None
+    warnings: Sequence[str] = ()
+
+
+class RequestCommand(click.Command):
+    """A verb that runs a request: its callback returns a `PreparedVerb`. The panel takes the request alone."""
+
+    def prepare_verb(self, ctx: click.Context) -> PreparedVerb:
+        """Return what the parsed options ask for."""
+        prepared = super().invoke(ctx)
+        assert isinstance(prepared, PreparedVerb)
+        return prepared
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the request and return the exit code."""
+        from sparkctl.cli import stderr
+        from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+        from sparkctl.cli.verb_runner import RecordingPrinter, choose_exit_code, open_recorder, run_verb
+
+        prepared, options = self.prepare_verb(ctx), ctx.params
+        for warning in prepared.warnings:
+            stderr.print_warning(None, warning, None)
+        context = create_context(may_ask=not options["as_json"])
+        printer: EventPrinter = (
+            (prepared.json_printer or JsonPrinter)() if options["as_json"] else (prepared.printer or TextPrinter)()
+        )
+        with open_recorder(ctx, options.get("record"), options.get("overwrite", False)) as recording:
+            if recording is not None:
+                printer = RecordingPrinter(printer, recording)
+            return choose_exit_code(run_verb(context, prepared.request.run, printer), recording)
 
 
 def get_operator() -> str:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from sparkctl.cli import stdout
-from sparkctl.cli.options import create_context
 from sparkctl.context import CommandContext
 from sparkctl.model.events import CommandEnded, Event
 
 if TYPE_CHECKING:
-    from sparkctl.commands.request import Request
     from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
@@ -40,49 +37,6 @@ class EventPrinter(Protocol):
 
 
 EventSource = Callable[[CommandContext], AsyncGenerator[Event, None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedVerb:
-    """A request, and how a verb prints its events.
-
-    Attributes:
-        printer: creates the printer of text; None: `TextPrinter`.
-        json_printer: creates the printer of JSON; None: `JsonPrinter`.
-        warnings: printed before it runs.
-    """
-
-    request: Request
-    printer: Callable[[], EventPrinter] | None = None
-    json_printer: Callable[[], EventPrinter] | None = None
-    warnings: Sequence[str] = ()
-
-
-class RequestCommand(click.Command):
-    """A verb that runs a request: its callback returns a `PreparedVerb`. The panel takes the request alone."""
-
-    def prepare_verb(self, ctx: click.Context) -> PreparedVerb:
-        """Return what the parsed options ask for."""
-        prepared = super().invoke(ctx)
-        assert isinstance(prepared, PreparedVerb)
-        return prepared
-
-    def invoke(self, ctx: click.Context) -> int:
-        """Run the request and return the exit code."""
-        from sparkctl.cli import stderr
-        from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-
-        prepared, options = self.prepare_verb(ctx), ctx.params
-        for warning in prepared.warnings:
-            stderr.print_warning(None, warning, None)
-        context = create_context(may_ask=not options["as_json"])
-        printer: EventPrinter = (
-            (prepared.json_printer or JsonPrinter)() if options["as_json"] else (prepared.printer or TextPrinter)()
-        )
-        with open_recorder(ctx, options.get("record"), options.get("overwrite", False)) as recording:
-            if recording is not None:
-                printer = RecordingPrinter(printer, recording)
-            return choose_exit_code(run_verb(context, prepared.request.run, printer), recording)
 
 
 def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:

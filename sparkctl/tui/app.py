@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -464,10 +464,10 @@ class PanelApp(Panel):
         except SparkctlError as error:
             self.show_error(error)
 
-    def run_request(self, request: Request | ScreenTarget) -> None:
-        """Carry out a request; show the error where it is refused."""
+    def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
+        """Carry out a request; show the error where it cannot be made or is refused."""
         try:
-            self.orders.dispatch_request(request)
+            self.orders.dispatch_request(build_request())
         except SparkctlError as error:
             self.show_error(error)
 

@@ -178,7 +178,7 @@ class CommandDispatcher:
         found = offers[0].profile
         assert found is not None
         names = self._list_nearest_nodes() or self._panel.node_names
-        self._panel.run_request(self.build_switch(found, profile, names[: found.nodes]))
+        self._panel.run_request(lambda: self.build_switch(found, profile, names[: found.nodes]))
 
     def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
         """Return the request to switch to a profile on these nodes; ``typed``: the name under which it was found."""
@@ -248,7 +248,7 @@ class CommandDispatcher:
 
         def run_picked(picked: PickedStart | None) -> None:
             if picked is not None:
-                panel.run_request(self._build_picked_request(picked))
+                panel.run_request(lambda: self._build_picked_request(picked))
 
         controller = panel.controller
         assert controller is not None

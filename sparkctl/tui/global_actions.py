@@ -7,11 +7,12 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId
-from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
+from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
@@ -26,12 +27,7 @@ def perform_global_action(panel: Panel, one: Action) -> None:
     elif one.screen is not None:
         panel.open_screen(one.screen)
     elif one.request is not None:
-        try:
-            request = one.request(panel.build_action_context())
-        except SparkctlError as error:
-            panel.show_error(error)
-        else:
-            panel.run_request(request)
+        panel.run_request(partial(one.request, panel.build_action_context()))
 
 
 def _show_or_plan_switch(panel: Panel) -> None:

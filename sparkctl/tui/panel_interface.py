@@ -315,8 +315,8 @@ class Panel(ToastApp):
         """Carry out a command line, after a question as before this action; show the error where it is refused."""
         raise NotImplementedError
 
-    def run_request(self, request: Request | ScreenTarget) -> None:
-        """Carry out a request; show the error where it is refused."""
+    def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
+        """Carry out a request; show the error where it cannot be made or is refused."""
         raise NotImplementedError
 
     def open_screen(self, name: str, now: ActionContext | None = None) -> None:

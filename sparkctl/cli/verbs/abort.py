@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.options import json_option, node_option
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
+from sparkctl.cli.options import PreparedVerb, RequestCommand, json_option, node_option
 from sparkctl.cli.verbs.resume import prepare_finish
 
 

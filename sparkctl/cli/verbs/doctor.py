@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import json_option, node_option, record_options, select_configured_nodes
-from sparkctl.cli.verb_runner import EventPrinter, PreparedVerb, RequestCommand
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    json_option,
+    node_option,
+    record_options,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkctl.cli.verb_runner import EventPrinter
     from sparkctl.model.node import Node
 
 _FINDING_INDENT = 18  # below the words of a finding

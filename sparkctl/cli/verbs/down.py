@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_instances,
     json_option,
     list_nodes,
@@ -12,7 +14,6 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 
 
 @click.command("down", cls=RequestCommand, short_help="Stop an instance and wait until its memory is back.")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import json_option, node_option, select_configured_nodes
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
+from sparkctl.cli.options import PreparedVerb, RequestCommand, json_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter

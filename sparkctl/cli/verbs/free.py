@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_nodes,
     json_option,
     list_nodes,
     parse_duration_option,
     select_configured_nodes,
 )
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 
 
 @click.command("free", cls=RequestCommand, short_help="Stop everything that sparkctl started on a node; list the rest.")

@@ -9,6 +9,8 @@ import click
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_profiles,
     format_overrides,
     json_document_option,
@@ -16,7 +18,6 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     select_rank_nodes,
 )
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated
 from sparkctl.model.json_codec import encode_event, to_json_data

@@ -6,8 +6,14 @@ import os
 
 import click
 
-from sparkctl.cli.options import add_other_nodes, json_option, node_option, select_configured_nodes
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    add_other_nodes,
+    json_option,
+    node_option,
+    select_configured_nodes,
+)
 
 
 def prepare_finish(way: str, names: tuple[str, ...]) -> PreparedVerb:

@@ -7,6 +7,8 @@ import os
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     add_other_nodes,
     complete_profiles,
     format_overrides,
@@ -15,7 +17,6 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_rank_nodes,
 )
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 
 
 @click.command(

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_nodes,
     complete_profiles,
     format_overrides,
     json_option,
     select_configured_nodes,
 )
-from sparkctl.cli.verb_runner import PreparedVerb, RequestCommand
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_profiles,
     format_overrides,
     json_option,
@@ -20,11 +23,13 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     select_rank_nodes,
 )
-from sparkctl.cli.verb_runner import EventPrinter, PreparedVerb, RequestCommand
 from sparkctl.model.events import Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+
+if TYPE_CHECKING:
+    from sparkctl.cli.verb_runner import EventPrinter
 
 
 class LaunchPlanPrinter(TextPrinter):

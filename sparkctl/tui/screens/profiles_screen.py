@@ -81,10 +81,12 @@ async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> N
     answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {name}", body, choices))
     if answer is not None and "\n" in answer:
         source, target = answer.split("\n")
-        near, far = panel.build_action_context().find_nodes(NodeName(source), NodeName(target))
-        panel.run_request(
-            TransferProfile(profile=profile, source=near, targets=(far,), environ=os.environ, words=(name,))
-        )
+
+        def build_request() -> TransferProfile:
+            near, far = panel.build_action_context().find_nodes(NodeName(source), NodeName(target))
+            return TransferProfile(profile=profile, source=near, targets=(far,), environ=os.environ, words=(name,))
+
+        panel.run_request(build_request)
 
 
 _REFRESH_SECONDS = 2.0  # seconds between two checks for changed files
