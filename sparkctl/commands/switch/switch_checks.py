@@ -11,7 +11,7 @@ from functools import cache
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
-from sparkctl.commands.start.port_check import verify_port_access
+from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     check_mounts,
