@@ -26,7 +26,7 @@ from sparkctl.engines.simulation.script_player import (
     ScriptStep,
     TimedStep,
 )
-from sparkctl.engines.simulation.simulated_clock import DriftFreeTimer
+from sparkctl.engines.simulation.simulated_clock import MIN_SLEEP_SECONDS, DriftFreeTimer
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine, list_simulated_engines, parse_launch
 from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.simulator.openai_api import SimOpenAiServer
@@ -320,6 +320,7 @@ class EngineProcess:
                 self.member.group.mark_lost(LossReason.RAISED, self.member, said)
             case ScriptAction.CUT_CABLE:
                 self.fabric.cut_cable()
+                await asyncio.sleep(MIN_SLEEP_SECONDS)  # the others notice it first, however fast time goes
             case ScriptAction.FREE_MEMORY:
                 for pid in self.pids:
                     memory.release(pid)

@@ -22,7 +22,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
