@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.flags.model import parse_version
+from sparkctl.engines.flags.flag_catalogue import parse_version
 from sparkctl.engines.memory.kv_cache import parse_kv_layout
 from sparkctl.engines.memory.memory_estimate import (
     AvailableMemory,
