@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.decode_model import DecodeModel
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimLaunch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
@@ -214,21 +215,11 @@ class EngineProcess:
     async def _run_engine(self) -> ExitStep:
         """Start and serve; if another rank is lost, end as this engine does, or begin again."""
         while True:
-            serving, losing = (
-                asyncio.ensure_future(self._serve_requests()),
-                asyncio.ensure_future(self._wait_for_rank_loss()),
-            )
-            try:
-                await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
-                if serving.done():
-                    return serving.result()
-                loss = losing.result()
-            finally:
-                serving.cancel()
-                losing.cancel()
-                await asyncio.gather(serving, losing, return_exceptions=True)
+            _, found = await run_until_first(self._serve_requests(), self._wait_for_rank_loss())
+            if isinstance(found, ExitStep):
+                return found
             self.ready.clear()
-            ended = await self._run_script(self.engine.play_section("apart", loss=loss))
+            ended = await self._run_script(self.engine.play_section("apart", loss=found))
             if ended is not None:
                 return ended
 
