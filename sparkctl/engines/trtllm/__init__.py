@@ -18,7 +18,6 @@ from sparkctl.engines.base import (
     EngineRank,
     Failure,
     FailureWeight,
-    HealthPaths,
     LineSignal,
     LogSignature,
 )
@@ -278,7 +277,6 @@ class TensorRtLlmEngine(Engine):
         probe="completions",
         gpus="all",
     )
-    token_free_health = (("/health_generate", HealthPaths("/health", "/health")),)
     import_rules = ImportRules(
         program="trtllm-serve",
         subcommand="serve",
