@@ -213,10 +213,10 @@ def test_the_versions_with_known_flags_are_named() -> None:
     text = (DOCS / "profiles.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"\*\*Known flags\*\*:(.*?)\n\n", text, re.DOTALL)
     names = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama-server", "trtllm": "trtllm-serve"}
-    catalogues = list((ROOT / "sparkctl" / "engines" / "flags").glob("*.json"))
-    assert {one.stem.partition("-")[0] for one in catalogues} == set(names)
+    catalogues = list((ROOT / "sparkctl" / "engines").glob("*/flags-*.json"))
+    assert {one.parent.name for one in catalogues} == set(names)
     for catalogue in catalogues:
-        engine, _, version = catalogue.stem.partition("-")
+        engine, version = catalogue.parent.name, catalogue.stem.removeprefix("flags-")
         assert names[engine] in line
         assert version in line or engine == "trtllm", version
 

@@ -31,8 +31,8 @@ from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
-from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
 from sparkctl.transport.node_session import NodeSession
