@@ -36,6 +36,7 @@ from sparkctl.history.model import OperationKind
 from sparkctl.logs.own_requests import drop_own_requests, is_own_request
 from sparkctl.logs.rank_merge import LineBatches, merge_by_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
+from sparkctl.logs.reader import LogFeed, read_log
 from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
@@ -196,14 +197,15 @@ class _ShowLogRun:
     async def _read_lines(
         self, session: NodeSession, container: Container
     ) -> AsyncGenerator[tuple[LogLine, ...], None]:
-        masker = LineMasker(await session.docker.read_secret_values(container.id))
-        last, follower = await self._start_reading(session, container)
-        if last is not None:
-            yield await masker.mask_lines(last)
+        secrets = await session.docker.read_secret_values(container.id)
+        if self._looks_back:
+            last, _ = await self._read_last_lines(session, container)
+            yield LineMasker(secrets).mask_batch(last)
             return
-        async with aclosing(follower.read_available()) as batches:
+        logs = read_log(session, container.id, since=self._since, tail=self.request.tail, secrets=secrets)
+        async with aclosing(logs) as batches:
             async for batch in batches:
-                yield await masker.mask_lines(batch)
+                yield batch
 
     async def _check_guard_receipt(self, session: NodeSession, container: Container) -> None:
         """Report it where the guard stopped the instance: the log cannot contain that."""
@@ -227,56 +229,60 @@ class _ShowLogRun:
         """
         return bool(self.request.tail) and not self.request.everything
 
-    async def _start_reading(
+    @property
+    def _since(self) -> float | None:
+        return None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
+
+    async def _read_last_lines(
         self, session: NodeSession, container: Container
-    ) -> tuple[tuple[LogLine, ...] | None, ContainerLogStream]:
-        """Return the reader of the log, started far enough back for the last N lines of others where those are
-        wanted.
-        """
-        since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
-        if not self._looks_back:
-            return None, self._create_log_stream(session, container, since, self.request.tail)
+    ) -> tuple[tuple[LogLine, ...], ContainerLogStream]:
+        """Return the last N lines of others, and the stream that they were read from."""
         wanted = self.request.tail or 0
         queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            follower = self._create_log_stream(session, container, since, queried)
+            stream = ContainerLogStream(session.link, container.id, since=self._since, tail=queried)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
-            async with aclosing(follower.read_available()) as batches:
+            async with aclosing(stream.read_available(is_end=not self.request.follow)) as batches:
                 async for batch in batches:
                     read += len(batch)
                     found.extend(drop_own_requests(batch))
             if len(found) == wanted or read < queried or queried >= _MAX_TAIL_LINES:
-                return tuple(found), follower
+                return tuple(found), stream
             queried *= _TAIL_GROWTH_FACTOR
 
-    def _create_log_stream(
-        self, session: NodeSession, container: Container, since: float | None, tail: int | None
-    ) -> ContainerLogStream:
+    async def _open_feed(self, session: NodeSession, container: Container) -> LogFeed:
+        """Return the lines to follow, after emitting the last N lines of others where those are wanted."""
+
         def warn_missing_lines() -> None:
             self.emit(build_missing_lines_warning(self.ctx, session.node.name, self.request.instance))
 
-        return ContainerLogStream(session.link, container.id, since=since, tail=tail, on_gap=warn_missing_lines)
+        stream, secrets = None, await session.docker.read_secret_values(container.id)
+        if self._looks_back:
+            last, stream = await self._read_last_lines(session, container)
+            await self._emit_lines(session.node.name, LineMasker(secrets).mask_batch(last))
+        return LogFeed(
+            session, container.id, since=self._since, tail=self.request.tail, stream=stream, secrets=secrets,
+            on_gap=warn_missing_lines,
+        )  # fmt: skip
 
     async def _follow_container(self, session: NodeSession, container: Container) -> CommandEnded:
         """Follow through disconnects and restarts until the container has ended; an outage of Docker is reported
         once.
         """
-        name, masker = session.node.name, LineMasker(await session.docker.read_secret_values(container.id))
-        out, refusals = False, 0
-        follower: ContainerLogStream | None = None
+        name, out, refusals = session.node.name, False, 0
+        feed: LogFeed | None = None
         while True:
             try:
                 if out:
                     await session.docker.inspect_container(container.id)
                     out = False
-                if follower is None:
-                    last, follower = await self._start_reading(session, container)
-                    await self._emit_lines(name, await masker.mask_lines(last or ()))
-                async with aclosing(follower.follow_lines()) as batches:
+                if feed is None:
+                    feed = await self._open_feed(session, container)
+                async with aclosing(feed.follow_lines()) as batches:
                     async for batch in batches:
                         refusals = 0
-                        await self._emit_lines(name, await masker.mask_lines(batch))
+                        await self._emit_lines(name, batch)
                 now = await session.docker.inspect_container(container.id)
                 if not now.is_alive:
                     return self._build_follow_end(name, now)

@@ -758,12 +758,13 @@ class LineMasker:
             piece.append(line)
             size += len(line.text)
             if size >= _MASK_BATCH_CHARS:
-                found += self._mask_batch(piece)
+                found += self.mask_batch(piece)
                 piece, size = [], 0
                 await asyncio.sleep(0)
-        return (*found, *self._mask_batch(piece))
+        return (*found, *self.mask_batch(piece))
 
-    def _mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    def mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+        """Return the lines with secrets masked, without a pause: for what one read of a stream brings."""
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
