@@ -18,10 +18,10 @@ from sparkctl.history.log_archive import SavedLog
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import read_log
-from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt

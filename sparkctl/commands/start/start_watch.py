@@ -24,9 +24,9 @@ from sparkctl.errors import (
 from sparkctl.history.log_archive import SavedLogWriter
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.own_requests import drop_own_requests
 from sparkctl.logs.reader import LogFeed
-from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
