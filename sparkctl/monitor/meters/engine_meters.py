@@ -33,6 +33,7 @@ from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
 
 _LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
+_MAX_STATS_LINES = 4_000  # lines in memory: an engine at work writes some a second
 TimedStatsLine = tuple[float, StatsLine]
 
 
@@ -45,7 +46,7 @@ class StatsLineWindow:
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self.seconds = seconds
-        self._lines: deque[TimedStatsLine] = deque()
+        self._lines: deque[TimedStatsLine] = deque(maxlen=_MAX_STATS_LINES)
         self._last: dict[str, TimedStatsLine] = {}  # of each engine or slot, its newest line with a speed
         self._pulse = ReportCadence()
         self._last_work = float("-inf")  # time of the last line that shows work
