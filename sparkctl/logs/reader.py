@@ -103,7 +103,7 @@ class ContainerLogReader:
     async def detach(self, feed: LogFeed) -> None:
         """Remove a subscriber; the stream is closed with the last one."""
         self._feeds.remove(feed)
-        self._tell_news()  # the others may have waited for it
+        self.tell_news()  # the others may have waited for it
         if not self._feeds and self._batches is not None:
             batches, self._batches = self._batches, None
             await batches.aclose()
@@ -168,11 +168,7 @@ class ContainerLogReader:
             raise
         finally:
             self._is_reading = False
-            self._tell_news()
-
-    def tell_taken(self) -> None:
-        """Let the others go on: a subscriber took lines."""
-        self._tell_news()
+            self.tell_news()
 
     def _append(self, batch: LogBatch) -> None:
         self._ring.append(batch)
@@ -189,7 +185,8 @@ class ContainerLogReader:
     def _note_gap(self) -> None:
         self._has_gap = True
 
-    def _tell_news(self) -> None:
+    def tell_news(self) -> None:
+        """Wake the subscribers that wait: lines were read or taken, or one has left."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -255,7 +252,7 @@ class LogFeed:
                 else:
                     lines = self._take(batch)
                     yield lines
-                    reader.tell_taken()
+                    reader.tell_news()
         finally:
             await reader.detach(self)
 

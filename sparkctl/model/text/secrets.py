@@ -6,7 +6,6 @@ begins inside a word. ``tests/unit/test_patterns_are_linear.py`` times each of t
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -748,7 +747,6 @@ def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
     return frozenset(one for some in several for one in some)
 
 
-_MASK_BATCH_CHARS = 64 << 10  # characters masked at once
 _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 
@@ -764,22 +762,8 @@ class LineMasker:
         self._secrets = secrets
         self._key_lines = 0  # how many lines of a private key may still follow
 
-    async def mask_lines(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
-        """Return the lines with secrets masked. Yields to other tasks between pieces of a long batch."""
-        found: list[LogLine] = []
-        piece: list[LogLine] = []
-        size = 0
-        for line in lines:
-            piece.append(line)
-            size += len(line.text)
-            if size >= _MASK_BATCH_CHARS:
-                found += self.mask_batch(piece)
-                piece, size = [], 0
-                await asyncio.sleep(0)
-        return (*found, *self.mask_batch(piece))
-
     def mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
-        """Return the lines with secrets masked, without a pause: for what one read of a stream brings."""
+        """Return the next lines with secrets masked."""
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.tui.panel_interface import Controller
 
-MAX_LINES_AT_ONCE = 100  # lines between two checks for keys: about a millisecond of work
+MAX_LINES_AT_ONCE = 64  # lines between two checks for keys: about a millisecond of work
 _RETRY_SECONDS = 5.0  # s at least until an unreachable node is tried again
 _LOOK_SECONDS = 1.0  # s between two checks whether the instance was started again
 _REPLAY_STEP_SECONDS = 0.25

@@ -135,7 +135,7 @@ class Subscriber:
     async def wait_for(self, count: int) -> list[str]:
         """Return the texts, once there are so many."""
         async with asyncio.timeout(20):
-            while len(self.lines) < count and not self.task.done():
+            while len(self.lines) < count and not self.task.done():  # noqa: ASYNC110 - the lines come by themselves
                 await asyncio.sleep(0.005)
         return [line.text for line in self.lines]
 
@@ -167,7 +167,7 @@ async def test_subscribers_share_one_stream_and_a_late_one_gets_what_was_before(
         assert (await screen.wait_for(10_004))[-1] == "line 10004"
         await screen.close()
         async with asyncio.timeout(5):
-            while daemon.follows:
+            while daemon.follows:  # noqa: ASYNC110 - the daemon meets the end by itself
                 await asyncio.sleep(0.005)
 
 
