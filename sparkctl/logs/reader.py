@@ -72,8 +72,7 @@ class ContainerLogReader:
         self._held = 0  # lines in the ring
         self._stream: ContainerLogStream | None = None
         self._batches: LogBatches | None = None  # while the stream is open
-        self._secrets: frozenset[str] = frozenset()
-        self._masker = LineMasker(self._secrets)
+        self._masker = LineMasker(())
         self._is_reading = False
         self._has_gap = False
         self._news = asyncio.Event()
@@ -92,13 +91,9 @@ class ContainerLogReader:
     def attach(self, feed: LogFeed, secrets: frozenset[str]) -> None:
         """Add a subscriber; ``secrets`` are masked for all of them from now on, in the lines of the ring too."""
         self._feeds.append(feed)
-        if not secrets <= self._secrets:
-            self._secrets |= secrets
-            self._masker = LineMasker(self._secrets)
-            self._ring = deque(
-                LogBatch(lines=self._masker.mask_batch(one.lines), position=one.position, follows_gap=one.follows_gap)
-                for one in self._ring
-            )
+        if self._masker.add_secrets(secrets):
+            again = LineMasker(secrets)
+            self._ring = deque(replace(batch, lines=again.mask_batch(batch.lines)) for batch in self._ring)
 
     async def detach(self, feed: LogFeed) -> None:
         """Remove a subscriber; the stream is closed with the last one."""
@@ -143,13 +138,16 @@ class ContainerLogReader:
 
         Raises what `ContainerLogStream.follow_lines` raises; called again, it resumes where the stream broke.
         """
+        end = self.end
+        await yield_to_input()
+        if self.end != end:
+            return True
         if self._is_reading or self._must_wait():
             await self._news.wait()
             return True
         assert self._stream is not None
         self._is_reading = True
         try:
-            await yield_to_input()
             if self._batches is None:
                 self._batches = self._stream.follow_lines()
             lines = await anext(self._batches, None)

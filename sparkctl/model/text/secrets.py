@@ -762,6 +762,12 @@ class LineMasker:
         self._secrets = secrets
         self._key_lines = 0  # how many lines of a private key may still follow
 
+    def add_secrets(self, secrets: Collection[str]) -> bool:
+        """Mask these values too from now on; return whether any of them is new."""
+        new = [secret for secret in secrets if secret not in self._secrets]
+        self._secrets = (*self._secrets, *new)
+        return bool(new)
+
     def mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         """Return the next lines with secrets masked."""
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
