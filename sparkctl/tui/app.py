@@ -17,7 +17,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from sparkctl.commands.actions import ACTIONS, Action, ActionContext, ActionId, list_enabled_actions, parse_key
-from sparkctl.concurrency import cancel_and_wait
+from sparkctl.concurrency import cancel_and_wait, has_pending_input
 from sparkctl.errors import SparkctlError
 from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.global_actions import perform_global_action
@@ -113,6 +113,7 @@ class PanelApp(Panel):
         self._selection = NodeSelection()
         self._controller: PanelController | None = None
         self.keyboard = KeyQueue(self)
+        has_pending_input.set(self.keyboard.has_pending_key)
         self.orders = CommandDispatcher(self)
         self._leaving = False
         self._has_begun = False

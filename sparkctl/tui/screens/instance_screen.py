@@ -207,7 +207,6 @@ class InstanceScreen(ScrollScreen):
                 begin=self._mark_lines_old,
                 take=self._append_log_lines,
                 tell=self._set_log_trouble,
-                is_to_wait=self.panel.keyboard.has_pending_key,
             )
             self._subscription = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 

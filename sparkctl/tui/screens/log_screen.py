@@ -387,7 +387,6 @@ class LogScreen(PanelScreen):
             take=append_lines,
             tell=set_trouble,
             over=finish_loading,
-            is_to_wait=self.panel.keyboard.has_pending_key,
         )
 
     def _go_to_evidence(self) -> None:

@@ -17,6 +17,7 @@ BENCHES = (
     "probe",
     "guard",
     "logview",
+    "storm",
     "panel",
     "growth",
     "diagnose",
