@@ -17,16 +17,23 @@ from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileField:
     """A field of the file. ``name``: its attribute, None for a section of attributes of `Profile`, and for a field of
-    the file alone; ``default`` is MISSING where it has to be given; ``section``: the fields below it.
+    the file alone; ``value_type``: that of the value, or of each in a list; ``default`` is MISSING where it has to be
+    given; ``section``: the fields below it.
     """
 
     key: str
     name: str | None
     spec: ProfileField
+    value_type: Any = None
     default: Any = None
     allows_none: bool = True
     is_list: bool = False
     section: FileSection | None = None
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether the value is a list or a map with free keys."""
+        return self.is_list or self.spec.kind in MAP_TYPES
 
     @property
     def can_be_off(self) -> bool:
@@ -79,13 +86,15 @@ def _build_section(kind: type) -> FileSection:
 def _build_field(name: str, spec: ProfileField, hint: Any, default: Any) -> FileField:
     choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     own = next(one for one in choices if one is not NoneType)
+    is_list = getattr(own, "__origin__", None) is tuple and spec.kind not in MAP_TYPES
     return FileField(
         key=(spec.key or name).rpartition(".")[2],
         name=name,
         spec=spec,
+        value_type=get_args(own)[0] if is_list else own,
         default=default,
         allows_none=NoneType in choices,
-        is_list=getattr(own, "__origin__", None) is tuple and spec.kind not in MAP_TYPES,
+        is_list=is_list,
         section=_build_section(own) if spec.kind is FieldKind.SECTION else None,
     )
 

@@ -104,7 +104,7 @@ def _render_value(field: FileField, value: Any, *, in_section: bool) -> list[str
         return [f"{field.key}:", *(f"  - {_format_scalar(item)}" for item in value)]
     elif field.spec.kind is FieldKind.TEXT and "\n" in value and not in_section:
         return list(_render_literal_block(f"{field.key}:", value))
-    is_flow = field.is_list or field.section is not None or field.spec.kind in MAP_TYPES
+    is_flow = field.is_collection or field.section is not None
     text = _format_flow_field(field, value) if is_flow else _format_field_scalar(field.spec, value, flow=False)
     return [f"{field.key}: {text}"]
 
