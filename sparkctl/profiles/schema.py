@@ -149,18 +149,19 @@ def _build_section_schema(section: FileSection, title: str, words: str, definiti
     return {
         "additionalProperties": False,
         "description": words,
-        "properties": {key: _build_field_schema(field, definitions) for key, field in section.fields.items()},
+        "properties": {key: build_field_schema(field, definitions) for key, field in section.fields.items()},
         **({"required": required} if required else {}),
         "title": title,
         "type": "object",
     }
 
 
-def _build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
+def build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a field; the sections in it are added to ``definitions``."""
     if field.section is not None:
         return _build_reference_schema(field, field.section, definitions)
     title = {"title": field.key.replace("_", " ").title()}
-    own = build_value_schema(field)
+    own = _build_value_schema(field)
     if field.default is None or not field.spec.shows_default:
         return {"anyOf": [own, {"type": "null"}], "default": None, **title}
     if field.default is MISSING or field.is_list:
@@ -180,7 +181,7 @@ def _build_reference_schema(field: FileField, section: FileSection, definitions:
     return reference
 
 
-def build_value_schema(field: FileField) -> dict[str, Any]:
+def _build_value_schema(field: FileField) -> dict[str, Any]:
     """Return the JSON Schema of a field's value, without its name and default."""
     spec = field.spec
     if spec.kind in MAP_TYPES:
