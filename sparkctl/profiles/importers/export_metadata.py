@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from sparkctl.engines.flags.command_flags import find_shell_script
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
@@ -254,7 +254,11 @@ def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportRes
             path=path if own else one.model.path or path,
             served_name=name if own else one.model.served_name or name,
         ),
-        container=replace(told.container, **dict.fromkeys(unsaid)),
+        container=replace(
+            told.container,
+            ipc=None if "ipc" in unsaid else told.container.ipc,
+            shm_size=None if "shm_size" in unsaid else told.container.shm_size,
+        ),
     )
     return replace(imported, profile=profile)
 
@@ -280,8 +284,6 @@ def _parse_json_value(field: FileField, value: Any) -> Any:
 
 def _restore_references(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:
     """Return a flag's value with the references that a recipe has only placeholders for."""
-    if isinstance(value, str):
-        return re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), value)
-    if isinstance(value, FlagValues):
-        return FlagValues(tuple(str(_restore_references(word, placeholders)) for word in value.words))
-    return tuple(str(_restore_references(word, placeholders)) for word in value) if isinstance(value, tuple) else value
+    return map_arg_texts(
+        value, lambda text: re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), text)
+    )

@@ -18,7 +18,6 @@ from sparkctl.profiles.importers import (
     import_policy,
     services_recipe,
     sparkrun_recipe,
-    systemd_unit,
 )
 from sparkctl.profiles.importers.docker_run import build_container_draft
 from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
@@ -58,8 +57,8 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     ledger = ImportReport(allow=wishes.allow)
     ledger.locate = lambda key: _locate_key(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
-    if suffix not in (".yaml", ".yml") and systemd_unit.is_unit_file(text):
-        draft = systemd_unit.import_systemd(text, ledger, wishes.defined)
+    if suffix not in (".yaml", ".yml") and docker_run.is_unit_file(text):
+        draft = docker_run.import_systemd(text, ledger, wishes.defined)
     elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_recipe_keys(text):
         draft = docker_run.import_docker_run(text, ledger, wishes.defined)
     else:

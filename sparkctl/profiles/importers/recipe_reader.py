@@ -108,7 +108,6 @@ def _is_escaped_brace(match: re.Match[str]) -> bool:
     return before % 2 == 1 and text[end : end + 1] == "}"
 
 
-RecipeKeyReader = Callable[["RecipeReader", str, Any], None]
 _BASH_WORDS = ("bash", "-c")
 
 

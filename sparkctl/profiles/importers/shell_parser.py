@@ -15,7 +15,6 @@ from sparkctl.profiles.env_references import (
     format_reference,
     has_references,
     is_variable_name,
-    list_referenced_names,
     resolve_defaults,
 )
 
@@ -353,12 +352,6 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
             return whole
         return UnwrappedCommand(tuple(plain), tuple(found.items()), None, directory)
     return whole
-
-
-def list_unset_variables(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables of a script that nothing sets before their use."""
-    words = [word for command in parse_shell(script, env) for word in command.words]
-    return tuple(dict.fromkeys(name for word in words for name in list_referenced_names(word.text)))
 
 
 def _join_command_words(command: ShellCommand) -> str:

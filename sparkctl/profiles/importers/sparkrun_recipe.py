@@ -132,7 +132,6 @@ _EXTRA_KEYS = {
 }
 _FORMAT_KEYS = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
 _HOOK_KEYS = ("pre_exec", "post_exec", "post_commands")
-_METADATA_FIELDS = {"model_params": "parameters", "description": "title"}
 _EXECUTOR_FLAGS = {
     "shm_size": "shm-size", "memory_limit": "memory", "devices": "device", "cap_add": "cap-add", "cap_drop": "cap-drop",
     "security_opt": "security-opt", "auto_remove": "rm", "restart_policy": "restart", "labels": "label",
