@@ -110,7 +110,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     text = render_profile_yaml(imported.profile, imported.comments)
     name = f"{imported.profile.name}.yaml (as imported)"
     try:
-        tree = parse_yaml(text.encode(), name).root
+        tree = parse_yaml(text.encode(), name)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise InvalidInput(f"{name}:{line}: invalid Unicode (half of a surrogate pair)") from error

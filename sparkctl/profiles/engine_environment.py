@@ -105,7 +105,7 @@ def _find_variable_position(profile: Profile, section: str, name: str) -> FilePo
     from sparkctl.profiles.yaml_reader import find_value, read_yaml
 
     try:
-        root = read_yaml(Path(profile.origin)).root
+        root = read_yaml(Path(profile.origin))
     except InvalidInput:
         return FilePosition(profile.origin)
     item = find_value(root, (section, name))

@@ -92,7 +92,7 @@ class ProfileLibrary:
         found = []
         for one in self.list_names():
             with suppress(InvalidInput):
-                base = read_yaml(self.find_profile_file(one)).root.entries.get("extends")
+                base = read_yaml(self.find_profile_file(one)).entries.get("extends")
                 if one != name and base is not None and base.item.raw == name:
                     found.append(one)
         return tuple(found)
@@ -222,7 +222,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
         from sparkctl.profiles.yaml_reader import read_yaml
 
-        chain = [(path, read_yaml(path).root)]
+        chain = [(path, read_yaml(path))]
         seen = {path.resolve()}
         while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
             base = self._find_base_file(chain[-1][0], entry.item)
@@ -233,7 +233,7 @@ class ProfileLibrary:
             if len(chain) > MAX_BASES:
                 raise InvalidFile([FileIssue(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
             seen.add(base.resolve())
-            chain.append((base, read_yaml(base).root))
+            chain.append((base, read_yaml(base)))
         return chain
 
     def _find_base_file(self, path: Path, item: YamlValue) -> Path:

@@ -326,7 +326,7 @@ def _parse_setting_value(text: str, place: FilePosition, *, is_text: bool) -> Ya
     if not stripped.startswith(("[", "{", '"', "'")):
         return YamlValue(place, resolve_scalar(stripped), stripped)
     try:
-        return _with_single_position(parse_yaml(stripped.encode("utf-8", "replace"), place.file).root, place)
+        return _with_single_position(parse_yaml(stripped.encode("utf-8", "replace"), place.file), place)
     except InvalidFile as error:
         raise InvalidFile(FileIssue(place, fault.message) for fault in error.faults) from None
 

@@ -85,7 +85,7 @@ extra:
 
 
 def read(text: str) -> Profile:
-    return validate_profile(parse_yaml(text.encode(), "every-field.yaml").root, Path("every-field.yaml"), shipped=False)
+    return validate_profile(parse_yaml(text.encode(), "every-field.yaml"), Path("every-field.yaml"), shipped=False)
 
 
 def list_values(section: FileSection, owner: Any) -> list[tuple[str, Any, Any]]:
@@ -131,10 +131,10 @@ def test_every_field_has_words_and_a_schema() -> None:
 @pytest.mark.parametrize("path", [path for path, _ in iter_value_fields() if path not in ("schema", "extra")])
 def test_a_value_of_another_shape_is_a_fault_of_that_field(path: str) -> None:
     """A map where a value belongs, text where a map does: the fault names the field and its line."""
-    tree = parse_yaml(EVERY_FIELD.encode(), "every-field.yaml").root
+    tree = parse_yaml(EVERY_FIELD.encode(), "every-field.yaml")
     is_map = path in ("args", "env", "container.ulimits", "container.options")
     if path in ("name", "extends"):  # --set cannot change them
-        tree = merge_profile_trees(tree, parse_yaml(f"{path}: {{a: b}}".encode(), "--set").root)
+        tree = merge_profile_trees(tree, parse_yaml(f"{path}: {{a: b}}".encode(), "--set"))
     else:
         tree = merge_profile_trees(tree, parse_setting(f"{path}={'x' if is_map else '[[x]]'}"))
     with pytest.raises(InvalidFile) as caught:
