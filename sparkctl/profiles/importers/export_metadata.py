@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
+from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
@@ -239,7 +240,7 @@ def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportRes
     """Add to an imported profile the fields that its form cannot express."""
     one, said = imported.profile, fields
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
-    own = one.engine == "container" or find_shell_script(one.command or ()) is not None
+    own = one.engine == FALLBACK_ENGINE or find_shell_script(one.command or ()) is not None
     path, name = said.get("model", {}).get("path"), said.get("model", {}).get("served_name")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
