@@ -12,7 +12,6 @@ from sparkctl.model.launch_plan import DockerRunSpec
 from sparkctl.profiles.importers import (
     compose_file,
     docker_run,
-    eugr_recipe,
     export_metadata,
     foreign_yaml,
     import_policy,
@@ -110,7 +109,7 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
             "compose files, sparkrun and eugr recipes, and docker run lines can be imported",
         )
     if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:
-        return eugr_recipe.import_eugr(data, ledger, wishes.defined)
+        return sparkrun_recipe.import_eugr(data, ledger, wishes.defined)
     return sparkrun_recipe.import_sparkrun(data, ledger, wishes.defined, wishes.lookup)
 
 
