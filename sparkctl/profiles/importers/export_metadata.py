@@ -236,42 +236,44 @@ def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
             )
 
 
-def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportResult:
+def restore_profile(imported: ImportResult, metadata: dict[str, Any]) -> ImportResult:
     """Add to an imported profile the fields that its form cannot express."""
-    one, said = imported.profile, fields
+    one = imported.profile
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
     own = one.engine == FALLBACK_ENGINE or find_shell_script(one.command or ()) is not None
-    path, name = said.get("model", {}).get("path"), said.get("model", {}).get("served_name")
+    path, name = metadata.get("model", {}).get("path"), metadata.get("model", {}).get("served_name")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
-    placeholders, unsaid = said.get("placeholders", {}), said.get("unsaid", [])
-    told: Profile = _restore_fields(load_file_shape(), one, {"nodes": one.nodes, "stop_grace": one.stop_grace} | said)
+    placeholders, unsaid = metadata.get("placeholders", {}), metadata.get("unsaid", [])
+    filled: Profile = _restore_fields(
+        load_file_shape(), one, {"nodes": one.nodes, "stop_grace": one.stop_grace} | metadata
+    )
     profile = replace(
-        told,
-        port=told.port if own else one.port,
+        filled,
+        port=filled.port if own else one.port,
         args=tuple((key, _restore_references(value, placeholders)) for key, value in one.args),
         model=replace(
-            told.model,
+            filled.model,
             path=path if own else one.model.path or path,
             served_name=name if own else one.model.served_name or name,
         ),
         container=replace(
-            told.container,
-            ipc=None if "ipc" in unsaid else told.container.ipc,
-            shm_size=None if "shm_size" in unsaid else told.container.shm_size,
+            filled.container,
+            ipc=None if "ipc" in unsaid else filled.container.ipc,
+            shm_size=None if "shm_size" in unsaid else filled.container.shm_size,
         ),
     )
     return replace(imported, profile=profile)
 
 
-def _restore_fields(section: FileSection, owner: Any, said: dict[str, Any]) -> Any:
+def _restore_fields(section: FileSection, owner: Any, metadata: dict[str, Any]) -> Any:
     """Return a part of a profile with the fields of the metadata; what is not there gets its default."""
     found: dict[str, Any] = {}
     for name, field in _list_metadata_fields(section).items():
         if field.section is not None and _is_map_in_json(field):
-            found[name] = _restore_fields(field.section, getattr(owner, name), said.get(name, {}))
+            found[name] = _restore_fields(field.section, getattr(owner, name), metadata.get(name, {}))
         elif field.default is not MISSING:  # the draft has name and engine
-            found[name] = _parse_json_value(field, said[name]) if name in said else field.default
+            found[name] = _parse_json_value(field, metadata[name]) if name in metadata else field.default
     return replace(owner, **found)
 
 
