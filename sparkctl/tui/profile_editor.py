@@ -211,7 +211,7 @@ def _find_field_line(path: Path, field: str | None) -> int | None:
     from sparkctl.profiles.yaml_reader import read_yaml
 
     try:
-        item = read_yaml(path).root
+        item = read_yaml(path)
     except SparkctlError:
         return None  # the check after the edit reports the error
     line = None
