@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import (
-    ascii_option,
-    choose_exit_code,
-    create_context,
-    node_option,
-    open_recorder,
-    record_options,
-    select_configured_nodes,
-)
+from sparkctl.cli.options import ascii_option, create_context, node_option, record_options, select_configured_nodes
+from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -4,7 +4,7 @@ scroll; lists with a selected entry and its detail below."""
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import events, on
@@ -20,6 +20,7 @@ from sparkctl.commands.actions import (
     OVERVIEW,
     Action,
     ActionContext,
+    ActionId,
     ActionRole,
     list_screen_actions,
     parse_key,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 
 MIN_TERMINAL_SIZE = (50, 12)
+ActionHandlers = Mapping[ActionId, Callable[[], object]]
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
@@ -77,7 +79,7 @@ class StaticFocusScreen(Screen[None]):
 class PanelScreen(StaticFocusScreen):
     """A screen of the panel. Subclasses set `SCREEN_ID` and `BINDINGS` and implement `create_body` and `paint_body`.
 
-    A ``do_`` method named after an action's id handles that action; the others are handled by `GlobalActions`.
+    Actions without an entry in `action_handlers` are the same on every screen (`global_actions`).
     """
 
     SCREEN_ID: ClassVar[str]
@@ -97,6 +99,10 @@ class PanelScreen(StaticFocusScreen):
     def actions(self) -> tuple[Action, ...]:
         """The actions of this screen, in the order of the help."""
         return list_screen_actions(self.panel.actions, self.SCREEN_ID)
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return what this screen does itself, by action."""
+        return {}
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with this screen's selection."""
@@ -228,29 +234,16 @@ class ScrollScreen(PanelScreen):
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
-    def do_lower(self, _: Action) -> None:
-        """Scroll down."""
-        self.scroll_rows(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Scroll up."""
-        self.scroll_rows(-1)
-
-    def do_further(self, _: Action) -> None:
-        """Scroll down."""
-        self.scroll_rows(_PAGE_ROWS)
-
-    def do_nearer(self, _: Action) -> None:
-        """Scroll up."""
-        self.scroll_rows(-_PAGE_ROWS)
-
-    def do_first(self, _: Action) -> None:
-        """Scroll to the beginning."""
-        self.scroll_rows(-_MANY_ROWS)
-
-    def do_last(self, _: Action) -> None:
-        """Scroll to the end."""
-        self.scroll_rows(_MANY_ROWS)
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers that scroll."""
+        return {
+            ActionId.LOWER: lambda: self.scroll_rows(1),
+            ActionId.UPPER: lambda: self.scroll_rows(-1),
+            ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self.scroll_rows(-_PAGE_ROWS),
+            ActionId.FIRST: lambda: self.scroll_rows(-_MANY_ROWS),
+            ActionId.LAST: lambda: self.scroll_rows(_MANY_ROWS),
+        }
 
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -365,36 +358,20 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         wide, high = surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
-    def do_lower(self, _: Action) -> None:
-        """Select the next entry."""
-        self._move_selection(1)
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list, of its detail and of its filter."""
+        return {
+            ActionId.LOWER: lambda: self._move_selection(1),
+            ActionId.UPPER: lambda: self._move_selection(-1),
+            ActionId.FIRST: lambda: self._move_selection(-len(self.list_keys()[0])),
+            ActionId.LAST: lambda: self._move_selection(len(self.list_keys()[0])),
+            ActionId.FURTHER: lambda: self._scroll_detail(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self._scroll_detail(-_PAGE_ROWS),
+            ActionId.FILTER: lambda: self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed),
+            ActionId.BACK: self._clear_filter_or_close,
+        }
 
-    def do_upper(self, _: Action) -> None:
-        """Select the previous entry."""
-        self._move_selection(-1)
-
-    def do_first(self, _: Action) -> None:
-        """Select the first entry."""
-        self._move_selection(-len(self.list_keys()[0]))
-
-    def do_last(self, _: Action) -> None:
-        """Select the last entry."""
-        self._move_selection(len(self.list_keys()[0]))
-
-    def do_further(self, _: Action) -> None:
-        """Scroll the detail down."""
-        self._scroll_detail(_PAGE_ROWS)
-
-    def do_nearer(self, _: Action) -> None:
-        """Scroll the detail up."""
-        self._scroll_detail(-_PAGE_ROWS)
-
-    def do_filter(self, _: Action) -> None:
-        """Open the prompt for the filter."""
-        self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed)
-
-    def do_back(self, _: Action) -> None:
-        """Clear the filter; without one, close the screen."""
+    def _clear_filter_or_close(self) -> None:
         if self._typed:
             self._set_filter_text("")
         else:
