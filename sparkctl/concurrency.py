@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, overload
 
 A = TypeVar("A")
@@ -47,3 +48,65 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it
+
+
+@asynccontextmanager
+async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run tasks beside the body of an ``async with``; the end of the body cancels them and waits for them.
+
+    An exception of a task cancels the body at once. What was raised first is raised itself, not in a group.
+    """
+    first: BaseException | None = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+            try:
+                yield
+            except BaseException as error:
+                if not any(task.done() and not task.cancelled() and task.exception() for task in tasks):
+                    first = error
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as errors:
+        first = first or errors.exceptions[0]
+    if first is not None:
+        raise first
+
+
+class BackgroundTasks:
+    """The tasks that run beside one owner. One that raises ends alone, and ``on_error`` gets its exception at once.
+
+    Not a TaskGroup: there one exception ends all tasks, and the end waits for each without a limit.
+    """
+
+    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start_task(
+        self,
+        work: Coroutine[Any, Any, None],
+        name: str | None = None,
+        on_end: Callable[[BaseException | None], None] | None = None,
+    ) -> asyncio.Task[None]:
+        """Start a task. With ``on_end`` that is called at its end in place of ``on_error``, unless it was cancelled."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._finish_task(task, on_end))
+        return task
+
+    def _finish_task(self, task: asyncio.Task[None], on_end: Callable[[BaseException | None], None] | None) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if on_end is not None:
+            on_end(error)
+        elif error is not None:
+            self._on_error(error)
+
+    async def aclose(self, within: float | None) -> None:
+        """Cancel all tasks but the one that closes, and wait for their end, at most ``within`` seconds."""
+        await cancel_and_wait(self._tasks - {asyncio.current_task()}, within)

@@ -12,7 +12,7 @@ from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.tui.screens import registry
+from sparkctl.tui import screen_registry as registry
 
 if TYPE_CHECKING:
     from sparkctl.model.memory_fit import MemoryFit
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 _VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # habits from other programs
 _HELP_FLAGS = frozenset(("--help", "-h"))
@@ -159,7 +159,7 @@ class CommandDispatcher:
         panel = self._panel
         if panel.controller is None:
             raise InvalidInput("one moment: no node was read yet")
-        if panel.controller.switches.running_switch is not None:
+        if panel.controller.store.switches.running is not None:
             panel.open_screen("switch")
             panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")
             return

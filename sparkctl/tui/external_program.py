@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 async def run_external_program(

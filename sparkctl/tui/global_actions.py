@@ -16,7 +16,7 @@ from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_player import RecordingPlayer
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 class GlobalActions:
@@ -42,7 +42,7 @@ class GlobalActions:
     def do_switch(self, _: Action) -> None:
         """Show the running switch; else plan one to the selected profile, or ask for a profile."""
         panel = self._panel
-        if panel.controller is not None and panel.controller.switches.running_switch is not None:
+        if panel.controller is not None and panel.controller.store.switches.running is not None:
             panel.open_screen("switch")
         else:
             panel.orders.plan_selected_switch()
@@ -124,7 +124,7 @@ class GlobalActions:
         if len(panel.screen_stack) > 1:
             panel.pop_screen()
         elif panel.controller is not None:
-            panel.controller.notices.clear()
+            panel.controller.clear_notices()
             panel.repaint_front_screen()
 
     def do_quit(self, one: Action) -> None:

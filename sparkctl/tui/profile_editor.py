@@ -19,7 +19,7 @@ from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 _DEFAULT_EDITORS = ("nano", "vi")

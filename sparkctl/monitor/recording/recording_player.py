@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from sparkctl.clock import Clock
+from sparkctl.concurrency import run_beside
 from sparkctl.model.events import Event
 
+_SHORTEST_WAIT_SECONDS = 1e-6  # less is a rounding error
 MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: longer pauses are cut
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
@@ -75,8 +76,9 @@ class RecordingPlayer:
                 await self._wakeup.wait()
                 continue
             left = self._due[self._next] - self._at
-            if left > 0 and await self._wait_for_wakeup(left / self.speed):
-                continue
+            if left > _SHORTEST_WAIT_SECONDS:
+                await self._wait_for_wakeup(left / self.speed)
+                continue  # a control may have changed everything
             self._at = max(self._current_position(), self._due[self._next])
             self._looked = self._clock.monotonic()
             self._emit_until(self._next + 1)
@@ -119,24 +121,15 @@ class RecordingPlayer:
         self._at = min(self._current_position(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
         self._looked = None if self.is_paused else self._clock.monotonic()
 
-    async def _wait_for_wakeup(self, seconds: float) -> bool:
+    async def _wait_for_wakeup(self, seconds: float) -> None:
         """Wait for ``seconds``, or until a control changes."""
-        waiting = [
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(_await_result(self._wakeup.wait())),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return self._wakeup.is_set()
-        finally:
-            for one in waiting:
-                one.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*waiting, return_exceptions=True)
 
+        async def end_wait() -> None:
+            await self._clock.sleep(seconds)
+            self._wakeup.set()
 
-async def _await_result(something: Awaitable[object]) -> None:
-    await something
+        async with run_beside(end_wait()):
+            await self._wakeup.wait()
 
 
 def _format_clock(seconds: float) -> str:

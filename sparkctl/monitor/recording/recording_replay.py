@@ -25,7 +25,7 @@ async def replay_recording(
     store = Store()
     async with aclosing(pace_events(clock, events, speed)) as due:
         async for event in due:
-            if store.apply_event(event):
+            if any(topic.node is not None for topic in store.apply_event(event)):
                 yield _select_views(store, names)
     _refuse_unknown_nodes(store, names)
 

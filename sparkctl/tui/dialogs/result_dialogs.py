@@ -22,7 +22,7 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, saniti
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
     from sparkctl.tui.panel_options import PreparedCommand
 
 _MAX_COLUMNS = 104

@@ -19,7 +19,7 @@ from sparkctl.views.text.frame_layout import describe_guard_coverage, render_hea
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 MIN_TERMINAL_SIZE = (50, 12)
 

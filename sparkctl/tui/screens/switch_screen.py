@@ -111,7 +111,7 @@ class SwitchScreen(ScrollScreen):
         if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
             if self._words:
-                self.panel.controller.switches.hide_finished()
+                self.panel.controller.hide_finished_switch()
                 self._replan_switch()
         surface = self.query_one("#switch", TextSurface)
         wide, high = surface.size
@@ -124,14 +124,14 @@ class SwitchScreen(ScrollScreen):
     def _build_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
         profile, nodes = parse_names_and_nodes(self._words[1:])
-        views = () if controller is None else controller.list_node_views(panel.node_names)
+        views = () if controller is None else controller.store.get_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
         bars = (
             {}
             if controller is None
-            else controller.memory_bars
+            else controller.store.list_memory_bars()
             if self._get_switch_progress() is None
-            else controller.switches.memory_at_start
+            else controller.store.switches.memory_at_start
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
@@ -155,7 +155,7 @@ class SwitchScreen(ScrollScreen):
 
     def _get_switch_progress(self) -> SwitchProgress | None:
         controller = self.panel.controller
-        return None if controller is None else controller.switches.visible_switch
+        return None if controller is None else controller.store.switches.visible
 
     # --- the plan ---
 
@@ -216,7 +216,7 @@ class SwitchScreen(ScrollScreen):
             return
         self._further = 0
         try:
-            controller.switches.hide_finished()
+            controller.hide_finished_switch()
             controller.start_command(self._words)
         except SparkctlError as error:
             self.panel.show_error(error)
@@ -241,7 +241,7 @@ class SwitchScreen(ScrollScreen):
         if controller is None or (course is not None and not course.is_over):
             self.panel.show_toast("the switch is running")
             return
-        controller.switches.hide_finished()
+        controller.hide_finished_switch()
         if not self._words and course is not None and course.plan is not None:
             plan = course.plan
             self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))

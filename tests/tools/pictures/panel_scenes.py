@@ -21,9 +21,9 @@ from sparkctl.model.events import CommandEnded, Event, PhaseChanged
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
 from sparkctl.monitor.recording.recording_file import read_recording
+from sparkctl.tui import screen_registry as registry
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import PanelOptions
-from sparkctl.tui.screens import registry
 
 RECORDINGS = Path(__file__).with_name("recordings")
 PATIENCE = 30.0  # seconds

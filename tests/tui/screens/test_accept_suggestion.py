@@ -41,12 +41,12 @@ async def open_failed_instance(
         assert isinstance(app, PanelApp)
         controller = app.controller
         assert controller is not None
-        await wait_for_text(pilot, lambda _: (NodeName("spark1"), "qwen36") in controller.bridge.start_results)
-        end = controller.bridge.start_results[NodeName("spark1"), "qwen36"]
+        await wait_for_text(pilot, lambda _: "qwen36" in controller.store.get_start_results(NodeName("spark1")))
+        end = controller.store.get_start_results(NodeName("spark1"))["qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        controller.bridge.set_start_result(
-            replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
+        controller.record_diagnosis(
+            NodeName("spark1"), replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
         )
         await pilot.press("enter")
         await wait_for_text(pilot, "copy verdict")

@@ -9,10 +9,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkctl.commands.actions import ActionContext
-    from sparkctl.tui.screens.base import PanelScreen
+    from textual.screen import Screen
 
-# name: (module of this folder, function that creates the screen for an action context)
+    from sparkctl.commands.actions import ActionContext
+
+# name: (module of `screens`, function that creates the screen for an action context)
 SCREENS: dict[str, tuple[str, str]] = {
     "instance": ("instance_screen", "create_instance_screen"),
     "logs": ("log_screen", "create_log_screen"),
@@ -24,8 +25,8 @@ SCREENS: dict[str, tuple[str, str]] = {
 AVAILABLE_SCREENS = frozenset(SCREENS)
 
 
-def create_screen(name: str, now: ActionContext) -> PanelScreen:
+def create_screen(name: str, now: ActionContext) -> Screen[None]:
     """Create a screen by its name. Raises KeyError where there is none."""
     module, function = SCREENS[name]
-    screen: PanelScreen = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), function)(now)
+    screen: Screen[None] = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), function)(now)
     return screen
