@@ -50,7 +50,7 @@ async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit
         node=session.node.name,
         before=_require_memory(before, session),
         after=_require_memory(after, session),
-        proven=_is_drop_confirmed(before, after),
+        proven=is_drop_confirmed(before.drops, after.drops),
     )
     emit(event)
     return event
@@ -82,10 +82,11 @@ def _require_memory(look: NodeInspection, session: NodeSession) -> MemoryReading
     return look.memory
 
 
-def _is_drop_confirmed(before: NodeInspection, after: NodeInspection) -> bool | None:
-    if before.drops is None or after.drops is None:
+def is_drop_confirmed(before: int | None, after: int | None) -> bool | None:
+    """Tell whether the kernel's own count of drops has risen; None where it does not have one."""
+    if before is None or after is None:
         return None
-    return after.drops > before.drops
+    return after > before
 
 
 def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:

@@ -126,9 +126,8 @@ class HeldNodeLock:
                 try:
                     self._held = await self._try_acquire()
                 except LockConflict as taken:
-                    # the node may not have noticed yet that the connection with our lock is gone
-                    ours = taken.holder.token == self._about["token"]
-                    if not ours or self._ctx.clock.monotonic() - began > _REACQUIRE_TIMEOUT_SECONDS:
+                    waited = self._ctx.clock.monotonic() - began
+                    if not is_own_leftover(taken.holder, str(self._about["token"]), waited):
                         raise
                     await self._ctx.clock.sleep(1.0)
 
@@ -200,9 +199,7 @@ class HeldNodeLock:
         """Tell whether this process or its whole machine stood still so long that the node may have released the
         lock.
         """
-        return any(
-            now - then > _MAX_SILENCE_SECONDS for now, then in zip(self._read_clocks(), self._beaten, strict=True)
-        )
+        return is_lock_doubtful(self._read_clocks(), self._beaten)
 
     async def _send_heartbeats(self) -> None:
         """Keep the lock alive and get it back after a lost connection; if another has it by then, warn and go on."""
@@ -309,6 +306,20 @@ async def _read_script_line(held: RemoteProcess) -> str:
         if text.startswith("@@ "):
             return text
     return ""
+
+
+def is_own_leftover(holder: LockHolder, token: str, waited: float) -> bool:
+    """Tell whether a lock in our way is our own, on a connection whose end the node has not noticed yet: worth ``waited``
+    seconds, up to the time after which the node would have released it."""
+    return holder.token == token and waited <= _REACQUIRE_TIMEOUT_SECONDS
+
+
+def is_lock_doubtful(now: tuple[float, float], beaten: tuple[float, float]) -> bool:
+    """Tell whether a lock may be another's by now: by either clock, unix or monotonic, the last heartbeat is too old.
+
+    The monotonic clock stands still while the machine sleeps, the unix clock may be set.
+    """
+    return any(at - then > _MAX_SILENCE_SECONDS for at, then in zip(now, beaten, strict=True))
 
 
 def parse_lock_holder(text: str) -> LockHolder:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from sparkctl.model.profile_field import FieldKind, ProfileField
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedExperts:
     """``weights``: bytes of all ``count`` routed experts in all layers; ``per_token``: how many experts one token uses."""
 
-    weights: int
-    count: int
-    per_token: int
+    weights: Annotated[
+        int,
+        ProfileField(FieldKind.MODEL_SIZE, "size of all routed experts of a mixture of experts"),
+    ]
+    count: Annotated[int, ProfileField(FieldKind.POSITIVE_COUNT, "how many experts there are")]
+    per_token: Annotated[int, ProfileField(FieldKind.POSITIVE_COUNT, "how many experts one token uses")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

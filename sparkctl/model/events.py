@@ -375,3 +375,29 @@ Event = (
 )
 
 Emit = Callable[[Event], None]
+
+# the word in the field `event` of a JSON line; never changed
+EVENT_TYPES: dict[str, type] = {
+    "node": NodeStateChanged,
+    "memory": MemorySampled,
+    "sample": SampleArrived,
+    "caches": CachesDropped,
+    "containers": ContainersListed,
+    "numbers": MeterArrived,
+    "facts": EngineFactsReported,
+    "plan": LaunchPlanned,
+    "fit": MemoryFitEvaluated,
+    "phase": PhaseChanged,
+    "log": LogArrived,
+    "guard": GuardActed,
+    "guarded": GuardStatusChanged,
+    "warning": WarningEmitted,
+    "finding": FindingReported,
+    "moved": TransferProgressed,
+    "released": MemoryReleased,
+    "switch-plan": SwitchPlanned,
+    "switch": SwitchStepReported,
+    "switch-found": SwitchJournalReported,
+    "examined": CheckCompleted,
+    "result": CommandEnded,
+}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.node import NodeName
+from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
 
 
@@ -94,10 +96,18 @@ class ReadinessTarget:
 class PhaseTimeouts:
     """How long each phase may last, in seconds, before the start counts as timed out."""
 
-    creating: float = 120.0  # create + start calls
-    starting: float = 300.0  # the container runs; the engine has not reported loading yet
-    loading: float = 2400.0
-    warming: float = 900.0  # from the end of loading to the probe's token
+    creating: Annotated[
+        float, ProfileField(FieldKind.DURATION, "limit for creating the container", shows_default=False)
+    ] = 120.0  # create + start calls
+    starting: Annotated[float, ProfileField(FieldKind.DURATION, "limit for starting it", shows_default=False)] = (
+        300.0  # the container runs; the engine has not reported loading yet
+    )
+    loading: Annotated[float, ProfileField(FieldKind.DURATION, "limit for loading the model", shows_default=False)] = (
+        2400.0
+    )
+    warming: Annotated[float, ProfileField(FieldKind.DURATION, "limit for warming up", shows_default=False)] = (
+        900.0  # from the end of loading to the probe's token
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +120,22 @@ class GuardRule:
     None: the sum of all phase timeouts.
     """
 
-    floor: int = DEFAULT_FLOOR_BYTES
-    cache_below: int | None = None
-    limit: float | None = None
+    floor: Annotated[
+        int,
+        ProfileField(
+            FieldKind.GUARD_FLOOR,
+            "available memory under which the [guard](guard.md) acts; `start: {guard: off}` turns the guard off",
+            shows_default=False,
+        ),
+    ] = DEFAULT_FLOOR_BYTES
+    cache_below: Annotated[
+        int | None,
+        ProfileField(FieldKind.SIZE, "free memory under which the guard drops page cache while weights load"),
+    ] = None
+    limit: Annotated[
+        float | None,
+        ProfileField(FieldKind.TIME_LIMIT, "how long the guard watches the start, with its unit"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile_field import FieldKind, ProfileField
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,80 +36,249 @@ class ModelSpec:
     ``draft_weights``: the draft model or head, without ``weights``. ``kv_per_token``: bytes of KV cache for one token.
     """
 
-    path: str | None = None
-    served_name: str | None = None
-    weights: int | None = None
-    active_parameters: int | None = None
-    parameters: int | None = None
-    experts: RoutedExperts | None = None
-    draft_weights: int | None = None
-    kv_per_token: int | None = None
+    path: Annotated[str | None, ProfileField(FieldKind.TEXT, "path in the container, or a hub id")] = None
+    served_name: Annotated[str | None, ProfileField(FieldKind.TEXT, "the model's name for clients")] = None
+    weights: Annotated[
+        int | None,
+        ProfileField(FieldKind.MODEL_SIZE, "the checkpoint; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary"),
+    ] = None
+    active_parameters: Annotated[
+        int | None,
+        ProfileField(FieldKind.PARAMETER_COUNT, "number of parameters that one token uses", follows="parameters"),
+    ] = None
+    parameters: Annotated[int | None, ProfileField(FieldKind.PARAMETER_COUNT, "number of parameters")] = None
+    experts: Annotated[
+        RoutedExperts | None,
+        ProfileField(
+            FieldKind.SECTION,
+            "The routed experts of a mixture of experts: bytes of all of them, their number, and how many each token uses.",
+        ),
+    ] = None
+    draft_weights: Annotated[
+        int | None, ProfileField(FieldKind.MODEL_SIZE, "size of a draft model or head, beside `weights`")
+    ] = None
+    kv_per_token: Annotated[int | None, ProfileField(FieldKind.NONZERO_SIZE, "KV cache per token, such as `64KiB`")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
     """``docker run`` options. ``options`` are further flags (name without dashes, value; "true" = bare flag)."""
 
-    name: str | None = None
-    gpus: str | None = None
-    shm_size: str | None = None
-    ipc: str | None = None
-    network: str | None = None
-    entrypoint: str | None = None
-    ulimits: tuple[tuple[str, str], ...] = ()
-    devices: tuple[str, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
+    name: Annotated[str | None, ProfileField(FieldKind.NAME, "name of the container")] = None
+    gpus: Annotated[str | None, ProfileField(FieldKind.GPUS, "GPUs that the container gets")] = None
+    shm_size: Annotated[str | None, ProfileField(FieldKind.SHM_SIZE, "size of `/dev/shm`", is_in_launch=True)] = None
+    ipc: Annotated[str | None, ProfileField(FieldKind.TEXT, "IPC mode, such as `host`", is_in_launch=True)] = None
+    network: Annotated[str | None, ProfileField(FieldKind.TEXT, "network mode, such as `host`")] = None
+    entrypoint: Annotated[
+        str | None, ProfileField(FieldKind.TEXT, "entry point in place of the image's", is_in_launch=True)
+    ] = None
+    ulimits: Annotated[
+        tuple[tuple[str, str], ...],
+        ProfileField(FieldKind.ULIMITS, "limits, such as `memlock: -1`", is_in_launch=True),
+    ] = ()
+    devices: Annotated[tuple[str, ...], ProfileField(FieldKind.DEVICE, "devices of the node", is_in_launch=True)] = ()
+    options: Annotated[
+        tuple[tuple[str, str], ...],
+        ProfileField(FieldKind.DOCKER_OPTIONS, "further `docker run` flags", is_in_launch=True),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
     """``ready_line``/``health``: None = the engine's own, "none" = not used. ``probe``: None = the engine's own.
 
-    ``guard``: None = off.
+    ``guard``: None = off. ``expected``: usual seconds until ready, used until the history has a figure.
     """
 
-    drop_caches: bool = True
-    ready_line: str | None = None
-    health: str | None = None
-    probe: str | None = None
-    prompt: str | None = None
-    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
-    expected: float | None = None  # usual seconds until ready, used until the history has a figure
-    guard: GuardRule | None = field(default_factory=GuardRule)
+    drop_caches: Annotated[
+        bool,
+        ProfileField(
+            FieldKind.BOOLEAN,
+            "drop the page cache before the start; `false` also keeps the guard from dropping it",
+        ),
+    ] = True
+    ready_line: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.REGEX,
+            "regular expression of the log line that means ready (no repetition inside a repetition), or `none`",
+        ),
+    ] = None
+    health: Annotated[str | None, ProfileField(FieldKind.HTTP_PATH, "path that must answer, or `none`")] = None
+    probe: Annotated[
+        str | None,
+        ProfileField(FieldKind.CHOICE, choices=("completions", "chat", "none"), help="how the test token is requested"),
+    ] = None
+    prompt: Annotated[str | None, ProfileField(FieldKind.TEXT, "prompt of the test token")] = None
+    timeouts: Annotated[PhaseTimeouts, ProfileField(FieldKind.SECTION, "How long each phase may take.")] = field(
+        default_factory=PhaseTimeouts
+    )
+    expected: Annotated[
+        float | None,
+        ProfileField(FieldKind.DURATION, "usual length of a start, before sparkctl has measured one"),
+    ] = None
+    guard: Annotated[
+        GuardRule | None,
+        ProfileField(
+            FieldKind.SECTION,
+            "When the guard on the node acts; `off` instead of the map turns it off.",
+        ),
+    ] = field(default_factory=GuardRule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
-    ``command`` replaces the engine's own launch words (``python -m sglang.launch_server``) when given.
-    ``origin`` is the file it came from, ``shipped`` tells whether that file is part of sparkctl. ``engine_version``: where
-    the image's tag does not tell it; ``patched_flags``: those that its image's engine takes and no published version does."""
+    """The fields of a profile file in their order, then ``origin``, the file it came from, whether that file is part of
+    sparkctl (``shipped``), and ``digest``, the profile hash of labels: sha256 of the content, first 12 hex digits.
 
-    name: str
-    engine: str
-    image: str
+    ``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
+    """
+
+    name: Annotated[str, ProfileField(FieldKind.NAME, "name of the profile; the file is `NAME.yaml`")]
+    title: Annotated[str | None, ProfileField(FieldKind.TEXT, "one line for lists", is_hashed=False)] = None
+    engine: Annotated[
+        str,
+        ProfileField(FieldKind.ENGINE, "`container` is any other image; it needs a rule for when it is ready"),
+    ]
+    engine_version: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.ENGINE_VERSION,
+            "set it if the image's tag does not tell (`latest`, your own build); flags are checked against it",
+            is_hashed=False,
+        ),
+    ] = None
+    patched_flags: Annotated[
+        tuple[str, ...],
+        ProfileField(
+            FieldKind.FLAG_NAME,
+            "flags that your image's patched engine takes and no published version has; they are not checked",
+            is_hashed=False,
+        ),
+    ] = ()
+    image: Annotated[str, ProfileField(FieldKind.IMAGE, "Docker image", is_in_launch=True)]
+    model: Annotated[
+        ModelSpec,
+        ProfileField(
+            FieldKind.SECTION,
+            "The model: a path in the container or a hub id, and the figures from which `top` estimates bandwidth.",
+        ),
+    ] = field(default_factory=ModelSpec)
+    nodes: Annotated[int, ProfileField(FieldKind.INTEGER, limits=(1, 8), help="number of Sparks that it runs on")] = 1
+    port: Annotated[int | None, ProfileField(FieldKind.INTEGER, limits=(1, 65535), help="port on the node")] = None
+    command: Annotated[
+        tuple[str, ...] | None,
+        ProfileField(FieldKind.WORD, "launch command in place of the engine's own", is_in_launch=True),
+    ] = None
+    args: Annotated[
+        tuple[tuple[str, ArgValue], ...],
+        ProfileField(
+            FieldKind.ARGS,
+            "engine flags without dashes: `true` is a bare flag, `false` leaves it out, a list repeats the flag, a map "
+            "becomes JSON, a list in a list is several values behind one flag (`[[1, 2, 4]]`)",
+            is_in_launch=True,
+        ),
+    ] = ()
+    env: Annotated[
+        tuple[tuple[str, str], ...],
+        ProfileField(
+            FieldKind.ENV,
+            "environment of the container; `${VAR}` and `${VAR:-default}` come from your environment (in `args` too)",
+            is_in_launch=True,
+        ),
+    ] = ()
+    env_file: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.TEXT,
+            "file with variables on your machine; a relative path starts at the profile; `env` wins over it",
+            is_in_launch=True,
+        ),
+    ] = None
+    mounts: Annotated[
+        tuple[str, ...],
+        ProfileField(
+            FieldKind.MOUNT,
+            "`source:target[:ro]`; `~` is the node user's home; no part of a path may be `..`, `.` or empty (devices too)",
+            is_in_launch=True,
+        ),
+    ] = ()
+    container: Annotated[ContainerOptions, ProfileField(FieldKind.SECTION, "How Docker runs it.")] = field(
+        default_factory=ContainerOptions
+    )
+    expected_memory: Annotated[
+        int | None,
+        ProfileField(FieldKind.SIZE, key="memory.expected", help="memory it is expected to hold"),
+    ] = None
+    floor_memory: Annotated[
+        int | None,
+        ProfileField(
+            FieldKind.SIZE,
+            key="memory.floor",
+            help="memory that must stay available; `1GB`, `1g` and `1GiB` are all 2³⁰ bytes, as in Docker (only the figures "
+            "of `model` tell GB from GiB)",
+        ),
+    ] = None
+    draft_workspace: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.CHOICE,
+            key="memory.draft_workspace",
+            choices=("before-weights",),
+            help="the image allocates the draft workspace first; see [Will it fit?](memory-fit.md)",
+            is_hashed=False,
+        ),
+    ] = None
+    start: Annotated[
+        StartOptions,
+        ProfileField(FieldKind.SECTION, "What happens before the start, and when it counts as ready."),
+    ] = field(default_factory=StartOptions)
+    stop_grace: Annotated[
+        float, ProfileField(FieldKind.DURATION, key="stop.grace", help="time between SIGTERM and SIGKILL")
+    ] = 30.0
+    liveness: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.CHOICE,
+            choices=("none",),
+            help="do not ask it for a token while it is idle; see *not-generating* in [Findings](findings.md)",
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        ProfileField(FieldKind.NAME, "a Spark carries one model at a time of each group; `switch` stops the other one"),
+    ] = None
+    notes: Annotated[
+        str | None,
+        ProfileField(FieldKind.TEXT, "what an owner should know before starting it", is_hashed=False),
+    ] = None
+    source: Annotated[str | None, ProfileField(FieldKind.TEXT, "where the settings come from", is_hashed=False)] = None
+    extra: Annotated[
+        tuple[tuple[str, JsonValue], ...],
+        ProfileField(
+            FieldKind.EXTRA,
+            "what an import found and sparkctl does not use; kept as it is",
+            is_hashed=False,
+        ),
+    ] = ()
     origin: str
     shipped: bool
-    title: str | None = None
-    model: ModelSpec = field(default_factory=ModelSpec)
-    nodes: int = 1
-    port: int | None = None
-    command: tuple[str, ...] | None = None
-    args: tuple[tuple[str, ArgValue], ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-    env_file: str | None = None
-    mounts: tuple[str, ...] = ()
-    container: ContainerOptions = field(default_factory=ContainerOptions)
-    expected_memory: int | None = None
-    floor_memory: int | None = None
-    start: StartOptions = field(default_factory=StartOptions)
-    stop_grace: float = 30.0
-    liveness: str | None = None  # "none": not asked for a token while it is idle
-    notes: str | None = None
-    source: str | None = None
-    extra: tuple[tuple[str, JsonValue], ...] = ()  # what an import found and sparkctl has no use for; only kept
-    engine_version: str | None = None
-    draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
-    patched_flags: tuple[str, ...] = ()
-    group: str | None = None  # of the profiles in one group, a Spark runs one at a time
-    digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels
+    digest: str = ""
+
+
+# Sections of the file whose fields are attributes of `Profile`, with their descriptions in the JSON Schema.
+SECTIONS_OF_PROFILE = {
+    "memory": "The memory the model needs, and how much must stay free.",
+    "stop": "How long a stop may take before Docker kills the container.",
+}
+# Fields of the file alone: its version, and the profile that it extends.
+FIELDS_OF_FILE = {
+    "schema": ProfileField(FieldKind.INTEGER, limits=(1, 1), help="version of the format"),
+    "extends": ProfileField(
+        FieldKind.NAME,
+        "another profile as the base: maps merge, lists and scalars replace, null deletes",
+        follows="title",
+    ),
+}

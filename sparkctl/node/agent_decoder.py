@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.json_lenient import decode_lenient
+from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json
 from sparkctl.node.agent import AGENT_PROTOCOL
@@ -74,10 +74,14 @@ def decode_agent_line(line: bytes) -> AgentHello | Sample:
         raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or data.get("probe") != AGENT_PROTOCOL:
         raise ValueError(f"not protocol {AGENT_PROTOCOL} of the probe: {line[:80]!r}")
-    kind, hint = (data.get("kind"), {"hello": AgentHello, "sample": Sample}.get(str(data.get("kind"))))
-    if hint is None:
+    kind = data.get("kind")
+    found: AgentHello | Sample | None
+    if kind == "hello":
+        found = from_json_data(AgentHello, data.get("identity"), is_strict=False)
+    elif kind == "sample":
+        found = from_json_data(Sample, data, is_strict=False)
+    else:
         raise ValueError(f"the probe does not say such things: {kind!r}")
-    found = decode_lenient(hint, data.get("identity") if hint is AgentHello else data)
-    if not isinstance(found, AgentHello | Sample):
+    if found is None:
         raise ValueError(f"not a whole {kind} of the probe")
     return found

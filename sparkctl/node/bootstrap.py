@@ -38,9 +38,8 @@ for w in sys.argv[1].split(","):
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # sparkctl-guard"""
 GUARD_MODULES = (
-    "agent", "guard.decision", "guard.nonblocking_http", "guard.container_watch", "guard.memory_reader",
-    "guard.guard_events", "guard.receipt_store", "guard.watch_registry", "guard.socket_server", "guard.page_cache",
-    "guard.container_polling", "guard.kill_requests", "guard.guard_start", "guard.daemon",
+    "agent", "guard.decision", "guard.guard_sockets", "guard.container_watch", "guard.guard_memory",
+    "guard.kill_requests", "guard.daemon",
 )  # fmt: skip
 
 WORD_PATTERN = re.compile(r"\w+")

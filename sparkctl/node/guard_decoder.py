@@ -17,7 +17,7 @@ from sparkctl.model.guard_state import (
     GuardRefusal,
     GuardState,
 )
-from sparkctl.model.json_lenient import decode_lenient
+from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.text.sanitize import load_json
 from sparkctl.node.agent import AGENT_PROTOCOL
 
@@ -35,8 +35,8 @@ def decode_guard_start(line: bytes) -> GuardProcess | GuardRefusal:
     data = _decode_object(line, "probe", AGENT_PROTOCOL)
     if data.get("kind") == "refused":
         return _decode_refusal(data)
-    started = decode_lenient(GuardProcess, data) if data.get("kind") == "guard" else None
-    if not isinstance(started, GuardProcess) or not _SOCKET_PATH_PATTERN.fullmatch(started.socket):
+    started = from_json_data(GuardProcess, data, is_strict=False) if data.get("kind") == "guard" else None
+    if started is None or not _SOCKET_PATH_PATTERN.fullmatch(started.socket):
         raise ValueError(f"not the start of a guard: {line[:80]!r}")
     return started
 
@@ -52,14 +52,14 @@ def decode_guard_line(line: bytes) -> GuardState | GuardEvent | GuardReceipt | G
         return _decode_refusal(data)
     if kind == "receipt" and data.get("receipt") is None:
         return None
-    found: object = None
+    found: GuardState | GuardEvent | GuardReceipt | None = None
     if kind == "state":
-        found = _limit_state(decode_lenient(GuardState, data))
+        found = _limit_state(from_json_data(GuardState, data, is_strict=False))
     elif kind == "event":
-        found = decode_lenient(GuardEvent, data.get("event"))
+        found = from_json_data(GuardEvent, data.get("event"), is_strict=False)
     elif kind == "receipt":
         found = _decode_receipt(data.get("receipt"))
-    if not isinstance(found, GuardState | GuardEvent | GuardReceipt):
+    if found is None:
         raise ValueError(f"not a whole {kind} of the guard: {line[:80]!r}")
     return found
 
@@ -77,12 +77,11 @@ def _decode_object(line: bytes, name: str, protocol: int) -> dict[str, object]:
 
 
 def _decode_refusal(data: dict[str, object]) -> GuardRefusal:
-    refused = decode_lenient(GuardRefusal, data)
-    return refused if isinstance(refused, GuardRefusal) else GuardRefusal("the guard refused, and did not say why")
+    return from_json_data(GuardRefusal, data, is_strict=False) or GuardRefusal("the guard refused, and did not say why")
 
 
-def _limit_state(found: object) -> GuardState | None:
-    if not isinstance(found, GuardState):
+def _limit_state(found: GuardState | None) -> GuardState | None:
+    if found is None:
         return None
     return replace(
         found,
@@ -94,12 +93,14 @@ def _limit_state(found: object) -> GuardState | None:
 
 def _decode_receipt(data: object) -> GuardReceipt | None:
     """Decode a receipt; its readings come as rows, in the order of `MeminfoReading`."""
-    rows = data.get("samples") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return None
+    rows = data.get("samples")
     names = [field.name for field in fields(GuardMemoryReading)]
     named = [
         dict(zip(names, row, strict=False)) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list)
     ]
-    found = decode_lenient(GuardReceipt, {**data, "samples": named[-_MAX_SAMPLES:]}) if isinstance(data, dict) else None
-    if not isinstance(found, GuardReceipt) or not _CONTAINER_ID_PATTERN.fullmatch(found.container):
+    found = from_json_data(GuardReceipt, {**data, "samples": named[-_MAX_SAMPLES:]}, is_strict=False)
+    if found is None or not _CONTAINER_ID_PATTERN.fullmatch(found.container):
         return None
     return replace(found, events=found.events[-_MAX_EVENTS:])

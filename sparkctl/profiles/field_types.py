@@ -1,20 +1,33 @@
-"""Check the text of a profile's fields. Each error says what is expected.
+"""What the kinds of values in a profile are: how each is read, described to an editor, and written back.
 
-Every function takes the text as written and raises ValueError. None of them knows pydantic.
+The functions that read take the text as written and raise ValueError, which says what is expected.
 """
 
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from sparkctl.engines import engine_names
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
+from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.model.text.units import MIB, parse_duration, parse_size
-from sparkctl.profiles.docker_options import DOCKER_OPTIONS, FIELDS_INSTEAD_OF_OPTIONS, VALUE_PATTERNS, DockerOptionKind
+from sparkctl.model.text.units import GIB, MIB, parse_duration, parse_size
+from sparkctl.profiles.docker_options import (
+    BARE_FLAG_VALUE,
+    DOCKER_OPTIONS,
+    FIELDS_INSTEAD_OF_OPTIONS,
+    VALUE_PATTERNS,
+    DockerOptionKind,
+)
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
 from sparkctl.profiles.file_issues import quote_source
+from sparkctl.profiles.yaml_reader import YamlValue
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _REGISTRY_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
@@ -251,3 +264,225 @@ def check_gpus(text: str) -> str:
         if not known and not re.fullmatch("all|[0-9]{1,3}", value if given and key == "count" else part):
             raise ValueError(f"{quote_source(text)} cannot be; write all, none, a number or device=0")
     return text
+
+
+def check_engine_name(text: str) -> str:
+    """The name of an engine that sparkctl knows."""
+    if text not in engine_names():
+        raise ValueError(
+            f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
+            f"{format_did_you_mean(text, engine_names())}"
+        )
+    return text
+
+
+# --- the entries of maps with free keys ---
+
+EntryPairs = list[tuple[str, Any]]
+
+
+class _MissingValueError(ValueError):
+    """The entry has no value."""
+
+
+def parse_arg_entry(key: str, item: YamlValue) -> EntryPairs:
+    """One engine flag with its value as it will be on the command line."""
+    check_arg_key(key)
+    return [(key, _parse_arg_value(item))]
+
+
+def _parse_arg_value(item: YamlValue) -> ArgValue:
+    if item.value is None:
+        raise _MissingValueError("has no value; write true for a bare flag, false to leave it out")
+    if isinstance(item.value, bool):
+        return item.value
+    if isinstance(item.value, dict):
+        return JsonValue(item.to_json_text())
+    if isinstance(item.value, tuple):
+        if len(item.value) == 1 and isinstance(item.value[0].value, tuple):
+            return FlagValues(tuple(_parse_repeated_value(each) for each in item.value[0].value))
+        return tuple(_parse_repeated_value(each) for each in item.value)
+    return item.raw or ""
+
+
+def _parse_repeated_value(item: YamlValue) -> str:
+    if isinstance(item.value, dict):
+        return item.to_json_text()
+    if isinstance(item.value, tuple) or item.value is None or isinstance(item.value, bool):
+        raise ValueError("a list repeats the flag, so each of its entries is text or a number (or a map, as JSON)")
+    return item.raw or ""
+
+
+def parse_env_entry(key: str, item: YamlValue) -> EntryPairs:
+    """One environment variable; any scalar by its text."""
+    if item.raw is None:
+        raise ValueError("must be text")
+    if item.value is None and item.raw != "":
+        raise _MissingValueError('has no value; write "" for an empty one')
+    if item.value is None:
+        raise _MissingValueError(f'has no value; write "" for an empty one, ${{{key}}} for your own')
+    return [(key, check_env_value(key, item.raw))]
+
+
+def parse_extra_entry(key: str, item: YamlValue) -> EntryPairs:
+    """One value that an import kept, of any type."""
+    return [(key, JsonValue(item.to_json_text()))]
+
+
+def parse_ulimit_entry(key: str, item: YamlValue) -> EntryPairs:
+    """One ulimit."""
+    if item.raw is None:
+        raise ValueError("must be a number or soft:hard")
+    return [(key, check_ulimit(key, item.raw))]
+
+
+def parse_docker_option_entry(key: str, item: YamlValue) -> EntryPairs:
+    """One docker run flag; a list repeats it."""
+    kind = find_docker_option_kind(key)
+    if kind is DockerOptionKind.FLAG:
+        if not isinstance(item.value, bool):
+            raise ValueError("must be true or false")
+        return [(key, BARE_FLAG_VALUE)] if item.value else []
+    several = item.value if isinstance(item.value, tuple) else (item,)
+    if isinstance(item.value, tuple) and kind is not DockerOptionKind.LIST:
+        raise ValueError("takes one value, not a list")
+    if any(each.raw is None or isinstance(each.value, bool) or not each.raw.strip() for each in several):
+        raise ValueError("must be text" if kind is DockerOptionKind.TEXT else "must be text or a list of text")
+    return [(key, check_docker_option_value(key, each.raw or "")) for each in several]
+
+
+# --- and back to text ---
+
+_BINARY_UNITS = ((GIB, "GiB"), (MIB, "MiB"))
+_DECIMAL_UNITS = ((10**9, "GB"), (10**6, "MB"))
+_COUNT_NAMES = ((10**9, "B"), (10**6, "M"))
+
+
+def _format_weights_size(count: int) -> str:
+    """Bytes in decimal units as model pages have them if that is exact, else binary, else all digits."""
+    return _format_in_exact_unit(count, (*_DECIMAL_UNITS, *_BINARY_UNITS))
+
+
+def _format_binary_size(count: int) -> str:
+    return _format_in_exact_unit(count, _BINARY_UNITS)
+
+
+def _format_parameter_count(count: int) -> str:
+    text = _format_in_exact_unit(count, _COUNT_NAMES)
+    if count <= 10**5 or text != str(count):
+        return text
+    short = f"{count / 10**9:.4f}".rstrip("0")
+    return f"{short}B" if round(float(short) * 10**9) == count else text
+
+
+def _format_in_exact_unit(count: int, units: Sequence[tuple[int, str]]) -> str:
+    """Return a count in the largest unit that divides it exactly, else all digits."""
+    return next((f"{count // unit}{name}" for unit, name in units if count % unit == 0), str(count))
+
+
+def format_duration(value: float) -> str:
+    if value and value % 60 == 0:
+        return f"{value / 60:.0f}m"
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{text}s"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """A kind of value. ``parse`` takes text that is not blank; ``format`` returns YAML, None: the text itself."""
+
+    parse: Callable[[str], Any]
+    schema: Mapping[str, Any]
+    format: Callable[[Any], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A kind of map with free keys: how an entry is read into pairs, and the rest of its JSON Schema."""
+
+    parse_entry: Callable[[str, YamlValue], EntryPairs]
+    schema: Mapping[str, Any]
+
+
+_TEXT_SCHEMA = {"type": "string"}
+_SIZE_SCHEMA = {
+    "description": "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it.",
+    "type": ["string", "integer"],
+}
+FIELD_TYPES: dict[FieldKind, FieldType] = {
+    FieldKind.TEXT: FieldType(str, _TEXT_SCHEMA),
+    FieldKind.WORD: FieldType(str, {"type": ["string", "number"]}),
+    FieldKind.BOOLEAN: FieldType(str, {"type": "boolean"}, lambda value: "true" if value else "false"),
+    FieldKind.INTEGER: FieldType(int, {"type": "integer"}, str),
+    FieldKind.NAME: FieldType(check_name, {"pattern": f"^{CONTAINER_NAME.pattern}$", "type": "string"}),
+    FieldKind.IMAGE: FieldType(check_image, _TEXT_SCHEMA),
+    FieldKind.ENGINE: FieldType(check_engine_name, _TEXT_SCHEMA),
+    FieldKind.ENGINE_VERSION: FieldType(normalize_version, {"examples": ["0.5.12"], "type": ["string", "number"]}),
+    FieldKind.FLAG_NAME: FieldType(
+        check_arg_key,
+        {"description": "A flag that this image's engine takes and no published version does.", "type": "string"},
+    ),
+    FieldKind.SIZE: FieldType(parse_engine_size, _SIZE_SCHEMA, _format_binary_size),
+    FieldKind.GUARD_FLOOR: FieldType(parse_guard_floor, _SIZE_SCHEMA, _format_binary_size),
+    FieldKind.MODEL_SIZE: FieldType(
+        parse_weights_size,
+        {
+            "description": "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30).",
+            "type": ["string", "integer"],
+        },
+        _format_weights_size,
+    ),
+    FieldKind.NONZERO_SIZE: FieldType(
+        parse_nonzero_size, {"description": "Bytes, as in 64KiB.", "type": ["string", "integer"]}, str
+    ),
+    FieldKind.SHM_SIZE: FieldType(check_shm_size, _SIZE_SCHEMA),
+    FieldKind.POSITIVE_COUNT: FieldType(parse_positive_count, {"minimum": 1, "type": "integer"}, str),
+    FieldKind.PARAMETER_COUNT: FieldType(
+        parse_parameter_count, {"examples": ["27B", "350M"], "type": ["string", "integer"]}, _format_parameter_count
+    ),
+    FieldKind.DURATION: FieldType(
+        parse_duration_field,
+        {"description": "A duration, as in 90s, 20m or 1h30m.", "type": ["string", "number"]},
+        format_duration,
+    ),
+    FieldKind.TIME_LIMIT: FieldType(
+        parse_time_limit, {"description": "A duration with its unit, as in 20m.", "type": "string"}, format_duration
+    ),
+    FieldKind.MOUNT: FieldType(check_mount, {"examples": ["~/models:/models:ro"], "type": "string"}),
+    FieldKind.DEVICE: FieldType(check_device, {"examples": ["/dev/infiniband"], "type": "string"}),
+    FieldKind.GPUS: FieldType(check_gpus, {"examples": ["all", "none"], "type": ["string", "integer"]}),
+    FieldKind.HTTP_PATH: FieldType(check_http_path, {"examples": ["/health", "none"], "type": "string"}),
+    FieldKind.REGEX: FieldType(check_ready_regex, {"format": "regex", "type": "string"}),
+}
+MAP_TYPES: dict[FieldKind, MapType] = {
+    FieldKind.ARGS: MapType(
+        parse_arg_entry,
+        {
+            "description": "Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
+            "a map becomes JSON, a list in a list is several values behind one flag.",
+            "additionalProperties": {"type": ["string", "number", "boolean", "array", "object"]},
+        },
+    ),
+    FieldKind.ENV: MapType(
+        parse_env_entry,
+        {
+            "description": "${NAME} is the operator's own.",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        },
+    ),
+    FieldKind.EXTRA: MapType(
+        parse_extra_entry, {"description": "What an import found but sparkctl does not use; it is only kept."}
+    ),
+    FieldKind.ULIMITS: MapType(parse_ulimit_entry, {"additionalProperties": {"type": ["string", "integer"]}}),
+    FieldKind.DOCKER_OPTIONS: MapType(
+        parse_docker_option_entry,
+        {
+            "description": "Further docker run flags.",
+            "additionalProperties": False,
+            "properties": {
+                key: {"type": "boolean"} if kind is DockerOptionKind.FLAG else {"type": ["string", "number", "array"]}
+                for key, kind in DOCKER_OPTIONS.items()
+            },
+        },
+    ),
+}

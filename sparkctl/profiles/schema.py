@@ -1,379 +1,193 @@
-"""The shape of a profile file, ``schema: 1``. Imported only when a profile is read, because pydantic is slow to import.
-
-Numbers are parsed only where a field is a number; everywhere else the text stays as written.
-"""
+"""The shape of a profile file, ``schema: 1``, as the declarations in `model.profile` give it, and its JSON Schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError
-
-from sparkctl.engines import engine_names as engine_names
-from sparkctl.model.profile import ArgValue, JsonValue
-from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.profiles import field_types as kinds
-from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
-from sparkctl.profiles.file_issues import quote_source
-
-TextPairs = tuple[tuple[str, str], ...]
+from sparkctl.engines import engine_names
+from sparkctl.model.profile import FIELDS_OF_FILE, SECTIONS_OF_PROFILE, Profile
+from sparkctl.model.profile_field import FieldKind, ProfileField
+from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 
 
-class ConflictingFieldError(ValueError):
-    """A field conflicts with ``other``, an earlier field of its section."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileField:
+    """A field of the file. ``name``: its attribute, None for a section of attributes of `Profile`, and for a field of
+    the file alone; ``default`` is MISSING where it has to be given; ``section``: the fields below it.
+    """
 
-    def __init__(self, message: str, other: str) -> None:
-        super().__init__(message)
-        self.other = other
+    key: str
+    name: str | None
+    spec: ProfileField
+    default: Any = None
+    allows_none: bool = True
+    is_list: bool = False
+    section: FileSection | None = None
 
-
-def _json_schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": kind, **more})
-
-
-def _require_nonempty_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise PydanticCustomError("string_type", "must be text")
-    if not value.strip():
-        raise PydanticCustomError("empty", "must not be empty")
-    return value
-
-
-def _require_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise PydanticCustomError("string_type", "must be text")
-    return value
+    @property
+    def can_be_off(self) -> bool:
+        """Whether the field is a section for which ``off`` may stand, which is None in the profile."""
+        return self.section is not None and self.allows_none and self.default is not None
 
 
-def _text_validator(rule: Callable[[str], Any]) -> Callable[[object], Any]:
-    """Return a validator that first requires text and then applies ``rule``."""
+@dataclass(frozen=True, slots=True)
+class FileSection:
+    """The fields of a map in the order of a file. ``type`` is None where they are attributes of `Profile`."""
 
-    def validate_text(value: object) -> Any:
-        return rule(_require_nonempty_text(value))
-
-    return validate_text
-
-
-def _check_engine_name(text: str) -> str:
-    if text not in engine_names():
-        raise ValueError(
-            f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
-            f"{format_did_you_mean(text, engine_names())}"
-        )
-    return text
+    type: type | None
+    fields: dict[str, FileField]
 
 
-_SIZE_DESCRIPTION = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
-_MODEL_SIZE_DESCRIPTION = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
-_DURATION_DESCRIPTION = "A duration, as in 90s, 20m or 1h30m."
-NonEmptyText = Annotated[str, BeforeValidator(_require_nonempty_text), _json_schema("string")]
-ScalarText = Annotated[str, BeforeValidator(_require_text), _json_schema(["string", "number"])]
-Name = Annotated[
-    str,
-    BeforeValidator(_text_validator(kinds.check_name)),
-    _json_schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$"),
-]
-Image = Annotated[str, BeforeValidator(_text_validator(kinds.check_image)), _json_schema("string")]
-EngineSize = Annotated[
-    int,
-    BeforeValidator(_text_validator(kinds.parse_engine_size)),
-    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
-]
-FloorSize = Annotated[
-    int,
-    BeforeValidator(_text_validator(kinds.parse_guard_floor)),
-    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
-]
-ModelSize = Annotated[
-    int,
-    BeforeValidator(_text_validator(kinds.parse_weights_size)),
-    _json_schema(["string", "integer"], description=_MODEL_SIZE_DESCRIPTION),
-]
-NonzeroSize = Annotated[
-    int,
-    BeforeValidator(_text_validator(kinds.parse_nonzero_size)),
-    _json_schema(["string", "integer"], description="Bytes, as in 64KiB."),
-]
-PositiveCount = Annotated[
-    int, BeforeValidator(_text_validator(kinds.parse_positive_count)), _json_schema("integer", minimum=1)
-]
-ShmSize = Annotated[
-    str,
-    BeforeValidator(_text_validator(kinds.check_shm_size)),
-    _json_schema(["string", "integer"], description=_SIZE_DESCRIPTION),
-]
-Seconds = Annotated[
-    float,
-    BeforeValidator(_text_validator(kinds.parse_duration_field)),
-    _json_schema(["string", "number"], description=_DURATION_DESCRIPTION),
-]
-TimeLimit = Annotated[
-    float,
-    BeforeValidator(_text_validator(kinds.parse_time_limit)),
-    _json_schema("string", description="A duration with its unit, as in 20m."),
-]
-ParameterCount = Annotated[
-    int,
-    BeforeValidator(_text_validator(kinds.parse_parameter_count)),
-    _json_schema(["string", "integer"], examples=["27B", "350M"]),
-]
-MountText = Annotated[
-    str, BeforeValidator(_text_validator(kinds.check_mount)), _json_schema("string", examples=["~/models:/models:ro"])
-]
-EngineVersionText = Annotated[
-    str,
-    BeforeValidator(_text_validator(kinds.normalize_version)),
-    _json_schema(["string", "number"], examples=["0.5.12"]),
-]
-FlagName = Annotated[
-    str,
-    BeforeValidator(_text_validator(kinds.check_arg_key)),
-    _json_schema("string", description="A flag that this image's engine takes and no published version does."),
-]
-RegexText = Annotated[
-    str, BeforeValidator(_text_validator(kinds.check_ready_regex)), _json_schema("string", format="regex")
-]
-Gpus = Annotated[
-    str,
-    BeforeValidator(_text_validator(kinds.check_gpus)),
-    _json_schema(["string", "integer"], examples=["all", "none"]),
-]
-HttpPath = Annotated[
-    str, BeforeValidator(_text_validator(kinds.check_http_path)), _json_schema("string", examples=["/health", "none"])
-]
-Device = Annotated[
-    str, BeforeValidator(_text_validator(kinds.check_device)), _json_schema("string", examples=["/dev/infiniband"])
-]
-EngineName = Annotated[
-    str, AfterValidator(_check_engine_name), WithJsonSchema({"type": "string", "enum": list(engine_names())})
-]
-
-# Maps whose values `profiles.validation` has already checked and converted to pairs.
-_SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean"]}
-Args = Annotated[
-    tuple[tuple[str, ArgValue], ...],
-    _json_schema(
-        "object",
-        description="Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
-        "a map becomes JSON, a list in a list is several values behind one flag.",
-        additionalProperties={"type": ["string", "number", "boolean", "array", "object"]},
-    ),
-]
-Env = Annotated[
-    TextPairs, _json_schema("object", additionalProperties=_SCALAR_SCHEMA, description="${NAME} is the operator's own.")
-]
-Extra = Annotated[
-    tuple[tuple[str, JsonValue], ...],
-    _json_schema("object", description="What an import found but sparkctl does not use; it is only kept."),
-]
-Ulimits = Annotated[TextPairs, _json_schema("object", additionalProperties={"type": ["string", "integer"]})]
-Options = Annotated[
-    TextPairs,
-    _json_schema(
-        "object",
-        description="Further docker run flags.",
-        additionalProperties=False,
-        properties={
-            key: {"type": "boolean"} if kind is DockerOptionKind.FLAG else {"type": ["string", "number", "array"]}
-            for key, kind in DOCKER_OPTIONS.items()
-        },
-    ),
-]
+@cache
+def load_file_shape() -> FileSection:
+    """Return the shape of the whole file."""
+    shape = _build_section(Profile)
+    for key, spec in FIELDS_OF_FILE.items():
+        default = None if spec.follows else MISSING
+        shape.fields[key] = FileField(key=key, name=None, spec=spec, default=default)
+    keys = ["schema", *(key for key in shape.fields if key not in FIELDS_OF_FILE)]
+    keys.insert(keys.index("title") + 1, "extends")
+    return FileSection(Profile, {key: shape.fields[key] for key in keys})
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+def _build_section(kind: type) -> FileSection:
+    found: dict[str, FileField] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for attribute in fields(kind):
+        hint = hints[attribute.name]
+        spec = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, ProfileField)), None)
+        if spec is None:
+            continue
+        default = attribute.default if attribute.default_factory is MISSING else attribute.default_factory()
+        field = _build_field(attribute.name, spec, get_args(hint)[0], default)
+        above, _, key = (spec.key or "").rpartition(".")
+        if above:
+            section = ProfileField(FieldKind.SECTION, SECTIONS_OF_PROFILE[above])
+            empty = FileField(key=above, name=None, spec=section, allows_none=False, section=FileSection(None, {}))
+            below = found.setdefault(above, empty).section
+            assert below is not None
+            below.fields[key] = field
+        else:
+            found[field.key] = field
+    return FileSection(kind, dict(_iter_in_file_order(found)))
 
 
-class ExpertsSection(_Section):
-    """The routed experts of a mixture of experts: bytes of all of them, their number, and how many each token uses."""
-
-    weights: ModelSize
-    count: PositiveCount
-    per_token: PositiveCount
-
-    @field_validator("per_token")
-    @classmethod
-    def _check_experts_per_token(cls, per_token: int, info: ValidationInfo) -> int:
-        count = info.data.get("count")
-        if count is not None and per_token > count:
-            raise ConflictingFieldError(f"a token uses {per_token} experts, but there are only {count}", "count")
-        return per_token
+def _build_field(name: str, spec: ProfileField, hint: Any, default: Any) -> FileField:
+    choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    own = next(one for one in choices if one is not NoneType)
+    return FileField(
+        key=(spec.key or name).rpartition(".")[2],
+        name=name,
+        spec=spec,
+        default=default,
+        allows_none=NoneType in choices,
+        is_list=getattr(own, "__origin__", None) is tuple and spec.kind not in MAP_TYPES,
+        section=_build_section(own) if spec.kind is FieldKind.SECTION else None,
+    )
 
 
-class ModelSection(_Section):
-    """The model: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
-
-    path: NonEmptyText | None = None
-    served_name: NonEmptyText | None = None
-    weights: ModelSize | None = None
-    parameters: ParameterCount | None = None
-    active_parameters: ParameterCount | None = None
-    experts: ExpertsSection | None = None
-    draft_weights: ModelSize | None = None
-    kv_per_token: NonzeroSize | None = None
-
-    @field_validator("active_parameters")
-    @classmethod
-    def _check_active_parameters(cls, active: int | None, info: ValidationInfo) -> int | None:
-        total = info.data.get("parameters")
-        if active is not None and total is not None and active > total:
-            raise ConflictingFieldError(f"{active} parameters are active, but the model has only {total}", "parameters")
-        return active
-
-    @field_validator("experts")
-    @classmethod
-    def _check_experts_weights(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
-        total = info.data.get("weights")
-        if experts is not None and total is not None and experts.weights > total:
-            raise ConflictingFieldError(
-                f"the experts' weights ({experts.weights}) are larger than the model's ({total}); `weights` is the whole model",
-                "weights",
-            )
-        return experts
-
-
-class ContainerSection(_Section):
-    """How Docker runs it."""
-
-    name: Name | None = None
-    gpus: Gpus | None = None
-    shm_size: ShmSize | None = None
-    ipc: NonEmptyText | None = None
-    network: NonEmptyText | None = None
-    entrypoint: NonEmptyText | None = None
-    ulimits: Ulimits = ()
-    devices: list[Device] = Field(default_factory=list)
-    options: Options = ()
-
-
-class MemorySection(_Section):
-    """The memory the model needs, and how much must stay free."""
-
-    expected: EngineSize | None = None
-    floor: EngineSize | None = None
-    draft_workspace: Literal["before-weights"] | None = None
-
-
-class TimeoutsSection(_Section):
-    """How long each phase may take."""
-
-    creating: Seconds | None = None
-    starting: Seconds | None = None
-    loading: Seconds | None = None
-    warming: Seconds | None = None
-
-
-class GuardSection(_Section):
-    """When the guard on the node acts; `off` instead of the map turns it off."""
-
-    floor: FloorSize | None = None
-    cache_below: EngineSize | None = None
-    limit: TimeLimit | None = None
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        own = handler.resolve_ref_schema(handler(core))
-        return {"anyOf": [own, {"enum": ["off", False]}], "description": own.get("description")}
-
-
-class GuardDisabled(GuardSection):
-    """``guard: off``."""
-
-
-def _parse_guard(value: object) -> object:
-    if value is False or value == "off":
-        return GuardDisabled()
-    if not isinstance(value, dict | GuardSection):
-        raise ValueError(
-            f"must be a map (floor, cache_below, limit) or off, not {quote_source(_format_yaml_type(value))}"
-        )
-    return value
-
-
-def _format_yaml_type(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else "a list" if isinstance(value, list) else str(value)
-
-
-class StartSection(_Section):
-    """What happens before the start, and when it counts as ready."""
-
-    drop_caches: bool = True
-    ready_line: RegexText | None = None
-    health: HttpPath | None = None
-    probe: Literal["completions", "chat", "none"] | None = None
-    prompt: NonEmptyText | None = None
-    timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
-    expected: Seconds | None = None
-    guard: Annotated[GuardSection, BeforeValidator(_parse_guard)] = Field(default_factory=GuardSection)
-
-
-class StopSection(_Section):
-    """How long a stop may take before Docker kills the container."""
-
-    grace: Seconds = 30.0
-
-
-class ProfileFile(_Section):
-    """A sparkctl profile: everything a start of one model needs."""
-
-    schema_version: Literal[1] = Field(alias="schema")
-    name: Name
-    title: NonEmptyText | None = None
-    extends: Name | None = None
-    engine: EngineName
-    engine_version: EngineVersionText | None = None
-    patched_flags: list[FlagName] = Field(default_factory=list)
-    image: Image
-    model: ModelSection = Field(default_factory=ModelSection)
-    nodes: int = Field(default=1, ge=1, le=8)
-    port: int | None = Field(default=None, ge=1, le=65535)
-    command: list[ScalarText] | None = None
-    args: Args = ()
-    env: Env = ()
-    env_file: NonEmptyText | None = None
-    mounts: list[MountText] = Field(default_factory=list)
-    container: ContainerSection = Field(default_factory=ContainerSection)
-    memory: MemorySection = Field(default_factory=MemorySection)
-    start: StartSection = Field(default_factory=StartSection)
-    stop: StopSection = Field(default_factory=StopSection)
-    liveness: Literal["none"] | None = None
-    group: Name | None = None
-    notes: NonEmptyText | None = None
-    source: NonEmptyText | None = None
-    extra: Extra = ()
+def _iter_in_file_order(found: dict[str, FileField]) -> Iterator[tuple[str, FileField]]:
+    for key, field in found.items():
+        if field.spec.follows is None:
+            yield key, field
+            yield from ((name, one) for name, one in found.items() if one.spec.follows == key)
 
 
 def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
     """Return the valid keys of the map at ``path``."""
-    model: type[BaseModel] = ProfileFile
+    section = load_file_shape()
     for step in path:
-        field = model.model_fields.get(str(step))
-        kinds_of = () if field is None else (get_args(field.annotation) or (field.annotation,))  # `Section | None`
-        sections = [kind for kind in kinds_of if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        if not sections:
+        field = section.fields.get(str(step))
+        if field is None or field.section is None:
             return ()
-        model = sections[0]
-    return tuple(field.alias or key for key, field in model.model_fields.items())
+        section = field.section
+    return tuple(section.fields)
+
+
+def iter_value_fields(section: FileSection | None = None, prefix: str = "") -> Iterator[tuple[str, FileField]]:
+    """Yield each field that holds a value, by its path (``model.weights``), in the order of a file."""
+    for key, field in (section or load_file_shape()).fields.items():
+        if field.section is None:
+            yield prefix + key, field
+        else:
+            yield from iter_value_fields(field.section, f"{prefix}{key}.")
 
 
 def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema with which an editor checks profiles."""
-    schema = ProfileFile.model_json_schema()
-    variant = {"required": ["extends"]}
-    schema["anyOf"] = [variant, {"required": ["engine", "image"]}]
-    schema["required"] = ["schema", "name"]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "sparkctl profile", **schema}
+    definitions: dict[str, Any] = {}
+    shape = load_file_shape()
+    root = _build_section_schema(
+        shape, "ProfileFile", "A sparkctl profile: everything a start of one model needs.", definitions
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": root.pop("title"),
+        "$defs": dict(sorted(definitions.items())),
+        **root,
+        "required": ["schema", "name"],
+        "type": root["type"],
+        "anyOf": [{"required": ["extends"]}, {"required": ["engine", "image"]}],
+    }
+
+
+def _build_section_schema(section: FileSection, title: str, words: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    required = [key for key, field in section.fields.items() if field.default is MISSING]
+    return {
+        "additionalProperties": False,
+        "description": words,
+        "properties": {key: _build_field_schema(field, definitions) for key, field in section.fields.items()},
+        **({"required": required} if required else {}),
+        "title": title,
+        "type": "object",
+    }
+
+
+def _build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
+    if field.section is not None:
+        return _build_reference_schema(field, field.section, definitions)
+    title = {"title": field.key.replace("_", " ").title()}
+    own = build_value_schema(field)
+    if field.default is None or not field.spec.shows_default:
+        return {"anyOf": [own, {"type": "null"}], "default": None, **title}
+    if field.default is MISSING or field.is_list:
+        return _sort_keys(own | title)
+    return _sort_keys(own | title | {"default": [] if field.default == () else field.default})
+
+
+def _build_reference_schema(field: FileField, section: FileSection, definitions: dict[str, Any]) -> dict[str, Any]:
+    title = f"{field.key.title()}Section"
+    made = _build_section_schema(section, title, field.spec.help, definitions)
+    if field.can_be_off:
+        made = {"anyOf": [made, {"enum": ["off", False]}], "description": field.spec.help}
+    definitions[title] = made
+    reference = {"$ref": f"#/$defs/{title}"}
+    if field.allows_none and field.default is None:
+        return {"anyOf": [reference, {"type": "null"}], "default": None}
+    return reference
+
+
+def build_value_schema(field: FileField) -> dict[str, Any]:
+    """Return the JSON Schema of a field's value, without its name and default."""
+    spec = field.spec
+    if spec.kind in MAP_TYPES:
+        return _sort_keys({"type": "object", **MAP_TYPES[spec.kind].schema})
+    if spec.choices:
+        several: dict[str, Any] = {"enum": list(spec.choices)}
+        own = (several if len(spec.choices) > 1 else {"const": spec.choices[0]}) | {"type": "string"}
+    elif spec.limits is not None:
+        low, high = spec.limits
+        own = ({"const": low} if low == high else {"maximum": high, "minimum": low}) | {"type": "integer"}
+    elif spec.kind is FieldKind.ENGINE:
+        own = {"enum": list(engine_names()), "type": "string"}
+    else:
+        own = dict(FIELD_TYPES[spec.kind].schema)
+    return {"items": own, "type": "array"} if field.is_list else own
+
+
+def _sort_keys(schema: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(schema.items()))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, MIB
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
+from sparkctl.profiles.schema import FileField, FileSection, load_file_shape
 from sparkctl.profiles.yaml_reader import resolve_scalar
 
 LINE_WIDTH = 110
@@ -40,151 +41,93 @@ class _ProfileWriter:
         self.said: set[str] = set()
 
     def render_lines(self) -> list[str]:
-        body = list(self._render_body())
+        body = ["schema: 1", *self._render_fields(load_file_shape(), self.profile, "")]
         left = [text for path, texts in self.words.items() if path not in self.said for text in texts]
         return [*_render_comment_lines(left, 0), *body]
 
-    def _render_body(self) -> Iterator[str]:
-        one = self.profile
-        yield from self._render_pair("schema", "1")
-        yield from self._render_text("name", one.name)
-        yield from self._render_text("title", one.title)
-        yield from self._render_text("engine", one.engine)
-        yield from self._render_text("engine_version", one.engine_version)
-        yield from self._render_text("image", one.image)
-        if one.patched_flags:
-            yield from self._render_pair(
-                "patched_flags", _format_flow_list([_format_scalar(flag, flow=True) for flag in one.patched_flags])
-            )
-        yield from self._render_map("model", _format_model_fields(one.model))
-        yield from self._render_pair("nodes", str(one.nodes) if one.nodes != 1 else None)
-        yield from self._render_pair("port", None if one.port is None else str(one.port))
-        yield from self._render_word_list("command", one.command)
-        yield from self._render_entries("args", [(key, _format_arg_value(value)) for key, value in one.args])
-        yield from self._render_entries("env", [(key, _format_scalar(value, words=True)) for key, value in one.env])
-        yield from self._render_text("env_file", one.env_file)
-        yield from self._render_list("mounts", one.mounts)
-        yield from self._render_container()
-        memory = {"expected": _format_binary_size(one.expected_memory), "floor": _format_binary_size(one.floor_memory)}
-        yield from self._render_map("memory", memory | {"draft_workspace": one.draft_workspace})
-        yield from self._render_start()
-        yield from self._render_map(
-            "stop", {} if one.stop_grace == 30.0 else {"grace": _format_duration(one.stop_grace)}
-        )
-        yield from self._render_text("liveness", one.liveness)
-        yield from self._render_text("group", one.group)
-        yield from self._render_block("notes", one.notes)
-        yield from self._render_text("source", one.source)
-        yield from self._render_extra()
+    def _render_fields(self, section: FileSection, owner: Any, above: str) -> Iterator[str]:
+        """Yield the lines of the fields that differ from their default."""
+        for key, field in section.fields.items():
+            path = f"{above}{key}"
+            if field.name is None:
+                lines = [] if field.section is None else self._render_section(key, field.section, owner)
+            elif (value := getattr(owner, field.name)) == field.default:
+                continue
+            elif field.section is not None and not above:
+                lines = self._render_section(key, field.section, value)
+            elif field.spec.kind in (FieldKind.ARGS, FieldKind.ENV, FieldKind.EXTRA, FieldKind.DOCKER_OPTIONS):
+                lines = list(self._render_map(path, field.spec.kind, value))
+            else:
+                lines = _render_value(field, value, in_section=bool(above))
+            if lines:
+                yield from self._render_comments(path, 2 if above else 0)
+                if field.spec.kind is FieldKind.EXTRA and path not in self.words:
+                    yield "# Kept from the imported source; sparkctl does not use it."
+                yield from (f"  {line}" if above and line else line for line in lines)
+
+    def _render_section(self, key: str, section: FileSection, owner: Any) -> list[str]:
+        lines = list(self._render_fields(section, owner, f"{key}."))
+        return [f"{key}:", *lines] if lines else []
+
+    def _render_map(self, path: str, kind: FieldKind, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
+        yield f"{path.rpartition('.')[2]}:"
+        for name in dict.fromkeys(name for name, _ in pairs):
+            yield from self._render_comments(f"{path}.{name}", 2)
+            yield from _render_entry(kind, name, [value for key, value in pairs if key == name])
 
     def _render_comments(self, path: str, indent: int = 0) -> Iterator[str]:
         self.said.add(path)
         yield from _render_comment_lines(self.words.get(path, []), indent)
 
-    def _render_pair(self, key: str, text: str | None) -> Iterator[str]:
-        if text is not None:
-            yield from self._render_comments(key)
-            yield f"{key}: {text}"
 
-    def _render_text(self, key: str, text: str | None) -> Iterator[str]:
-        yield from self._render_pair(key, None if text is None else _format_scalar(text))
+def _render_entry(kind: FieldKind, name: str, values: Sequence[Any]) -> Iterator[str]:
+    """Yield an entry of a map with free keys, indented below it. Only a `docker run` flag has several values."""
+    if kind is FieldKind.EXTRA:
+        yield from _render_data(name, _load_json_numbers_as_text(values[0].text), 2)
+        return
+    if kind is FieldKind.ARGS:
+        texts = [_format_arg_value(value) for value in values]
+    elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG and kind is FieldKind.DOCKER_OPTIONS:
+        texts = [values[0]]
+    else:
+        texts = [_format_scalar(value, flow=len(values) > 1, words=True) for value in values]
+    yield f"  {_format_key(name)}: {texts[0] if len(texts) == 1 else _format_flow_list(texts)}"
 
-    def _render_map(self, key: str, values: Mapping[str, str | None]) -> Iterator[str]:
-        yield from self._render_entries(key, [(name, value) for name, value in values.items() if value is not None])
 
-    def _render_entries(self, key: str, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-        if not pairs:
-            return
-        yield from self._render_comments(key)
-        yield f"{key}:"
-        for name, value in pairs:
-            yield from self._render_comments(f"{key}.{name}", 2)
-            yield f"  {_format_key(name)}: {value}"
+def _render_value(field: FileField, value: Any, *, in_section: bool) -> list[str]:
+    """Return the lines of a field: in a section always one, elsewhere as a block where that reads better."""
+    if field.spec.kind is FieldKind.WORD:
+        is_short = len(_format_flow_field(field, value)) < LINE_WIDTH + 2 and not any("\n" in word for word in value)
+        if not is_short:
+            return [f"{field.key}:", *(line for word in value for line in _render_list_item(word))]
+    elif field.spec.kind is FieldKind.MOUNT:
+        return [f"{field.key}:", *(f"  - {_format_scalar(item)}" for item in value)]
+    elif field.spec.kind is FieldKind.TEXT and "\n" in value and not in_section:
+        return list(_render_literal_block(f"{field.key}:", value))
+    is_flow = field.is_list or field.section is not None or field.spec.kind in MAP_TYPES
+    text = _format_flow_field(field, value) if is_flow else _format_field_scalar(field.spec, value, flow=False)
+    return [f"{field.key}: {text}"]
 
-    def _render_word_list(self, key: str, words: tuple[str, ...] | None) -> Iterator[str]:
-        if words is None:
-            return
-        yield from self._render_comments(key)
-        flow = ", ".join(_format_scalar(word, flow=True, words=True) for word in words)
-        if len(flow) < LINE_WIDTH and not any("\n" in word for word in words):
-            yield f"{key}: [{flow}]"
-            return
-        yield f"{key}:"
-        for word in words:
-            yield from _render_list_item(word)
 
-    def _render_list(self, key: str, items: Sequence[str]) -> Iterator[str]:
-        if items:
-            yield from self._render_comments(key)
-            yield f"{key}:"
-            for item in items:
-                yield f"  - {_format_scalar(item)}"
+def _format_flow_field(field: FileField, value: Any) -> str:
+    """Return a field's value on one line, as it may stand inside a map or list."""
+    if value is None:
+        return "off"
+    if field.section is not None:
+        inner = ((key, one, getattr(value, one.name or "")) for key, one in field.section.fields.items())
+        return _format_flow_map([(key, _format_flow_field(one, own)) for key, one, own in inner if own != one.default])
+    if field.spec.kind in MAP_TYPES:
+        return _format_flow_map([(key, _format_scalar(text, flow=True, words=True)) for key, text in value])
+    if field.is_list:
+        return _format_flow_list([_format_field_scalar(field.spec, one, flow=True) for one in value])
+    return _format_field_scalar(field.spec, value, flow=True)
 
-    def _render_container(self) -> Iterator[str]:
-        box = self.profile.container
-        plain = {"name": box.name, "gpus": box.gpus, "shm_size": box.shm_size, "ipc": box.ipc, "network": box.network,
-                 "entrypoint": box.entrypoint}  # fmt: skip
-        lines = [(key, _format_scalar(value)) for key, value in plain.items() if value is not None]
-        if box.ulimits:
-            lines.append(
-                (
-                    "ulimits",
-                    _format_flow_map(
-                        [(key, _format_scalar(value, flow=True, words=True)) for key, value in box.ulimits]
-                    ),
-                )
-            )
-        if box.devices:
-            lines.append(("devices", _format_flow_list([_format_scalar(device, flow=True) for device in box.devices])))
-        if not lines and not box.options:
-            return
-        yield from self._render_comments("container")
-        yield "container:"
-        for key, text in lines:
-            yield from self._render_comments(f"container.{key}", 2)
-            yield f"  {key}: {text}"
-        if box.options:
-            yield "  options:"
-        for name in dict.fromkeys(name for name, _ in box.options):
-            values = [value for option, value in box.options if option == name]
-            if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
-                text = values[0]
-            else:
-                several = [_format_scalar(value, flow=len(values) > 1, words=True) for value in values]
-                text = several[0] if len(several) == 1 else _format_flow_list(several)
-            yield from self._render_comments(f"container.options.{name}", 4)
-            yield f"    {name}: {text}"
 
-    def _render_start(self) -> Iterator[str]:
-        rules = self.profile.start
-        values: dict[str, str | None] = {
-            "drop_caches": None if rules.drop_caches else "false",
-            "ready_line": None if rules.ready_line is None else _format_scalar(rules.ready_line),
-            "health": None if rules.health is None else _format_scalar(rules.health),
-            "probe": rules.probe,
-            "prompt": None if rules.prompt is None else _format_scalar(rules.prompt),
-            "timeouts": _format_timeouts(rules.timeouts),
-            "expected": None if rules.expected is None else _format_duration(rules.expected),
-            "guard": _format_guard(rules.guard),
-        }
-        yield from self._render_map("start", values)
-
-    def _render_block(self, key: str, text: str | None) -> Iterator[str]:
-        if text is not None and "\n" in text:
-            yield from self._render_comments(key)
-            yield from _render_literal_block(f"{key}:", text)
-        else:
-            yield from self._render_text(key, text)
-
-    def _render_extra(self) -> Iterator[str]:
-        if not self.profile.extra:
-            return
-        above = list(self._render_comments("extra"))
-        yield from above or ["# Kept from the imported source; sparkctl does not use it."]
-        yield "extra:"
-        for key, kept in self.profile.extra:
-            yield from self._render_comments(f"extra.{key}", 2)
-            yield from _render_data(key, _load_json_numbers_as_text(kept.text), 2)
+def _format_field_scalar(spec: ProfileField, value: Any, *, flow: bool) -> str:
+    known = FIELD_TYPES.get(spec.kind)
+    if known is not None and known.format is not None:
+        return known.format(value)
+    return _format_scalar(value, flow=flow, words=spec.kind is FieldKind.WORD)
 
 
 class _JsonNumber(str):
@@ -336,79 +279,3 @@ def _render_comment_lines(texts: Sequence[str], indent: int) -> Iterator[str]:
             break_on_hyphens=False,
         ):
             yield f"{' ' * indent}# {line}"
-
-
-def _format_model_fields(model: ModelSpec) -> dict[str, str | None]:
-    experts = model.experts
-    return {
-        "path": None if model.path is None else _format_scalar(model.path),
-        "served_name": None if model.served_name is None else _format_scalar(model.served_name),
-        "weights": _format_weights_size(model.weights),
-        "parameters": _format_parameter_count(model.parameters),
-        "active_parameters": _format_parameter_count(model.active_parameters),
-        "experts": None
-        if experts is None
-        else f"{{weights: {_format_weights_size(experts.weights)}, count: {experts.count}, per_token: {experts.per_token}}}",
-        "draft_weights": _format_weights_size(model.draft_weights),
-        "kv_per_token": None if model.kv_per_token is None else str(model.kv_per_token),
-    }
-
-
-_BINARY_UNITS = ((GIB, "GiB"), (MIB, "MiB"))
-_DECIMAL_UNITS = ((10**9, "GB"), (10**6, "MB"))
-_COUNT_UNITS = ((10**9, "B"), (10**6, "M"))
-
-
-def _format_weights_size(count: int | None) -> str | None:
-    """Bytes in decimal units as model pages have them if that is exact, else binary, else all digits."""
-    return _format_in_exact_unit(count, (*_DECIMAL_UNITS, *_BINARY_UNITS))
-
-
-def _format_binary_size(count: int | None) -> str | None:
-    return _format_in_exact_unit(count, _BINARY_UNITS)
-
-
-def _format_parameter_count(count: int | None) -> str | None:
-    text = _format_in_exact_unit(count, _COUNT_UNITS)
-    if count is None or count <= 10**5 or text != str(count):
-        return text
-    short = f"{count / 10**9:.4f}".rstrip("0")
-    return f"{short}B" if round(float(short) * 10**9) == count else text
-
-
-def _format_in_exact_unit(count: int | None, units: Sequence[tuple[int, str]]) -> str | None:
-    """Return a count in the largest unit that divides it exactly, else all digits."""
-    if count is None:
-        return None
-    return next((f"{count // unit}{name}" for unit, name in units if count % unit == 0), str(count))
-
-
-def _format_duration(value: float) -> str:
-    if value and value % 60 == 0:
-        return f"{value / 60:.0f}m"
-    text = f"{value:.3f}".rstrip("0").rstrip(".")
-    return f"{text}s"
-
-
-def _format_timeouts(limits: PhaseTimeouts) -> str | None:
-    usual = PhaseTimeouts()
-    changed = [
-        (name, _format_duration(getattr(limits, name)))
-        for name in ("creating", "starting", "loading", "warming")
-        if getattr(limits, name) != getattr(usual, name)
-    ]
-    return _format_flow_map(changed) if changed else None
-
-
-def _format_guard(rule: GuardRule | None) -> str | None:
-    if rule is None:
-        return "off"
-    usual = GuardRule()
-    changed: list[tuple[str, str]] = []
-    if rule.floor != usual.floor:
-        changed.append(("floor", _format_binary_size(rule.floor) or ""))
-    if rule.cache_below is not None:
-        changed.append(("cache_below", _format_binary_size(rule.cache_below) or ""))
-    if rule.limit is not None:
-        changed.append(("limit", _format_duration(rule.limit)))
-    return _format_flow_map(changed) if changed else None

@@ -13,6 +13,7 @@ from typing import Protocol
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
+from sparkctl.node.agent import KernelFile
 from sparkctl.simulator.http_server import ReadStream, RequestHandler
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
@@ -214,6 +215,18 @@ class GuardProtocol(Protocol):
 
     def list_directory(self) -> bytes: ...
     async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None: ...
+
+
+class SimKernelFile(KernelFile):
+    """A file of a simulated kernel: its text is made when it is read."""
+
+    def __init__(self, format_text: Callable[[], str]) -> None:
+        super().__init__("")
+        self.format_text = format_text
+
+    def read(self) -> bytes | None:
+        """Return its content now."""
+        return self.format_text().encode()
 
 
 class SimNode:

@@ -141,7 +141,7 @@ class SimulatedSparks:
             node.address = get_interface_address(node, next(iter(FABRIC_INTERFACES.values()))) or node.address
             node.is_cabled = lambda: not self.fabric.is_cut
             self.docker[name] = SimDockerDaemon(node, self.fabric)
-            node.guard = self.guards[name] = SimGuard(node, self.docker[name])
+            node.guard = self.guards[name] = SimGuard(node, self.docker[name], self.directory / f"guard-{name}")
             self.sshd[name] = SimSshServer(node, self.docker[name], self.guards[name], host_key, client)
             self.ports[name] = await self.sshd[name].listen()
             hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")

@@ -1,4 +1,4 @@
-"""Fixtures of the lab tests: two real nodes per session, clean for every test, and the real command to run against them."""
+"""Fixtures of the lab tests: two real nodes per worker, clean for every test, and the real command to run against them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark everything here as lab, keep it in one worker, and skip it with the reason where the lab cannot run.
+    """Mark everything here as lab, and skip it with the reason where the lab cannot run.
 
     In CI nothing is skipped: there a lab that cannot run is a failure.
     """
@@ -28,7 +28,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.xdist_group("lab"))
             if reason and not CI:
                 item.add_marker(pytest.mark.skip(reason=reason))
 

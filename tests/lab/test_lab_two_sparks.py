@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import FABRIC, IMAGE
+from tests.lab.bed.names import ADDRESSES, FABRIC, IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.support.command_outcomes import (
@@ -66,7 +66,7 @@ def test_a_dry_run_shows_what_each_rank_is_told(spark1: LabNode, spark2: LabNode
     assert ran.code == 0, ran
     text = ran.out.replace("\\\n", "")
     assert text.count("docker run") == 2
-    assert text.count("--dist-init-addr 10.80.0.11:25000") == 2
+    assert text.count(f"--dist-init-addr {ADDRESSES['spark1'][1]}:25000") == 2
     assert "--node-rank 0" in text
     assert "--node-rank 1" in text
     assert f"NCCL_SOCKET_IFNAME={FABRIC}" in text

@@ -26,9 +26,9 @@ def test_without_keys_it_is_refused_with_the_remedy(spark1: LabNode, spark2: Lab
     for more in ((), ("--dry-run",)):
         ran = sparkctl("up", name, "--json", *more)
         assert_ended(ran, 6, "refused")
-        assert "spark1 cannot log in at spark2 (10.80.0.12) without a password" in ran.result["message"]
+        assert f"spark1 cannot log in at spark2 ({spark2.fabric_address}) without a password" in ran.result["message"]
         assert "Permission denied (publickey" in ran.result["message"]
-        assert "ssh-copy-id milo@10.80.0.12" in ran.result["hint"]
+        assert f"ssh-copy-id milo@{spark2.fabric_address}" in ran.result["hint"]
     assert list_containers(spark1) == list_containers(spark2) == []
     # What needs no login is not asked for one.
     assert sparkctl("up", write_two_node_profile(sparkctl, "other"), "--dry-run").code == 0

@@ -20,7 +20,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.switch_journal_io import build_journal_view
-from sparkctl.node.guard.receipt_store import ReceiptStore
+from sparkctl.node.guard.kill_requests import ReceiptStore
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
 

@@ -19,8 +19,8 @@ from sparkctl.config import load_config
 from sparkctl.engines.lint.model import LintRule
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.errors import ExitCode
+from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
-from sparkctl.model.json_codec import _EVENT_TYPES
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
@@ -79,7 +79,7 @@ def test_words_have_rows() -> None:
     assert set(words.FINDINGS) == set(FindingKind)
     assert set(words.LINT_RULES) == set(LintRule)
     assert set(words.VERB_PAGES) == set(VERBS)
-    assert set(words.EVENT_NOTES) == set(_EVENT_TYPES)
+    assert set(words.EVENT_NOTES) == set(EVENT_TYPES)
     assert set(words.CONFIG_FIELDS) == {one.name for one in fields(Node)}
     assert set(words.PROFILE_FIELDS) == {name for name, _ in profile_fields(schema, schema["properties"])}
 

@@ -55,7 +55,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
     containers = await session.docker.list_containers()
     for one in pending:
         for container in [found for found in containers if one.matches_container(found)]:
-            if await _was_started_since(session, container, one):
+            if await _has_new_start(session, container, one):
                 warn(
                     f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it keeps running"
                 )
@@ -73,11 +73,16 @@ def _format_request_time(one: PendingStop) -> str:
     return time.strftime("at %H:%M", time.localtime(one.since))
 
 
-async def _was_started_since(session: NodeSession, container: Container, one: PendingStop) -> bool:
+async def _has_new_start(session: NodeSession, container: Container, one: PendingStop) -> bool:
     if not container.is_alive:
         return False
     with suppress(ContainerNotFound):
         started = (await session.docker.inspect_container(container.id)).started
-        ahead = await measure_clock_offset(session)  # its start is by the node's clock, the request by ours
-        return started is not None and started - (0.0 if ahead is None else ahead.ahead) > one.since
+        offset = await measure_clock_offset(session)
+        return was_started_since(started, None if offset is None else offset.ahead, one.since)
     return False
+
+
+def was_started_since(started: float | None, ahead: float | None, since: float) -> bool:
+    """Tell whether a start, by the clock of a node that is ``ahead`` seconds ahead of ours, is later than a request."""
+    return started is not None and started - (ahead or 0.0) > since

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +83,19 @@ def find_open_starts(operations: Iterable[OperationRecord]) -> tuple[OpenStart, 
         elif one.has_succeeded:
             ended_ids.update(_short_container_id(share) for share in one.shares if _has_ended(share))
     return tuple(found)
+
+
+def choose_last_known_starts(
+    started: Sequence[OpenStart], silent: Sequence[NodeName], running: Collection[str]
+) -> list[OpenStart]:
+    """Return the latest start of each instance on each silent node: whole starts, none with a rank that is seen running.
+
+    ``started``: the latest first. ``running``: short ids of the containers that run on the nodes that answered.
+    """
+    latest = {(one.instance, node): one for one in reversed(started) for node in silent if one.containers_on(node)}
+    return [
+        one for one in dict.fromkeys(latest.values()) if not any(container in running for _, container in one.parts)
+    ]
 
 
 def _short_container_id(share: NodeResult) -> str:
@@ -215,7 +228,7 @@ class _StopRun:
     async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         locks = await self._lock_nodes(chosen)
         try:
-            chosen = self._drop_busy_instances(await self._choose_again(locks))
+            chosen = drop_busy_instances(await self._choose_again(locks), self.failures)
             self._report_affected_nodes(chosen)
             by_node = {
                 node: [part.container for whole in chosen for part in whole.containers_on(node)]
@@ -291,23 +304,7 @@ class _StopRun:
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
     def _choose_instances(self) -> list[InstanceContainers]:
-        """Return what to stop: whole instances with any rank on the requested nodes.
-
-        An instance counts, too, where its other ranks name a requested node that does not answer.
-        """
-        silent = [node for node in self.requested_names if node in self.failures]
-        occupants = [
-            RankContainer(node, one, None, parse_port_label(one))
-            for node, containers in self.containers.items()
-            for one in containers
-            if one.is_managed and self.request.instance in (None, one.get_label(ContainerLabel.INSTANCE))
-        ]
-        return [
-            whole
-            for whole in group_by_instance(occupants)
-            if any(node in self.requested_names for node in whole.nodes)
-            or any(node in silent for node in whole.elsewhere)
-        ]
+        return choose_instances(self.containers, self.request.instance, self.requested_names, self.failures)
 
     def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
         """Report what is stopped together with the requested ranks."""
@@ -344,12 +341,9 @@ class _StopRun:
     async def _lock_nodes(
         self, chosen: Sequence[InstanceContainers]
     ) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
-        """Take the locks of all affected nodes in the order of their names, so that two commands never wait for each
-        other.
-        """
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         doing = f"stopping {self.request.instance or 'everything'}"
-        for node in sorted({node for whole in chosen for node in whole.nodes}):
+        for node in list_nodes_in_lock_order(chosen):
             warn = partial(self._emit_warning, node)
             try:
                 locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, beside_ourselves=True)
@@ -366,14 +360,9 @@ class _StopRun:
                 self.failures[node] = error
         return self._choose_instances()
 
-    def _drop_busy_instances(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
-        """Leave out instances with a locked rank: stopping the other ranks would leave half a model."""
-        busy = {node for node, error in self.failures.items() if isinstance(error, OperationRefused)}
-        return [whole for whole in chosen if not busy.intersection(whole.nodes)]
-
     async def _refuse_during_switch(self, chosen: Sequence[InstanceContainers]) -> None:
         """Raise the error for a running or unfinished switch there."""
-        for node in sorted({node for whole in chosen for node in whole.nodes}):
+        for node in list_nodes_in_lock_order(chosen):
             try:
                 view = await journals.read_journal(self.sessions[node])
             except NodeError as error:
@@ -456,32 +445,8 @@ class _StopRun:
         for node, error in self.failures.items():
             if not isinstance(error, _UNREACHABLE_ERRORS):
                 continue
-            left = [
-                PendingStop(
-                    node=node,
-                    instance=whole.name,
-                    since=now,
-                    containers=(part.container.id,),
-                    run=whole.get_label(ContainerLabel.RUN),
-                )
-                for whole in chosen
-                for part in whole.containers_on(node)
-                if part.container.id not in done
-            ]
-            left += [
-                PendingStop(
-                    node=node, instance=whole.name, since=now, containers=(), run=whole.get_label(ContainerLabel.RUN)
-                )
-                for whole in chosen
-                if whole.missing and node in whole.elsewhere and whole.get_label(ContainerLabel.RUN)
-            ]
-            if node not in self.containers:
-                saved = {one.instance for one in left}
-                left += [
-                    PendingStop(node=node, instance=one.instance, since=now, containers=one.containers_on(node))
-                    for one in unseen
-                    if one.containers_on(node) and one.instance not in saved
-                ]
+            last_known = unseen if node not in self.containers else ()
+            left = list_stops_to_save(node, now, chosen, done, last_known)
             with contextlib.suppress(OSError):
                 for one in left:
                     self.pending_stops.save_stop(one)
@@ -494,9 +459,7 @@ class _StopRun:
                     )
 
     def _find_last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
-        """Return the last starts from here on the nodes that could not be read: whole starts, none with a rank that is
-        seen running.
-        """
+        """Return the last starts from here on the nodes that could not be read."""
         silent = [node for node in self.requested_names if node in self.failures and node not in self.containers]
         if not silent:
             return []
@@ -506,16 +469,13 @@ class _StopRun:
         if named is not None and not operations:  # the history is lost, or too old
             logs = [one for node in silent for one in history.list_saved_logs(named, [node])[:1]]
             started = [OpenStart(named, ((NodeName(one.node), one.short_container_id),)) for one in logs]
-        runs = {
-            one.id[:12]
+        running = {
+            one.id[:_ID_LENGTH]
             for containers in self.containers.values()
             for one in containers
             if one.is_alive and one.id not in done
         }
-        latest = {(one.instance, node): one for one in reversed(started) for node in silent if one.containers_on(node)}
-        return [
-            one for one in dict.fromkeys(latest.values()) if not any(container in runs for _, container in one.parts)
-        ]
+        return choose_last_known_starts(started, silent, running)
 
     @property
     def _elapsed_seconds(self) -> float:
@@ -527,3 +487,78 @@ class _StopRun:
 
 def _join_node_names(nodes: Sequence[NodeName]) -> str:
     return " and ".join(dict.fromkeys(nodes))
+
+
+def choose_instances(
+    containers: Mapping[NodeName, Sequence[Container]],
+    instance: str | None,
+    requested: Collection[NodeName],
+    failed: Collection[NodeName],
+) -> list[InstanceContainers]:
+    """Return what to stop: whole instances of sparkctl (of this name, or all) with any rank on the requested nodes.
+
+    An instance counts, too, where its other ranks name a requested node that failed to answer.
+    """
+    occupants = [
+        RankContainer(node, one, None, parse_port_label(one))
+        for node, found in containers.items()
+        for one in found
+        if one.is_managed and instance in (None, one.get_label(ContainerLabel.INSTANCE))
+    ]
+    return [
+        whole
+        for whole in group_by_instance(occupants)
+        if any(node in requested for node in whole.nodes)
+        or any(node in requested and node in failed for node in map(NodeName, whole.elsewhere))
+    ]
+
+
+def list_nodes_in_lock_order(chosen: Iterable[InstanceContainers]) -> list[NodeName]:
+    """Return all affected nodes in the order of their names, so that two commands never wait for each other."""
+    return sorted({node for whole in chosen for node in whole.nodes})
+
+
+def drop_busy_instances(
+    chosen: Iterable[InstanceContainers], failures: Mapping[NodeName, SparkctlError]
+) -> list[InstanceContainers]:
+    """Leave out instances with a locked rank: stopping the other ranks would leave half a model."""
+    busy = {node for node, error in failures.items() if isinstance(error, OperationRefused)}
+    return [whole for whole in chosen if not busy.intersection(whole.nodes)]
+
+
+def list_stops_to_save(
+    node: NodeName,
+    now: float,
+    chosen: Sequence[InstanceContainers],
+    done: Collection[str],
+    last_known: Iterable[OpenStart],
+) -> list[PendingStop]:
+    """Return the stops that are left on a node that could not be asked: of containers that were seen there, of missing
+    ranks that belong there by the labels, and of the last known starts.
+
+    ``done``: ids of the stopped containers.
+    """
+    left = [
+        PendingStop(
+            node=node,
+            instance=whole.name,
+            since=now,
+            containers=(part.container.id,),
+            run=whole.get_label(ContainerLabel.RUN),
+        )
+        for whole in chosen
+        for part in whole.containers_on(node)
+        if part.container.id not in done
+    ]
+    left += [
+        PendingStop(node=node, instance=whole.name, since=now, run=run)
+        for whole in chosen
+        if whole.missing and node in whole.elsewhere and (run := whole.get_label(ContainerLabel.RUN))
+    ]
+    saved = {one.instance for one in left}
+    left += [
+        PendingStop(node=node, instance=one.instance, since=now, containers=containers)
+        for one in last_known
+        if one.instance not in saved and (containers := one.containers_on(node))
+    ]
+    return left

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import StrEnum
+from functools import partial
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.switch.switch_instance import rerun_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
-from sparkctl.commands.switch.switch_runner import SwitchStepRunner
+from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remaining_steps
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -21,7 +22,7 @@ from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -49,7 +50,7 @@ def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[
     """Finish the switch found on these nodes, in the direction in which it was going."""
 
     def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
+        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.RESUME), on_interrupt=None)
 
     return record_operation(
         ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl resume"), stream_resume
@@ -60,7 +61,7 @@ def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[E
     """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
 
     def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
+        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.ABORT), on_interrupt=None)
 
     return record_operation(
         ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort"), stream_abort
@@ -71,7 +72,7 @@ def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator
     """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
 
     def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, _FinishRun(own, request).abandon, on_interrupt=None)
+        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.ABANDON), on_interrupt=None)
 
     return record_operation(
         ctx,
@@ -80,82 +81,69 @@ def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator
     )
 
 
+class FinishVerb(StrEnum):
+    """The commands, as typed after ``sparkctl``."""
+
+    RESUME = "resume"
+    ABORT = "abort"
+    ABANDON = "abort --give-up"
+
+
+class FinishAction(StrEnum):
+    """What a command does with an unfinished switch."""
+
+    REPEAT = "repeat"  # nothing was changed so far: begin again with a plan of the current state
+    FORWARD = "forward"  # run the remaining steps
+    ROLL_BACK = "roll back"  # the old instance comes back
+    ABANDON = "abandon"  # remove both sides
+    FORGET = "forget"  # nothing was stopped: delete the journal
+    REFUSE = "refuse"  # the new instance serves
+
+
 class _FinishRun:
-    """One run of either command."""
+    """One run of one of the commands."""
 
     def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
         self.ctx, self.request = ctx, request
         self.began = ctx.clock.monotonic()
         self.sessions: dict[NodeName, NodeSession] = {}
 
-    async def resume(self, emit: Emit) -> CommandEnded:
+    async def run(self, verb: FinishVerb, emit: Emit) -> CommandEnded:
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
                 return self._build_no_switch_end()
-            self._describe_operation(journal, is_way_back=journal.step in _ROLLBACK_STEPS)
-            transaction = self._create_transaction(journal, emit)
-            request = self._rebuild_request(journal) if _needs_profile(journal.step) else None
-            await self.ctx.interrupt.run_interruptible(
-                transaction.acquire_locks(f"resuming the switch to {journal.instance}"), _UNCHANGED_MESSAGE
-            )
-            try:
-                await self._verify_unchanged(transaction, journal)
-                if journal.step is not SwitchStep.CHECKING:
-                    return self._close_original_operation(
-                        journal, "resume", await self._run_remaining_steps(transaction, request)
-                    )
-                await (
-                    transaction.delete_journal()
-                )  # nothing was changed so far: begin again with a plan of the current state
-            finally:
-                await transaction.release_locks()
-        assert request is not None
-        return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
-
-    async def _run_remaining_steps(
-        self, transaction: SwitchTransaction, request: SwitchInstance | None
-    ) -> CommandEnded:
-        run, step = SwitchStepRunner(transaction, request), transaction.journal.step
-        if step in _ROLLBACK_STEPS:
-            return await run.run_rollback(is_requested=True)
-        return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
-
-    async def abort(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort", lambda run: run.run_rollback(is_requested=True))
-
-    async def abandon(self, emit: Emit) -> CommandEnded:
-        return await self._undo_switch(emit, "abort --give-up", SwitchStepRunner.run_abandon)
-
-    async def _undo_switch(
-        self, emit: Emit, verb: str, finish: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
-    ) -> CommandEnded:
-        """Undo the unfinished switch, unless the new instance serves; if nothing was stopped, delete the journal."""
-        async with AsyncExitStack() as stack:
-            journal = await self._find_journal(stack, emit)
-            if journal is None:
-                return self._build_no_switch_end()
-            if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
+            action, first = decide_finish(verb, journal.step)
+            if action is FinishAction.REFUSE:
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
                     f"{journal.instance} has passed its checks and serves; the old containers are being removed",
                     f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
-            self._describe_operation(journal, is_way_back=True)
+            self._describe_operation(journal, is_way_back=action not in (FinishAction.FORWARD, FinishAction.REPEAT))
             transaction = self._create_transaction(journal, emit)
+            request = self._rebuild_request(journal) if needs_profile(action, first) else None
+            doing = "resuming" if verb is FinishVerb.RESUME else "aborting"
             await self.ctx.interrupt.run_interruptible(
-                transaction.acquire_locks(f"aborting the switch to {journal.instance}"), _UNCHANGED_MESSAGE
+                transaction.acquire_locks(f"{doing} the switch to {journal.instance}"), _UNCHANGED_MESSAGE
             )
             try:
                 await self._verify_unchanged(transaction, journal)
-                if journal.step is SwitchStep.CHECKING:
+                if action in (FinishAction.REPEAT, FinishAction.FORGET):
                     await transaction.delete_journal()
-                    return self._close_original_operation(
-                        journal, verb, self._build_end(journal, "nothing had been stopped: the switch is forgotten")
-                    )
-                return self._close_original_operation(journal, verb, await finish(SwitchStepRunner(transaction)))
+                    ended = self._build_end(journal, "nothing had been stopped: the switch is forgotten")
+                elif action is FinishAction.FORWARD:
+                    ended = await SwitchStepRunner(transaction, request).run_forward(first)
+                elif action is FinishAction.ROLL_BACK:
+                    ended = await SwitchStepRunner(transaction).run_rollback(is_requested=True)
+                else:
+                    ended = await SwitchStepRunner(transaction).run_abandon()
             finally:
                 await transaction.release_locks()
+        if action is FinishAction.REPEAT:
+            assert request is not None
+            ended = await rerun_switch(self.ctx, request, emit)
+        return self._close_original_operation(journal, verb, ended)
 
     # history
 
@@ -171,7 +159,7 @@ class _FinishRun:
             nodes=nodes, instance=journal.instance, profile=journal.words[0], hash=journal.profile_hash
         )
 
-    def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
+    def _close_original_operation(self, journal: SwitchJournal, verb: FinishVerb, ended: CommandEnded) -> CommandEnded:
         """Record the result in the history row of the unfinished switch, where that was run from here too."""
         if ended.outcome in (Outcome.READY, Outcome.DONE):
             text = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
@@ -184,26 +172,9 @@ class _FinishRun:
         """Return the journal with the most progress, with a session to every node that it affects."""
         await self._open_sessions(stack, self.request.nodes, emit)
         views = await self.ctx.interrupt.run_interruptible(self._read_journals(), _UNCHANGED_MESSAGE)
-        silent = [one for one in views.values() if isinstance(one, NodeError)]
-        found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
-        for name, view in found.items():
-            if view.found is JournalPresence.UNREADABLE:
-                raise journals.build_switch_refusal(name, view, is_held=view.is_held)
-        there = {name: one.journal for name, one in found.items() if one.journal is not None}
-        if not there:
-            if silent:
-                raise silent[0]
+        journal = choose_journal(views)
+        if journal is None:
             return None
-        if len({one.id for one in there.values()}) > 1:
-            raise OperationRefused(
-                "there is more than one unfinished switch: "
-                + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
-                "name a node of the one you mean: --node",
-            )
-        for name, view in found.items():
-            if view.journal is not None and view.is_held:
-                raise journals.build_switch_refusal(name, view, is_held=True)
-        journal = max(there.values(), key=lambda one: _STEP_ORDER.index(one.step))
         await self._open_sessions(stack, self._list_other_nodes(journal), emit)
         for node in journal.affected_nodes:
             await self.ctx.interrupt.run_interruptible(self.sessions[node].link.connect(), _UNCHANGED_MESSAGE)
@@ -241,10 +212,7 @@ class _FinishRun:
         found = await gather_or_cancel(
             *(journals.read_journal_with_text(self.sessions[node]) for node in journal.affected_nodes)
         )
-        views = [view for view, _ in found]
-        if not any(view.journal == journal for view in views) or any(
-            view.journal is not None and view.journal.id != journal.id for view in views
-        ):
+        if not is_still_unfinished(journal, [view.journal for view, _ in found]):
             raise OperationRefused(
                 f"another operator has taken over or finished the switch to {journal.instance}; nothing was done",
                 "see its state: sparkctl status",
@@ -321,7 +289,56 @@ class _FinishRun:
         )
 
 
-def _needs_profile(step: SwitchStep) -> bool:
-    return step is SwitchStep.LEFT or (
-        step in FORWARD_STEPS and FORWARD_STEPS.index(step) <= FORWARD_STEPS.index(SwitchStep.STARTING)
-    )
+def decide_finish(verb: FinishVerb, step: SwitchStep) -> tuple[FinishAction, SwitchStep]:
+    """Return what to do with a switch whose journal shows ``step``, and the step with which FORWARD begins."""
+    if verb is FinishVerb.RESUME:
+        if step is SwitchStep.CHECKING:
+            return FinishAction.REPEAT, step
+        if step in _ROLLBACK_STEPS:
+            return FinishAction.ROLL_BACK, step
+        return FinishAction.FORWARD, SwitchStep.STARTING if step is SwitchStep.LEFT else step
+    if step in (SwitchStep.CLEARING, SwitchStep.DONE):
+        return FinishAction.REFUSE, step
+    if step is SwitchStep.CHECKING:
+        return FinishAction.FORGET, step
+    return FinishAction.ROLL_BACK if verb is FinishVerb.ABORT else FinishAction.ABANDON, step
+
+
+def needs_profile(action: FinishAction, first: SwitchStep) -> bool:
+    """Tell whether something is started, so that the profile must be loaded and be the one of the journal."""
+    if action is FinishAction.FORWARD:
+        return SwitchStep.STARTING in list_remaining_steps(first)
+    return action is FinishAction.REPEAT
+
+
+def choose_journal(views: Mapping[NodeName, SwitchJournalStatus | NodeError]) -> SwitchJournal | None:
+    """Return the journal with the most progress, None if all nodes answered and none has one.
+
+    Raises the error of a silent node if no other has a journal, and `OperationRefused` if one cannot be read, if they are
+    of several switches, and if the switch still runs.
+    """
+    silent = [one for one in views.values() if isinstance(one, NodeError)]
+    found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
+    for name, view in found.items():
+        if view.found is JournalPresence.UNREADABLE:
+            raise journals.build_switch_refusal(name, view, is_held=view.is_held)
+    there = {name: one.journal for name, one in found.items() if one.journal is not None}
+    if not there:
+        if silent:
+            raise silent[0]
+        return None
+    if len({one.id for one in there.values()}) > 1:
+        raise OperationRefused(
+            "there is more than one unfinished switch: "
+            + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
+            "name a node of the one you mean: --node",
+        )
+    for name, view in found.items():
+        if view.journal is not None and view.is_held:
+            raise journals.build_switch_refusal(name, view, is_held=True)
+    return max(there.values(), key=lambda one: _STEP_ORDER.index(one.step))
+
+
+def is_still_unfinished(journal: SwitchJournal, found: Sequence[SwitchJournal | None]) -> bool:
+    """Tell whether the nodes' journals, read again under the locks, are still those of this switch as it was left."""
+    return journal in found and all(one is None or one.id == journal.id for one in found)

@@ -46,9 +46,9 @@ class SwitchStepRunner:
 
     async def _run_forward_steps(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
         transaction, interruptible = self.transaction, self.transaction.ctx.interrupt.run_interruptible
-        reached = FORWARD_STEPS.index(first)
+        steps = list_remaining_steps(first)
         ended: CommandEnded | None = None
-        if reached <= FORWARD_STEPS.index(SwitchStep.STOPPING):
+        if SwitchStep.STOPPING in steps:
             await transaction.begin_step(SwitchStep.STOPPING)
             try:
                 alive = await interruptible(
@@ -63,13 +63,13 @@ class SwitchStepRunner:
             await interruptible(
                 forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped"
             )
-        if reached <= FORWARD_STEPS.index(SwitchStep.RELEASING):
+        if SwitchStep.RELEASING in steps:
             await transaction.begin_step(SwitchStep.RELEASING)
             await interruptible(
                 forward_steps.verify_memory_released(transaction, self._calculate_fits),
                 "interrupted before the new one was started",
             )
-        if reached <= FORWARD_STEPS.index(SwitchStep.STARTING):
+        if SwitchStep.STARTING in steps:
             ended = await self._start_new_instance()
             if ended.outcome in _UNFINISHED_OUTCOMES:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
@@ -273,3 +273,10 @@ class SwitchStepRunner:
             more_logs=() if of is None else of.more_logs,
             guard=guard,
         )
+
+
+def list_remaining_steps(first: SwitchStep) -> tuple[SwitchStep, ...]:
+    """Return the steps of a switch that was at ``first``: this step once more and those after it, at least the clearing."""
+    steps = (SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING)
+    reached = FORWARD_STEPS.index(first)
+    return tuple(step for step in steps if FORWARD_STEPS.index(step) >= reached) or (SwitchStep.CLEARING,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
 from sparkctl.model.events import Emit, SwitchStepReported, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.node.switch_journal_codec import NO_JOURNAL, encode_switch_journal
 from sparkctl.transport.node_session import NodeSession, SharedSession
@@ -159,19 +159,9 @@ class SwitchTransaction:
             await self._verify_journal(node)
 
     async def _verify_journal(self, node: NodeName) -> None:
-        mine = self.journal
         view = await journals.read_journal(self.sessions[node])
-        found = view.journal
-        if view.found is JournalPresence.NONE:
-            if NO_JOURNAL in self._possible_journals[node]:
-                return
-            raise OwnershipLost(
-                self.journal.instance, f"its journal is gone from {node}: another operator finished or undid it"
-            )
-        if found is None:
-            raise OwnershipLost(self.journal.instance, f"the owner of the journal on {node} is not known: {view.why}")
-        if (found.id, found.operator, found.since) != (mine.id, mine.operator, mine.since):
-            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(found, is_held=False)}")
+        if (why := find_ownership_loss(self.journal, view, node, self._possible_journals[node])) is not None:
+            raise OwnershipLost(self.journal.instance, why)
 
     async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over our last version and over nothing else: compare and write are one step on the node."""
@@ -236,3 +226,22 @@ class SwitchTransaction:
     def finish_commands(self) -> str:
         """The commands that finish an unfinished switch."""
         return journals.list_finish_commands(self.journal)
+
+
+def find_ownership_loss(
+    mine: SwitchJournal, view: SwitchJournalStatus, node: NodeName, possible: Sequence[str]
+) -> str | None:
+    """Return why the journal found on a node shows that the switch is no longer ours, None if it is.
+
+    ``possible``: the texts that may be there, `NO_JOURNAL` among them before the first write and after a removal.
+    """
+    if view.found is JournalPresence.NONE:
+        if NO_JOURNAL in possible:
+            return None
+        return f"its journal is gone from {node}: another operator finished or undid it"
+    found = view.journal
+    if found is None:
+        return f"the owner of the journal on {node} is not known: {view.why}"
+    if (found.id, found.operator, found.since) != (mine.id, mine.operator, mine.since):
+        return f"{node}: {journals.describe_switch(found, is_held=False)}"
+    return None

@@ -14,22 +14,26 @@ disk under /tmp. Helper processes and threads query the GPU's driver and the pro
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
+import signal
 import sys
 import threading
 import time
 import zlib
 
-from sparkctl.node.agent import read_file, start_gpu_process
-from sparkctl.node.guard.container_polling import (
+from sparkctl.node.agent import AGENT_PROTOCOL, KernelFile, read_file, start_gpu_process
+from sparkctl.node.guard.container_watch import (
+    ContainerWatch,
     DockerPoller,
+    WatchRegistry,
     list_health_connections,
-    poll_health,
+    parse_command,
+    read_field,
     record_health_answer,
 )
-from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -38,15 +42,23 @@ from sparkctl.node.guard.decision import (
     compute_warning_level,
     decide_action,
 )
-from sparkctl.node.guard.guard_events import GuardEventLog
-from sparkctl.node.guard.guard_start import daemonize, lock_memory, print_start_line, redirect_streams, write_line
-from sparkctl.node.guard.kill_requests import KillCoordinator
-from sparkctl.node.guard.memory_reader import ContainerMemory, MemoryReader
-from sparkctl.node.guard.nonblocking_http import is_socket_open
-from sparkctl.node.guard.page_cache import PageCacheDropper
-from sparkctl.node.guard.receipt_store import ReceiptStore
-from sparkctl.node.guard.socket_server import GuardSocketServer, GuardStartError, acquire_lock, create_private_directory
-from sparkctl.node.guard.watch_registry import WatchRegistry
+from sparkctl.node.guard.guard_memory import (
+    COMPACT_MEMORY_PATH,
+    DROP_CACHES_PATH,
+    ContainerMemory,
+    GuardEventLog,
+    MemoryReader,
+    PageCacheDropper,
+    PrivilegedWriter,
+)
+from sparkctl.node.guard.guard_sockets import (
+    GuardSocketServer,
+    GuardStartError,
+    acquire_lock,
+    create_private_directory,
+    is_socket_open,
+)
+from sparkctl.node.guard.kill_requests import KillCoordinator, ReceiptStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +66,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sparkctl.node.guard.decision import GuardDecision, MeminfoReading
-    from sparkctl.node.guard.nonblocking_http import HttpConnection
-    from sparkctl.node.guard.socket_server import GuardConnection
+    from sparkctl.node.guard.guard_sockets import GuardConnection, HttpConnection
 
     Json = dict[str, Any]
 
@@ -71,36 +82,42 @@ MAX_COMMANDS_PER_TURN = 4  # commands of one client before other clients, and me
 
 
 class GuardDaemon:
-    """The guard process. It opens everything at the start; `run` does not fork and waits only for the next moment."""
+    """The guard. `open_guard` opens everything at the start; `run` does not fork and waits only for the next moment.
 
-    def __init__(self, options: dict[str, str], place: str, nvml: bytes) -> None:
-        root = options["--root"].rstrip("/")
-        self.linger = float(options["--linger"])
-        self.ask_every = float(options["--ask"])
-        gpu = start_gpu_process(nvml) if nvml else None  # before there is anything that it should not inherit
-        self.memory = MemoryReader(root)
-        self.clients = GuardSocketServer(place + "/guard.sock")
-        self.events = GuardEventLog(self.memory, self.clients.broadcast)
-        self.caches = PageCacheDropper(root, options["--sudo"].split(), self.events)
-        threading.stack_size(1 << 18)  # locked memory is really allocated
-        self.holdings = ContainerMemory(root, gpu)
-        self.receipts = ReceiptStore(place, self.memory, self.events)
-        self.watches = WatchRegistry(self.events, self.receipts)
-        self.docker = DockerPoller(options["--docker"], self.ask_every)
-        self.kills = KillCoordinator(
-            self.docker, self.watches, self.memory, self.holdings.compute_growth, self.receipts
-        )
-        self.since = time.time()
-        self.is_close = False
-        self.look_at = self.tick_at = self.touched_at = time.monotonic()
+    The times of readings are compared with each other only, all else is by ``clock``: the simulated guard has readings
+    of a faster machine.
+    """
+
+    def __init__(
+        self,
+        caches: PageCacheDropper,
+        clients: GuardSocketServer,
+        holdings: ContainerMemory,
+        receipts: ReceiptStore,
+        docker: DockerPoller,
+        linger: float,
+    ) -> None:
+        self.events = receipts.events
+        self.memory = self.events.memory
+        self.clock = self.memory.clock
+        self.caches = caches
+        self.clients = clients
+        self.holdings = holdings
+        self.receipts = receipts
+        self.docker = docker
+        self.linger = linger
+        self.watches = WatchRegistry(self.events, receipts)
+        self.kills = KillCoordinator(docker, self.watches, self.memory, holdings.compute_growth, receipts)
+        self.since = self.clock.time()
+        self.is_close = self.is_locked = False
+        self.look_at = self.tick_at = self.touched_at = self.clock.monotonic()
         self.docker.open_connections()
-        self.is_locked = lock_memory()
 
     # -- the loop
 
     def run(self) -> None:
         """Run until there has been no watch for a while."""
-        while self.is_needed(time.monotonic()):
+        while self.is_needed(self.clock.monotonic()):
             self.read_memory()
             self.run_periodic()
             self.wait_for_events()
@@ -109,24 +126,24 @@ class GuardDaemon:
         """Tell whether there is a watch or a client, or was one recently."""
         if self.watches or self.kills or self.clients:
             self.watches.quiet_since = now
-        return now - self.watches.quiet_since < self.linger
+        return bool(now - self.watches.quiet_since < self.linger)
 
     def read_memory(self) -> None:
         """Read memory when it is time, and act on it."""
-        now = time.monotonic()
-        if now < self.look_at:
+        if self.clock.monotonic() < self.look_at:
             return
         reading = self.memory.read()
+        now = self.clock.monotonic()
         if reading is None:  # not known: decide nothing
             self.look_at = now + (FAST_READ_SECONDS if self.is_close else CALM_READ_SECONDS)
             return
-        self.kills.record_reading(reading.at)
+        self.kills.record_reading(now)
         self.is_close = False
-        steps = [(watch, self.decide_for_watch(watch, reading)) for watch in self.watches]
+        steps = [(watch, self.decide_for_watch(watch, reading, now)) for watch in self.watches]
         dying = [(watch, step) for watch, step in steps if step.act == "kill"]
         if dying:
-            self.kills.send_kill_request(reading.at, dying)
-        self.look_at = reading.at + (
+            self.kills.send_kill_request(now, dying)
+        self.look_at = now + (
             FAST_READ_SECONDS
             if self.is_close
             else CALM_READ_SECONDS
@@ -134,34 +151,35 @@ class GuardDaemon:
             else IDLE_READ_SECONDS
         )
 
-    def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading) -> GuardDecision:
+    def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading, now: float) -> GuardDecision:
         """Return the decision for a watch; warnings and page cache drops are already done."""
         if watch.active_floor < watch.floor:
             if reading.available >= (watch.floor + compute_warning_level(watch.floor)) // 2:
                 watch.active_floor = watch.floor
-            elif reading.at < self.kills.hold_until:  # a container that is being killed may still allocate
+            elif now < self.kills.hold_until:  # a container that is being killed may still allocate
                 watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
-        step = decide_action(watch.active_floor, self.memory.readings, may_drop=reading.at < watch.weights_until)
+        is_loading = now < watch.weights_until
+        step = decide_action(watch.active_floor, self.memory.readings, may_drop=is_loading)
         self.is_close = self.is_close or step.close
         if step.act != "calm" or reading.available < compute_warning_level(watch.floor) + WARNING_BAND_BYTES:
-            watch.calm_since = reading.at
-        elif reading.at - watch.calm_since >= CALM_AFTER_SECONDS:
+            watch.calm_since = now
+        elif now - watch.calm_since >= CALM_AFTER_SECONDS:
             watch.is_warned = False
         if step.act in ("warn", "drop") and not watch.is_warned:
             watch.is_warned = True
             self.events.publish_event(self.events.make_event("warned", step.why, watch, step))
-        self.caches.drop_if_needed(watch, step, reading, self.memory.total)
+        self.caches.drop_if_needed(watch, step, reading, is_loading)
         return step
 
     def run_periodic(self) -> None:
         """Do once a second everything except memory: limits, requests to Docker, receipts to complete."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now < self.tick_at:
             return
         self.tick_at = now + TICK_SECONDS
         self.memory.record_second()
         self.holdings.request_readings(now)
-        self.caches.confirm_drop(now, self.memory.last_reading)
+        self.caches.confirm_drop()
         if now - self.touched_at >= TOUCH_SECONDS:
             self.touched_at = now
             self.receipts.refresh_mtime()
@@ -172,7 +190,7 @@ class GuardDaemon:
         self.docker.open_connections()
         self.docker.drop_late_answer(now)
         self.docker.poll_next_watch(now, self.watches)
-        poll_health(now, self.watches, self.ask_every)
+        self.docker.poll_health(now, self.watches)
 
     def wait_for_events(self) -> None:
         """Sleep until the next moment or until a message comes, and read it."""
@@ -182,7 +200,7 @@ class GuardDaemon:
         unsent: list[Any] = [one for one in self.clients.there if one.unsent]
         unsent += [link for link in links if link.out]
         left = [client for client in self.clients.there if b"\n" in client.taken]
-        pause = 0.0 if left else max(0.0, min(self.look_at, self.tick_at) - time.monotonic())
+        pause = 0.0 if left else max(0.0, min(self.look_at, self.tick_at) - self.clock.monotonic())
         hearing = [client for client in self.clients.there if client not in left]  # more stays in the kernel's buffer
         wanted: list[Any] = [self.clients.listener, *hearing, *links, *(part.answers for part in parts)]
         ready, free, _ = select.select(wanted, unsent, [], pause)
@@ -211,7 +229,7 @@ class GuardDaemon:
             return
         status, body = found
         if link is self.docker.killer:
-            self.kills.handle_response(status, body, time.monotonic())
+            self.kills.handle_response(status, body, self.clock.monotonic())
         elif link is self.docker.asker:
             ended, asked = self.docker.handle_response(status, body), self.watches.find_watch(self.docker.question)
             if ended is not None and asked is not None:
@@ -229,17 +247,21 @@ class GuardDaemon:
             line = client.next_line()
             if line is None:
                 return
-            try:
-                client.send_message(self.run_command(parse_command(line), client))
-            except ValueError as error:
-                client.send_message({"kind": "refused", "what": str(error)[:200]})
+            client.send_message(self.answer_command(line, client))
+
+    def answer_command(self, line: bytes, client: GuardConnection) -> Json:
+        """Run the command in a line and return the answer, which may be a refusal."""
+        try:
+            return self.run_command(parse_command(line), client)
+        except ValueError as error:
+            return {"kind": "refused", "what": str(error)[:200]}
 
     def run_command(self, said: Json, client: GuardConnection) -> Json:
         """Run one command and return the answer. Raises ValueError with a sentence if the command is not valid."""
-        command, now = said.get("do"), time.monotonic()
+        command, now = said.get("do"), self.clock.monotonic()
         watch: ContainerWatch | None
         if command == "watch":
-            watch = ContainerWatch(said, now)
+            watch = ContainerWatch(said, self.clock)
             watch.client = client
             self.add_watch(watch, now)
         elif command == "phase":
@@ -261,7 +283,7 @@ class GuardDaemon:
             self.receipts.remove(short)
         elif command != "state":
             raise ValueError(f"no such command: {str(command)[:40]!r}")
-        return self.build_state(now)
+        return self.build_state()
 
     def add_watch(self, watch: ContainerWatch, now: float) -> None:
         """Begin a watch, or replace the one for this container."""
@@ -273,7 +295,7 @@ class GuardDaemon:
             self.kills.replace_watch(before, watch)
         self.look_at = self.tick_at = now
 
-    def build_state(self, now: float) -> Json:
+    def build_state(self) -> Json:
         """Return the full state of the guard."""
         last = self.memory.last_reading._asdict() if self.memory.last_reading else {}
         return {
@@ -284,10 +306,99 @@ class GuardDaemon:
             "rights": self.caches.get_permissions(),
             "locked": self.is_locked,
             "docker": self.docker.is_responding,
-            "watches": [watch.to_json(now) for watch in self.watches],
+            "watches": [watch.to_json() for watch in self.watches],
             "events": list(self.events.last),
             "receipts": self.receipts.list_ids(),
         }
+
+
+# -- the start
+
+
+def daemonize(task: Callable[[Callable[[], None]], None]) -> None:
+    """Run ``task`` in a new process and session; the caller waits until the task calls its argument, or ends."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    os.umask(0o077)
+    os.chdir("/")
+    task(lambda: os.close(writer) if os.write(writer, b".") else None)
+
+
+def redirect_streams(log: str) -> None:
+    """Detach from the terminal's streams; later errors go to ``log``."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    for fd, target in ((0, nowhere), (1, nowhere), (2, errors)):
+        os.dup2(target, fd)
+
+
+def lock_memory() -> bool:
+    """Lock the process's memory, and keep it from waiting for memory, as far as permitted."""
+    import ctypes
+    import resource
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    with contextlib.suppress(AttributeError):
+        libc.prctl(15, b"sparkctl-guard", 0, 0, 0)  # PR_SET_NAME: what ps and top show
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+    with contextlib.suppress(OSError):
+        set_oom_score()
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+    powers = re.search(rb"^CapEff:\s+(\w+)", read_file("/proc/self/status") or b"", re.MULTILINE)
+    may_lock = powers is not None and int(powers.group(1), 16) >> 14 & 1  # CAP_IPC_LOCK
+    is_unlimited = may_lock or hard == resource.RLIM_INFINITY or hard > 1 << 29
+    flags = 3 if is_unlimited else 1  # MCL_CURRENT, and MCL_FUTURE only where growing cannot then fail
+    return bool(libc.mlockall(flags) == 0)
+
+
+def set_oom_score() -> None:
+    """Tell the kernel not to choose this process when memory runs out."""
+    fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, b"-1000")
+    finally:
+        os.close(fd)
+
+
+def print_start_line(place: str, pid: int | None, already: bool) -> None:
+    """Print the one line of stdout."""
+    write_line({"kind": "guard", "socket": place + "/guard.sock", "pid": pid, "already": already})
+
+
+def write_line(message: Json) -> None:
+    """Write a line to stdout."""
+    line = (
+        json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
+    )
+    with contextlib.suppress(OSError):  # nobody reads any more, but the guard is needed all the same
+        os.write(1, line)
+
+
+def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:
+    """Return the guard of this machine with everything open: sockets, helpers, the processes that drop the page cache."""
+    root = options["--root"].rstrip("/")
+    gpu = start_gpu_process(nvml) if nvml else None  # before there is anything that it should not inherit
+    memory = MemoryReader(KernelFile(root + "/proc/meminfo"))
+    clients = GuardSocketServer(place + "/guard.sock")
+    events = GuardEventLog(memory, clients.broadcast)
+    tees = {path: PrivilegedWriter(options["--sudo"].split(), path) for path in (DROP_CACHES_PATH, COMPACT_MEMORY_PATH)}
+    caches = PageCacheDropper(KernelFile(root + "/proc/vmstat", long=True), tees, events)
+    threading.stack_size(1 << 18)  # locked memory is really allocated
+    holdings, receipts = ContainerMemory(root, gpu), ReceiptStore(place, memory, events)
+    docker = DockerPoller(options["--docker"], float(options["--ask"]))
+    guard = GuardDaemon(caches, clients, holdings, receipts, docker, float(options["--linger"]))
+    guard.is_locked = lock_memory()
+    return guard
 
 
 def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
@@ -304,7 +415,7 @@ def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
         if time.monotonic() > deadline:
             raise GuardStartError("another guard holds the lock and does not listen: it hangs, or is stopped")
         time.sleep(0.05)
-    guard = GuardDaemon(options, place, nvml)
+    guard = open_guard(options, place, nvml)
     guard.receipts.remove_old(drafts=True)
     deadline = time.monotonic() + 0.3  # what sudo needs to refuse
     while time.monotonic() < deadline and all(guard.caches.get_permissions().values()) and options["--sudo"]:

@@ -102,6 +102,7 @@ async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
 
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 15.0
+TRANSIENT_ERRORS = (NodeUnreachable, NodeStarved, ConnectionLost)  # waiting may fix them
 _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
@@ -173,7 +174,7 @@ class SshConnection:
             attempt += 1
             try:
                 return await self.connect()
-            except (NodeUnreachable, NodeStarved, ConnectionLost) as error:
+            except TRANSIENT_ERRORS as error:
                 self._last_failure = error
                 pause = compute_backoff_seconds(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
                 self._publish_status(ConnectionStatus(node_state_for_error(error), error.message, attempt, pause))

@@ -1,10 +1,11 @@
-"""The whole lab: up, down, what it is missing. Idempotent, and one at a time."""
+"""The whole lab: up, down, what it is missing. Idempotent; one at a time for each number (bed/names.py)."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from tests.lab.bed import cgroups, image, netns
 from tests.lab.bed.files import NodeOptions
-from tests.lab.bed.names import ADDRESSES, CGROUP, CLEAN_ENV, LOCK, SCRATCH
+from tests.lab.bed.names import ADDRESSES, BRIDGE, CGROUP, CLEAN_ENV, LOCK, NAMESPACE, SCRATCH
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError, await_true, run
 
@@ -44,7 +45,7 @@ def why_not() -> str | None:
 
 @contextlib.contextmanager
 def hold_lab(patience: float = 90.0) -> Iterator[None]:
-    """Hold the lab for ourselves: its names and addresses exist once on a machine."""
+    """Hold this lab for ourselves: its names and addresses exist once on a machine."""
     with LOCK.open("a+") as lock:
 
         def taken() -> bool:
@@ -128,8 +129,12 @@ class Lab:
             for name in ADDRESSES
             if netns.get_namespace_path(name).exists()
         ]
-        left += [f"link {line.split()[1]}" for line in run("ip", "-o", "link").splitlines() if "sctl" in line]
-        left += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(SCRATCH) in line]
+        left += [
+            f"link {line.split()[1]}"
+            for line in run("ip", "-o", "link").splitlines()
+            if re.search(rf"\b({BRIDGE}|v-{NAMESPACE}-)", line)
+        ]
+        left += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{SCRATCH}/" in line]
         return left + ([str(SCRATCH)] if SCRATCH.exists() else [])
 
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from tests.lab.bed.names import ADDRESSES, BRIDGE, FABRIC, GATEWAY, LAN
+from tests.lab.bed.names import ADDRESSES, BRIDGE, FABRIC, GATEWAY, LAN, NAMESPACE
 from tests.lab.bed.shell import ip, run
 
 MOUNTED = Path("/run/netns")
@@ -17,7 +17,7 @@ MOUNTED = Path("/run/netns")
 
 def get_namespace_name(node: str) -> str:
     """Return the name of the node's network namespace."""
-    return f"sctl-{node}"
+    return f"{NAMESPACE}-{node}"
 
 
 def get_namespace_path(node: str) -> Path:

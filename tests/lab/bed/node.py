@@ -26,6 +26,11 @@ class LabNode:
         return ADDRESSES[self.name][0]
 
     @property
+    def fabric_address(self) -> str:
+        """The address that the other node reaches it at over the cable."""
+        return ADDRESSES[self.name][1]
+
+    @property
     def dir(self) -> Path:
         """Its files on the host."""
         return SCRATCH / "nodes" / self.name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.bed.lab import KEYS, Lab
-from tests.lab.bed.names import FABRIC, USER
+from tests.lab.bed.names import ADDRESSES, FABRIC, USER
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true, run
 from tests.lab.support.command_outcomes import inspect_container, list_own_containers
@@ -58,7 +58,7 @@ def await_log(node: LabNode, text: str, timeout: float = 30.0) -> None:
 def can_talk_over_cable(node: LabNode) -> bool:
     """Tell whether a connection between the nodes' addresses on the second link is open."""
     return any(
-        line.split()[2].startswith("10.80.") and line.split()[3].startswith("10.80.")
+        all(end.startswith(tuple(fabric for _, fabric in ADDRESSES.values())) for end in line.split()[2:4])
         for line in node.sh("ss", "-tnH", "state", "established").splitlines()
     )
 

@@ -90,7 +90,7 @@ async def test_a_guard_that_answers_again_is_reported(sparks: SimulatedSparks, c
     warnings = [event.message for event in seen if isinstance(event, WarningEmitted)]
     assert any("answers again, and watches qwen36-vllm" in one for one in warnings), warnings
     assert ended.guard is GuardCoverage.PARTLY
-    assert not guard.watches, "its watch ended with the start"
+    assert not guard.daemon.watches, "its watch ended with the start"
 
 
 @pytest.mark.parametrize(("guarded", "expected"), [(True, GuardCoverage.FULL), (False, GuardCoverage.OFF)])

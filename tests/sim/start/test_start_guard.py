@@ -65,7 +65,7 @@ def list_guard_actions(events: Sequence[Event]) -> list[GuardAction]:
 async def wait_for_guard_event(sparks: SimulatedSparks, what: str) -> None:
     """Wait until the guard of spark1 has told ``what``."""
     async with asyncio.timeout(sim_clients.PATIENCE):
-        while what not in [event["what"] for event in sparks.guards["spark1"].events]:  # noqa: ASYNC110
+        while what not in [event["what"] for event in sparks.guards["spark1"].daemon.events.last]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -118,8 +118,8 @@ async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: Simulat
     assert find_command_end(events).outcome is Outcome.READY
     assert GuardAction.KILLED not in list_guard_actions(events)
     guard = sparks.guards["spark1"]
-    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
-    assert not guard.watches
+    assert [event["why"] for event in guard.daemon.events.last if event["what"] == "ended"] == ["ready"]
+    assert not guard.daemon.watches
 
 
 async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: CommandContext) -> None:
@@ -158,7 +158,7 @@ async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, 
     assert cuts == 1
     assert find_command_end(told).outcome is Outcome.READY
     guard = sparks.guards["spark1"]
-    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
+    assert [event["why"] for event in guard.daemon.events.last if event["what"] == "ended"] == ["ready"]
     assert not [event for event in told if isinstance(event, WarningEmitted) and "guard" in event.message]
 
 
@@ -169,7 +169,7 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
         await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY, detach=True)))
     )
     assert ended.outcome is Outcome.DETACHED
-    assert [watch.role for watch in sparks.guards["spark1"].watches.values()] == ["loading"]
+    assert [watch.role for watch in sparks.guards["spark1"].daemon.watches] == ["loading"]
     await wait_for_guard_event(sparks, "killed")
     (view,) = await node_status(ctx, [get_first_node(sparks)])
     assert "stopped by the guard" in (view.instances[0].detail or "")
@@ -228,7 +228,7 @@ async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSp
 async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     await collect_events(start_instance(ctx, make_start_request(sparks, detach=True)))
     await wait_for_guard_event(sparks, "ended")
-    whys = [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"]
+    whys = [event["why"] for event in sparks.guards["spark1"].daemon.events.last if event["what"] == "ended"]
     assert whys == ["it is ready, and nobody is attached"]
 
 
@@ -314,9 +314,9 @@ async def test_another_guard_that_somebody_else_started_is_told_to_watch(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     def replace_it(guard: SimGuard) -> None:
-        guard.watches.clear()
-        guard.events.clear()
-        guard.since += 5
+        guard.daemon.watches.by_container.clear()
+        guard.daemon.events.last.clear()
+        guard.daemon.since += 5
 
     told = await cut_link_at_weights(sparks, ctx, replace_it)
     assert [
@@ -324,14 +324,16 @@ async def test_another_guard_that_somebody_else_started_is_told_to_watch(
         for event in told
         if isinstance(event, WarningEmitted) and "another one watches now" in event.message
     ]
-    assert [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"] == ["ready"]
+    assert [event["why"] for event in sparks.guards["spark1"].daemon.events.last if event["what"] == "ended"] == [
+        "ready"
+    ]
 
 
 async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     def set_back(guard: SimGuard) -> None:
-        guard.events.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
+        guard.daemon.events.last.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
 
     told = await cut_link_at_weights(sparks, ctx, set_back)
     assert [event.why for event in told if isinstance(event, GuardActed) and event.at == 1.0] == ["in 1970"]
@@ -347,7 +349,7 @@ async def test_a_floor_above_what_is_available_is_refused_by_hand_too(ctx: Comma
         ended = find_command_end(await collect_events(arm_guard(ctx, ArmGuard(nodes, None, (), rule))))
         assert ended.exit_code == 6
         assert "is above the" in (ended.message or "")
-        assert not [watch for guard in sparks.guards.values() for watch in guard.watches]
+        assert not [watch for guard in sparks.guards.values() for watch in guard.daemon.watches]
 
 
 async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: CommandContext) -> None:
@@ -361,7 +363,7 @@ async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Command
         watched = [watch for view in views if view.guard for watch in view.guard.watches]
         assert [watch.role for watch in watched] == [GuardRole.SERVING, GuardRole.SERVING]
         await asyncio.sleep(0.6)  # two rounds of the guard's own clock
-        assert not [event for guard in sparks.guards.values() for event in guard.events]
+        assert not [event for guard in sparks.guards.values() for event in guard.daemon.events.last]
         ended = find_command_end(await collect_events(disarm_guard(ctx, nodes, "qwen36-vllm")))
         assert ended.message == "not guarded any more: qwen36-vllm on spark2"
         assert "not guarded" in (
@@ -370,7 +372,7 @@ async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Command
         assert [len(view.guard.watches) for view in await read_guard_status(ctx, nodes) if view.guard] == [1, 0]
         # down says it before it stops
         await collect_events(stop_instance(ctx, StopInstance(instance=None, nodes=nodes)))
-        assert [event["why"] for event in sparks.guards["spark1"].events] == ["stopped"]
+        assert [event["why"] for event in sparks.guards["spark1"].daemon.events.last] == ["stopped"]
 
 
 async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: CommandContext) -> None:

@@ -443,12 +443,12 @@ async def test_the_old_one_loads_again_under_a_guard_as_a_start_does(scene: Swit
     async with aclosing(switch_instance(scene.ctx(), replace(scene.request(FAULT), guarded=True))) as events:
         async for event in events:
             if isinstance(event, PhaseChanged) and event.instance == OLD and event.phase is Phase.LOADING:
-                watched.append({name: set(one.watches) for name, one in guards.items()})
+                watched.append({name: set(one.daemon.watches.by_container) for name, one in guards.items()})
     assert isinstance(event, CommandEnded)
     assert "serves again" in (event.message or "")
     assert watched, "it loaded"
     assert set().union(*watched[0].values()) == set().union(*scene.old.values())
-    assert not any(one.watches for one in guards.values()), "and no further"
+    assert not any(one.daemon.watches for one in guards.values()), "and no further"
 
 
 async def test_resume_keeps_to_what_was_asked_of_the_start(scene: SwitchScene) -> None:

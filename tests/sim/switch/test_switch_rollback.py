@@ -34,7 +34,7 @@ async def test_a_rollback_is_watched_like_a_start(scene: SwitchScene) -> None:
     guards, seen = scene.sparks.guards, []
 
     def is_told() -> bool:
-        return any(one.weights_until > 0 for guard in guards.values() for one in guard.watches.values())
+        return any(one.weights_until > 0 for guard in guards.values() for one in guard.daemon.watches)
 
     told: asyncio.Task[None] | None = None
     async with aclosing(switch_instance(scene.ctx(), replace(scene.request(FAULT), guarded=True))) as events:

@@ -3,32 +3,22 @@ while lines pour in. The empty app tells what the machine allows at that moment:
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import random
-import re
-import select
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, compute_quantile
-from tests.tools.bench.timed_processes import ROOT, build_operator_env
+from tests.tools.bench.terminal import COLUMNS, ROWS, Terminal
+from tests.tools.bench.timed_processes import build_operator_env
 
 ROUNDS, RATE, LINES, KEYS = 3, 20_000, 1_000_000, 80
 OURS, THEIRS, IDLE, EMPTY = "log view", "textual Log", "log view at rest", "empty Textual app"
 OWN = ("f", "j", "/", "esc")  # keys of the log itself
 _FIRST_ROW, _LAST_ROW = rb"\x1b\[2;1H", rb"\x1b\[39;1H"  # of the log, painted anew; the prompt stands on the last one
-ROWS, COLUMNS = 40, 120
 
 
 def run(rounds: int = ROUNDS) -> Report:
@@ -44,7 +34,7 @@ def run(rounds: int = ROUNDS) -> Report:
             taken.clear()  # the first round warms up
         apps = (("ours", OURS, RATE), ("empty", EMPTY, 0), ("log", THEIRS, RATE), ("ours", IDLE, 0))
         for which, name, rate in apps:
-            with _Terminal(which, rate, 0) as terminal:
+            with _LogTerminal(which, rate, 0) as terminal:
                 terminal.wait_for(rb"mark 0; full")
                 waits = [terminal.press(b"x", rb"mark %d;" % number) for number in range(1, KEYS + 1)]
                 if name == OURS:
@@ -55,7 +45,7 @@ def run(rounds: int = ROUNDS) -> Report:
             if "rate" in terminal.figures:  # the empty app takes no lines
                 note(f"{name} rate", terminal.figures["rate"] / 1000)
     for which, name in (("ours", OURS), ("log", THEIRS)):
-        with _Terminal(which, 0, LINES) as terminal:
+        with _LogTerminal(which, 0, LINES) as terminal:
             terminal.wait_for(rb"mark 0; full", 300)
             if which == "ours":
                 note("searching p95", compute_quantile(_measure_search(terminal), 0.95))
@@ -65,7 +55,7 @@ def run(rounds: int = ROUNDS) -> Report:
     return _build_report(taken, load.read())
 
 
-def _measure_own_keys(terminal: _Terminal) -> dict[str, list[float]]:
+def _measure_own_keys(terminal: _LogTerminal) -> dict[str, list[float]]:
     """Return the waits for each of the log's own keys: follow and pause, a line down, the prompt opened and closed."""
     waits: dict[str, list[float]] = {key: [] for key in OWN}
     for _ in range(KEYS // 2):
@@ -81,11 +71,11 @@ def _measure_own_keys(terminal: _Terminal) -> dict[str, list[float]]:
     return waits
 
 
-def _measure_search(terminal: _Terminal) -> list[float]:
+def _measure_search(terminal: _LogTerminal) -> list[float]:
     """A search begins with each mark; what counts is the mark that comes right after it."""
     waits = []
     for number in range(1, KEYS // 2 + 1):
-        os.write(terminal.master, b"s")
+        terminal.type(b"s")
         waits.append(terminal.press(b"x", rb"mark %d;" % number))
     return waits
 
@@ -134,84 +124,19 @@ def _build_report(taken: dict[str, list[float]], load: tuple[float, float]) -> R
     return Report("logview", title, every, goals, load)
 
 
-@dataclass(slots=True)
-class _Terminal:
-    """The app in a pseudo terminal that is read as fast as it writes."""
+class _LogTerminal(Terminal):
+    """The bench's app in a terminal; ``figures`` are what it reports when it has ended."""
 
-    which: str
-    rate: int
-    lines: int
-    master: int = -1
-    figures: dict[str, float] = field(default_factory=dict)
-    _seen: bytes = b""
-    _process: subprocess.Popen[bytes] | None = None
-    _report: Path = Path()
-
-    def __enter__(self) -> _Terminal:
+    def __init__(self, which: str, rate: int, lines: int) -> None:
+        self.figures: dict[str, float] = {}
         handle, name = tempfile.mkstemp()
         os.close(handle)
         self._report = Path(name)
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        words = [self.which, str(self.rate), str(self.lines), name]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.tools.bench.logview_app", *words],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=ROOT,
-            env={**build_operator_env(), "TERM": "xterm-256color", "COLORTERM": "truecolor"},
-            start_new_session=True,
-        )
-        os.close(slave)
-        return self
+        words = [which, str(rate), str(lines), name]
+        super().__init__([sys.executable, "-m", "tests.tools.bench.logview_app", *words], build_operator_env())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._process is not None
-        try:
-            if kind is None:
-                os.write(self.master, b"q")
-                self._drain_to_end()
-                self.figures = json.loads(self._report.read_text())
-        finally:
-            self._process.kill()
-            self._process.wait()
-            os.close(self.master)
-            self._report.unlink()
-
-    def press(self, key: bytes, mark: bytes) -> float:
-        """Press a key at some moment and return the ms until its mark is written."""
-        self.rest(random.uniform(0.02, 0.08))
-        begun = time.perf_counter()
-        os.write(self.master, key)
-        self.wait_for(mark)
-        return 1000 * (time.perf_counter() - begun)
-
-    def wait_for(self, mark: bytes, seconds: float = 30) -> None:
-        """Read until the mark was written."""
-        pattern, until = re.compile(mark), time.monotonic() + seconds
-        while not pattern.search(self._seen):
-            if time.monotonic() > until:
-                raise RuntimeError(f"{self.which}: no {mark!r} in {seconds:.0f} s: {self._seen[-300:]!r}")
-            self._seen = self._seen[-64:] + self._read(0.1)
-        self._seen = b""
-
-    def rest(self, seconds: float) -> None:
-        """Read on for so long, and forget what was read."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self._read(left)
-        self._seen = b""
-
-    def _read(self, seconds: float) -> bytes:
-        ready, _, _ = select.select([self.master], [], [], seconds)
-        return os.read(self.master, 1 << 16) if ready else b""
-
-    def _drain_to_end(self) -> None:
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            try:
-                if not self._read(0.5) and self._process is not None and self._process.poll() is not None:
-                    return
-            except OSError:
-                return
+        super().__exit__(kind, error, at)
+        if kind is None:
+            self.figures = json.loads(self._report.read_text())
+        self._report.unlink()

@@ -11,8 +11,8 @@ from sparkctl.cli.main import VERBS
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, has_screens
 from sparkctl.engines.lint.model import LintRule
 from sparkctl.errors import ExitCode
+from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
-from sparkctl.model.json_codec import _EVENT_TYPES
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
@@ -170,7 +170,7 @@ def _verbs() -> str:
 
 
 def _events() -> str:
-    rows = ((f"`{name}`", _event_fields(kind), words.EVENT_NOTES[name]) for name, kind in _EVENT_TYPES.items())
+    rows = ((f"`{name}`", _event_fields(kind), words.EVENT_NOTES[name]) for name, kind in EVENT_TYPES.items())
     return table(("event", "fields", "notes"), rows)
 
 

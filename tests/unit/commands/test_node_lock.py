@@ -333,3 +333,32 @@ def test_a_look_tells_whether_it_is_held() -> None:
     holder.wait(10)
     holder.stdout.close()
     assert not is_held()
+
+
+NOW = (1_800_000_000.0, 5_000.0)
+
+
+@pytest.mark.parametrize(
+    ("unix", "monotonic", "is_doubtful"),
+    [
+        (0.0, 0.0, False),
+        (25.0, 25.0, False),
+        (25.1, 25.1, True),
+        (25.1, 0.0, True),  # the machine slept: its monotonic clock stood still
+        (0.0, 25.1, True),  # the unix clock was set back
+        (-3600.0, 1.0, False),
+    ],
+)
+def test_after_a_silence_the_lock_may_be_anothers_by_either_clock(
+    unix: float, monotonic: float, is_doubtful: bool
+) -> None:
+    assert node_lock.is_lock_doubtful((NOW[0] + unix, NOW[1] + monotonic), NOW) is is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("token", "waited", "is_ours"),
+    [("mine", 0.0, True), ("mine", 45.0, True), ("mine", 45.1, False), ("other", 0.0, False), ("", 0.0, False)],
+)
+def test_only_our_own_lock_on_a_dead_connection_is_waited_for(token: str, waited: float, is_ours: bool) -> None:
+    holder = node_lock.LockHolder("milo@laptop", "starting qwen36", None, token)
+    assert node_lock.is_own_leftover(holder, "mine", waited) is is_ours

@@ -55,3 +55,21 @@ def test_whatever_is_typed_spans_lie_in_the_text_and_say_that_it_matches(typed: 
     assert all(0 <= start < stop <= len(text) for start, stop in spans)
     if spans:
         assert pattern.matches(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "spans"),
+    [
+        ("/x*/", "axxb", [(1, 3)]),
+        ("/x*/", "ab", []),  # it matches between the letters, and nothing is there to highlight
+        ("/^/", "ab", []),
+        ("/b|$/", "ab", [(1, 2)]),
+    ],
+)
+def test_an_empty_match_selects_its_line_and_highlights_nothing(
+    typed: str, text: str, spans: list[tuple[int, int]]
+) -> None:
+    pattern = parse_filter(typed)
+    assert pattern is not None
+    assert pattern.matches(text)
+    assert pattern.find_matches(text) == spans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import get_args
 
 import pytest
@@ -22,7 +22,7 @@ from sparkctl.model.engine_metrics import (
 from sparkctl.model.finding import FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.json_codec import decode_event, encode_event, from_json_data, to_json_data
 from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
@@ -289,3 +289,62 @@ def test_the_head_of_a_line_is_ts_event_node() -> None:
 def test_json_that_is_no_event_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="event"):
         decode_event(data)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_number_that_json_does_not_have_is_not_known(value: float) -> None:
+    assert to_json_data(value) is None
+    text = json.dumps(encode_event(events.NodeStateChanged(ts=1.0, node=NODE, state=NodeState.OK, next_try=value)))
+    assert json.loads(text, parse_constant=pytest.fail)["next_try"] is None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One field of each kind."""
+
+    name: str
+    size: int | None = None
+    share: float | None = None
+    state: NodeState | None = None
+    parts: tuple[int, ...] = ()
+    holes: tuple[int | None, ...] = ()
+    pair: tuple[str, int] | None = None
+    inner: Reading | None = None
+
+
+@pytest.mark.parametrize(
+    ("data", "lenient"),
+    [
+        ({"name": "a", "size": "1"}, Reading("a")),
+        ({"name": "a", "size": True}, Reading("a")),
+        ({"name": "a", "size": 1.0}, Reading("a")),
+        ({"name": "a", "share": "1"}, Reading("a")),
+        ({"name": "a", "state": "fine"}, Reading("a")),
+        ({"name": "a", "state": ["ok"]}, Reading("a")),
+        ({"name": "a", "parts": 5}, Reading("a")),
+        ({"name": "a", "parts": [1, "x", 2]}, Reading("a", parts=(1, 2))),
+        ({"name": "a", "holes": [1, "x"]}, Reading("a", holes=(1, None))),
+        ({"name": "a", "inner": {"size": 1}}, Reading("a")),
+        ({"name": "a", "inner": {"name": "b", "size": "x"}}, Reading("a", inner=Reading("b"))),
+        ({"name": 5}, None),
+        ({"size": 1}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_what_does_not_fit_is_an_error_or_not_known(data: object, lenient: Reading | None) -> None:
+    with pytest.raises(ValueError, match="not a whole Reading"):
+        from_json_data(Reading, data)
+    assert from_json_data(Reading, data, is_strict=False) == lenient
+
+
+def test_what_fits_reads_the_same_either_way() -> None:
+    whole = Reading("a", 1, 2.0, NodeState.OK, (1, 2), (1, None), ("x", 1), Reading("b"))
+    data = {**json.loads(json.dumps(to_json_data(whole))), "newer": 1, "share": 2}
+    assert from_json_data(Reading, data) == from_json_data(Reading, data, is_strict=False) == whole
+
+
+@pytest.mark.parametrize(("size", "read"), [((1 << 64) - 1, True), (1 << 64, False), (-(1 << 64), False)])
+def test_a_node_has_no_number_of_more_than_64_bits(size: int, read: bool) -> None:
+    assert from_json_data(Reading, {"name": "a", "size": size}, is_strict=False) == Reading("a", size if read else None)
+    assert from_json_data(Reading, {"name": "a", "size": size}) == Reading("a", size)

@@ -206,3 +206,12 @@ async def test_a_private_key_whose_beginning_was_not_asked_for_is_masked_too() -
     kept = [line.text for line in await LineMasker(()).mask_lines(lines)]
     assert kept == [texts[0], MASK, MASK, MASK, *texts[4:]]
     assert Redactor().redact_text("\n".join(texts)).split("\n") == kept
+
+
+@pytest.mark.parametrize("head", ["Authorization: Bearer ", "Bearer "])
+@pytest.mark.parametrize(("length", "is_masked"), [(23, False), (24, True), (25, True)])
+def test_a_word_without_digits_is_a_token_from_its_length_on(head: str, length: int, is_masked: bool) -> None:
+    """Shorter ones are words of a sentence: `bearer authentication`."""
+    value = "abcdefghijklmnopqrstuvwxyz"[:length]
+    text = f"x {head}{value} more of a sentence"
+    assert (value not in redact(text)) is (is_masked or head.startswith("Auth"))

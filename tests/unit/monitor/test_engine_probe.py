@@ -111,3 +111,45 @@ async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_
         for _ in range(2):
             assert (await engine_probe.check_health(LINK, service, manners=manners)).good
     assert heard[-4:] == [f"GET /health?{REQUEST_MARK}", "GET /health"] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "is_alive"),
+    [
+        (None, False),
+        (199, False),
+        (200, True),
+        (299, True),
+        (300, False),
+        (401, True),
+        (403, True),
+        (404, False),
+        (503, False),
+    ],
+)
+def test_success_and_a_question_for_a_key_come_from_a_server_that_is_up(status: int | None, is_alive: bool) -> None:
+    assert engine_probe.is_alive_status(status) is is_alive
+
+
+@pytest.mark.parametrize(
+    ("body", "has_token"),
+    [
+        ('{"usage": {"completion_tokens": 1}}', True),
+        ('{"usage": {"completion_tokens": 0}}', False),
+        ('{"usage": {"completion_tokens": null}}', False),
+        ('{"usage": null, "choices": [{"text": "a"}]}', True),
+        ('{"choices": [{"text": ""}]}', False),
+        ('{"choices": [{"message": {"content": "a"}}]}', True),
+        ('{"choices": [{"message": {"content": null, "reasoning_content": "a"}}]}', True),
+        ('{"choices": []}', False),
+        (
+            'data: {"choices": [{"delta": {}}]}\n\ndata: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: [DONE]',
+            True,
+        ),
+        ('data: {"choices": [{"delta": {}}]}\n\ndata: [DONE]', False),
+        ("[]", False),
+        ("no JSON", False),
+    ],
+)
+def test_one_token_is_enough_and_less_is_none(body: str, has_token: bool) -> None:
+    assert engine_probe.contains_token(body.encode()) is has_token

@@ -255,3 +255,25 @@ def test_a_vllm_without_a_gpu_takes_the_cache_that_its_environment_says_and_no_s
     for unsaid in (None, "0"):
         usual = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), cpu_cache=unsaid))
         assert any(part.name == "share of vLLM" for part in usual.parts)
+
+
+@pytest.mark.parametrize(
+    ("short", "answer"),
+    [
+        (-1, FitOutcome.FITS),
+        (0, FitOutcome.FITS),
+        (1, FitOutcome.AFTER_DROP_CACHES),
+        (38 * GIB, FitOutcome.AFTER_DROP_CACHES),
+        (38 * GIB + 1, FitOutcome.SHORT),
+    ],
+)
+def test_to_the_byte_what_is_free_at_once_is_enough_and_the_page_cache_is_the_rest(
+    short: int, answer: FitOutcome
+) -> None:
+    """``short``: bytes that estimate and floor need beyond what is free without a drop of the page cache."""
+    one = make_estimate_input("vllm serve /m --gpu-memory-utilization 0.3", 10, model_configs.QWEN36_27B, (0, 19, 1))
+    claim = find_memory_rule(one, TOTAL)
+    needed = evaluate_memory_fit(NODE, "it", claim, SPARK, floor=0).needed_bytes
+    assert needed is not None
+    floor = SPARK.available_after_drop - SPARK.droppable - needed + short
+    assert evaluate_memory_fit(NODE, "it", claim, SPARK, floor=floor).answer is answer

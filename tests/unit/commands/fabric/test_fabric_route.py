@@ -175,3 +175,33 @@ def test_both_functions_in_one_network_are_one_lane_and_that_is_said() -> None:
     way = find_fabric_route([twins(1), twins(2)], {})
     assert [[lane.interface for lane in end.lanes] for end in way.ends] == [["enp1s0f0np0"]] * 2
     assert "another than this one's" in way.cautions[0]
+
+
+def make_lan_lanes(name: NodeName, *, cabled: bool) -> NodeLanes:
+    """Return a node with two interfaces on the LAN and, if it is cabled, an RDMA device on the second of them."""
+    number = int(name[-1])
+    second = FabricLane(interface="enP8s8", address=f"10.0.0.{number}", network="10.0.0.0/24", mtu=1500, speed=10_000)
+    if cabled:
+        second = replace(second, device="rocep1s0f0", gid_index=3, mtu=9000, speed=200_000)
+    first = FabricLane(
+        interface="enP7s7", address=f"192.168.1.{number}", network="192.168.1.0/24", mtu=1500, speed=10_000
+    )
+    return NodeLanes(name, (first, second), has_devices=cabled)
+
+
+@pytest.mark.parametrize(
+    ("cabled", "is_fast", "interfaces"),
+    [
+        ((True, True), True, ["enP8s8"]),
+        ((True, False), False, ["enP8s8"]),  # a cable that one end does not have joins nobody
+        ((False, True), False, ["enP7s7"]),
+        ((False, False), False, ["enP7s7"]),  # one interface of a LAN: two share one cable to the switch
+    ],
+)
+def test_a_network_is_fast_only_where_every_end_is_and_a_lan_needs_one_interface(
+    cabled: tuple[bool, bool], is_fast: bool, interfaces: list[str]
+) -> None:
+    lanes = [make_lan_lanes(name, cabled=one) for name, one in zip((ONE, TWO), cabled, strict=True)]
+    way = find_fabric_route(lanes, {})
+    assert way.is_fast is is_fast
+    assert [[lane.interface for lane in end.lanes] for end in way.ends] == [interfaces] * 2

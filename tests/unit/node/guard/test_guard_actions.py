@@ -14,9 +14,8 @@ import pytest
 
 from sparkctl.model.guard_state import GuardAction, GuardPermissions, GuardRole
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.node.guard.guard_events import append_event
-from sparkctl.node.guard.memory_reader import ContainerMemory
-from sparkctl.node.guard.receipt_store import ReceiptStore
+from sparkctl.node.guard.guard_memory import ContainerMemory, append_event
+from sparkctl.node.guard.kill_requests import ReceiptStore
 from tests.unit.node.guard.guard_process import FLOOR, LOADING, SERVING, THIRD, GuardedMachine, run_guard, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.node.guard.nonblocking_http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpConnection, parse_response
+from sparkctl.node.guard.guard_sockets import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpConnection, parse_response
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"

@@ -27,10 +27,8 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.transport.node_connection import ConnectionStatus, OutputTooLong
 from sparkctl.transport.ssh import host_keys
 from sparkctl.transport.ssh.ssh_connection import (
-    MAX_BACKOFF_SECONDS,
     MIN_BACKOFF_SECONDS,
     SshConnection,
-    compute_backoff_seconds,
 )
 from tests.unit.transport.ssh.ssh_servers import QUICK, Operator, Server, listen_silently, serve_ssh
 
@@ -437,14 +435,3 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshConnectio
 async def test_reconnecting_gives_up_in_time_with_the_last_error(home: Path) -> None:
     with pytest.raises(NodeUnreachable):
         await SshConnection(make_node_at_port(home, free_port()), limits=QUICK).reconnect(give_up_after=0.1)
-
-
-def test_pauses_grow_to_a_limit_and_vary() -> None:
-    assert [compute_backoff_seconds(n, 0.0) for n in (1, 2, 3, 6, 50)] == [
-        0.5,
-        1.0,
-        2.0,
-        MAX_BACKOFF_SECONDS,
-        MAX_BACKOFF_SECONDS,
-    ]
-    assert compute_backoff_seconds(1, 1.0) == 0.25
