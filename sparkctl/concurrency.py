@@ -85,6 +85,11 @@ class BackgroundTasks:
         self._on_error = on_error
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task runs."""
+        return not self._tasks
+
     def start_task(
         self,
         work: Coroutine[Any, Any, None],

@@ -14,8 +14,7 @@ from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.tui.panel_options import PreparedCommand
-from sparkctl.tui.screen_registry import AVAILABLE_SCREENS
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS, PreparedCommand
 
 _CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
 _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)

@@ -14,8 +14,9 @@ from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.commands.actions import ACTIONS, ActionId, parse_key
+from sparkctl.commands.actions import ACTIONS, DOCTOR, SWITCH, ActionId, parse_key
 from sparkctl.errors import SparkctlError
+from sparkctl.model.events import Outcome
 from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.global_actions import GlobalActions
 from sparkctl.tui.panel import Panel
@@ -24,11 +25,13 @@ from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.screens.overview_screen import OverviewScreen
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_caches
 from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.config import Config
     from sparkctl.monitor.activity import Job
     from sparkctl.monitor.switch_progress import SwitchProgress
+    from sparkctl.tui.dialogs.base import TextDialog
 
 
 CSS = """
@@ -74,6 +77,30 @@ def reload_config(panel: PanelApp) -> None:
 
 _TICK_SECONDS = 1.0  # seconds
 _FIRST_PAINT_SECONDS = 0.5  # seconds after which the controller starts even without a first paint
+
+
+_SWITCH_VERBS = ("switch", "resume", "abort")  # the switch screen shows how they end
+_MAX_DIALOG_COLUMNS = 96
+
+
+def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
+    """Return a dialog with the details of an ended job; None where one line is enough."""
+    from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
+    from sparkctl.views.command_result_view import render_refused_start
+    from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+
+    verb, ended, rows = job.started.verb, job.ended, list[TextRow]()
+    if ended is None or not (by_hand or ended.outcome is Outcome.PLANNED):
+        return None
+    if verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
+        return TextDialog(
+            "not started", [(), *render_refused_start(job.started.words, ended, columns), ()], TextStyle.ATTENTION
+        )
+    if ended.outcome is Outcome.PLANNED and job.plan is not None:
+        rows = [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
+    elif ended.outcome is Outcome.PLANNED and verb in ("down", "free"):
+        rows = [row for line in (ended.message or "").splitlines() for row in wrap_paragraph(line, columns=columns)]
+    return TextDialog("a dry run: nothing was changed", [(), *rows, ()]) if rows else None
 
 
 class PanelApp(Panel):
@@ -173,11 +200,29 @@ class PanelApp(Panel):
                 screen.apply_theme_styles()
 
     def report_job_end(self, job: Job, defect: BaseException | None) -> None:
-        """Show how a command ended, or the defect that ended it."""
-        from sparkctl.tui.job_reports import report_job_end
+        """Show how a command ended: as a notice, and in a dialog where there is more to read."""
+        from sparkctl.views.command_result_view import describe_command_result
 
-        assert self.controller is not None
-        report_job_end(self.controller, self, job, defect)
+        controller, started, ended = self.controller, job.started, job.ended
+        assert controller is not None
+        if defect is not None:
+            words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
+        elif ended is not None:
+            nodes = [ended.node] if ended.node else list(started.nodes)
+            words, tone = describe_command_result(started.verb, ended, nodes, job.caches, self.ascii_only)
+        else:
+            return
+        if started.verb == "doctor" and ended is not None and not ended.message:
+            return  # the findings are the report
+        place = None if self.front_screen is None else self.front_screen.SCREEN_ID
+        if place == DOCTOR:  # checks whether the problem is fixed
+            controller.run_doctor([node for node in self.config_nodes if node.name in started.nodes])
+        columns = min(_MAX_DIALOG_COLUMNS, self.size.width - 10)
+        details = _build_job_dialog(job, columns, by_hand=controller.is_taken_over)
+        is_seen = details is not None or (place == SWITCH and started.verb in _SWITCH_VERBS)
+        controller.show_notice(words, tone, is_shown=is_seen)
+        if details is not None:
+            self.push_screen(details)
 
     def _confirm_exit(self, course: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.confirmations import confirm_exit

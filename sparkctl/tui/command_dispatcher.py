@@ -12,7 +12,7 @@ from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.tui import screen_registry as registry
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 
 if TYPE_CHECKING:
     from sparkctl.model.memory_fit import MemoryFit
@@ -60,9 +60,7 @@ class CommandDispatcher:
             self.plan_switch(tuple(words)) if len(words) > 1 else self.plan_selected_switch()
         elif one is not None and one.id is ActionId.HISTORY and not _HELP_FLAGS.intersection(words):
             self._show_history(words[1:])
-        elif (
-            one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
-        ):
+        elif one is not None and one.screen in AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None):
             target = (
                 words
                 if len(words) == 1 or panel.setup.commands is None

@@ -213,11 +213,9 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.tui.external_program import run_external_program
-
     words = build_ssh_command(node, os.environ)
     try:
-        status, said = await run_external_program(panel, words, "install OpenSSH", listen=not node.is_local)
+        status, said = await panel.run_external_program(words, "install OpenSSH", listen=not node.is_local)
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return
@@ -238,11 +236,9 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.tui.external_program import run_external_program
-
     try:
-        status, said = await run_external_program(
-            panel, build_container_shell_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
+        status, said = await panel.run_external_program(
+            build_container_shell_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
             listen=not node.is_local,
         )  # fmt: skip
     except InvalidInput as error:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
+import signal
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -14,13 +18,12 @@ from textual.screen import ModalScreen
 
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, ActionId, list_enabled_actions
 from sparkctl.concurrency import BackgroundTasks
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_lines
-from sparkctl.tui import screen_registry as registry
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
-from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS, SCREENS, PanelOptions
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -127,7 +130,7 @@ class Panel(App[tuple[str, ...]]):
         self.config_fault: SparkctlError | None = None
         self.controller: PanelController | None = None  # before the first paint
         self.controller_ready = asyncio.Event()
-        self.keyboard = KeyQueue(self)
+        self.keyboard = KeyQueue(self, self.spawn_task, self.deliver_key_event)
         self._current_nodes = setup.nodes
         self._selected_index = 0
         self._chosen_instances: dict[NodeName, str] = {}
@@ -164,7 +167,7 @@ class Panel(App[tuple[str, ...]]):
     def actions(self) -> tuple[Action, ...]:
         """The actions of this panel, with the operator's keys."""
         return list_enabled_actions(
-            ActionContext(readonly=self.setup.readonly, screens=registry.AVAILABLE_SCREENS), self.setup.keys
+            ActionContext(readonly=self.setup.readonly, screens=AVAILABLE_SCREENS), self.setup.keys
         )
 
     def displayed_time(self) -> float:
@@ -219,7 +222,7 @@ class Panel(App[tuple[str, ...]]):
             node=self.selected_node,
             readonly=self.setup.readonly,
             replaying=self.setup.recording is not None,
-            screens=registry.AVAILABLE_SCREENS,
+            screens=AVAILABLE_SCREENS,
         )
         if controller is not None:
             now = replace(
@@ -353,9 +356,9 @@ class Panel(App[tuple[str, ...]]):
         """Open a screen, or return to it where it is open. ``now`` defaults to the current action context."""
         places = [getattr(screen, "SCREEN_ID", None) for screen in self.screen_stack]
         if name not in places:
-            self.keyboard.hold_until_mounted(
-                self.push_screen(registry.create_screen(name, now or self.build_action_context()))
-            )
+            module, function = SCREENS[name]
+            create_screen = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), function)
+            self.keyboard.hold_until_mounted(self.push_screen(create_screen(now or self.build_action_context())))
             return
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
@@ -366,6 +369,11 @@ class Panel(App[tuple[str, ...]]):
             self.orders.dispatch(words)
         except SparkctlError as error:
             self.show_error(error)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task of `spawn_task` runs."""
+        return self._tasks.is_idle
 
     def spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task in the background; a defect in it ends the panel."""
@@ -386,6 +394,27 @@ class Panel(App[tuple[str, ...]]):
     async def deliver_key_event(self, event: events.Key | events.Paste) -> None:
         """Handle a key now."""
         await super().on_event(event)
+
+    async def run_external_program(self, words: Sequence[str], hint: str, *, listen: bool = False) -> tuple[int, str]:
+        """Run a program to its end; return its exit status and, with ``listen``, its stderr.
+
+        The nodes are followed meanwhile; nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
+        """
+        loop = asyncio.get_running_loop()
+        with self.batch_update(), nullcontext() if self.is_headless else self.suspend():
+            with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
+                loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the program
+            try:
+                process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
+                _, stderr = await process.communicate()
+            except OSError as error:
+                raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
+            finally:
+                self.keyboard.resume_input()
+                with suppress(NotImplementedError, ValueError, RuntimeError):
+                    loop.remove_signal_handler(signal.SIGINT)
+        self.refresh(layout=True)
+        return process.returncode or 0, (stderr or b"").decode(errors="replace")
 
     # --- exit ---
 

@@ -15,7 +15,6 @@ from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular_file
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
@@ -67,8 +66,8 @@ async def open_editor(panel: Panel, path: Path, line: int | None = None, column:
 
     Raises `InvalidInput` where there is no editor or it cannot be run.
     """
-    status, _ = await run_external_program(
-        panel, build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
+    status, _ = await panel.run_external_program(
+        build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
     )
     return status
 

@@ -339,7 +339,7 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
     async def look() -> None:
         async with panel.run_test() as pilot:
             await wait_for_text(pilot, "unreachable")
-            monkeypatch.setattr(PanelController, "build_overview_model", broken)
+            monkeypatch.setattr(PanelController, "build_instance_tile", broken)
             async with asyncio.timeout(PATIENCE):
                 while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
                     await asyncio.sleep(0.05)

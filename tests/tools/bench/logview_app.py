@@ -70,7 +70,7 @@ class Bench(App[None]):
         self.log_widget = Log()
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
         self.beside: set[asyncio.Task[None]] = set()
-        self.keyboard = KeyQueue(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
+        self.keyboard = KeyQueue(self, self.spawn, self.hand_over)
         self.rate, self.lines, self.report = rate, lines, report
         self.label = Label("mark 0;")
         self.count = self.taken = 0

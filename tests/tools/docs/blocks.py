@@ -17,7 +17,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screen_registry import AVAILABLE_SCREENS
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 from tests.tools.docs import words
 from tests.tools.docs.pages import ROOT
 
