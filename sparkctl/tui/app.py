@@ -258,7 +258,3 @@ class PanelApp(Panel):
             self.keyboard.put_event(event)
         elif not (isinstance(event, events.MouseEvent) and (self.keyboard.is_opening or self.is_leaving)):
             await super().on_event(event)
-
-    def action_act(self, name: str) -> None:
-        """Run an action from a key binding."""
-        self.perform_action(name)

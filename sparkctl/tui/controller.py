@@ -45,7 +45,6 @@ from sparkctl.views.command_result_view import (
     describe_unfinished_switch,
     describe_warning,
 )
-from sparkctl.views.overview.tile_model import NodeTileModel, build_tile_model
 from sparkctl.views.text.styled_text import TextStyle
 
 if TYPE_CHECKING:
@@ -72,11 +71,6 @@ class ControllerHost(Protocol):
     @property
     def node_names(self) -> tuple[NodeName, ...]:
         """The nodes, in the operator's order."""
-        ...
-
-    @property
-    def start_key(self) -> str | None:
-        """The key that starts a profile; None where nothing can be started."""
         ...
 
     def is_operator_active(self, seconds: float) -> bool:
@@ -157,7 +151,6 @@ _STATE_TOPICS = (
     TopicKind.FINDINGS,
     TopicKind.SWITCH,
 )
-_ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 _NOTICE_SEVERITIES = {
     TextStyle.GOOD: Severity.GOOD,
     TextStyle.ATTENTION: Severity.WARNING,
@@ -319,17 +312,6 @@ class PanelController:
     def own_switch(self) -> SwitchProgress | None:
         """The switch that this panel runs, from its first step on."""
         return None if self.store.jobs.switch_job is None else self.store.switches.build_running_with_stops()
-
-    def build_instance_tile(self, name: NodeName, instance: str | None, address: str | None = None) -> NodeTileModel:
-        """Return the tile model of a node for one of its instances. Raises KeyError."""
-        node = self.supervisor.get_node(name)
-        verbs = self.store.jobs.list_running_verbs(name)
-        return build_tile_model(
-            self.store, name, self.displayed_time(), ends=self.store.get_start_results(name),
-            address=address or (None if node is None else node.host), chosen=instance,
-            jobs=tuple(_ACTIVITY_BY_VERB[verb] for verb in verbs if verb in _ACTIVITY_BY_VERB),
-            recent=self.recent, start_key=self._panel.start_key,
-        )  # fmt: skip
 
     def build_exit_summary(self) -> tuple[str, ...]:
         """Return a sentence for each node with running instances and for each model that the panel's own switch stops.

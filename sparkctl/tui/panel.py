@@ -321,6 +321,10 @@ class Panel(App[tuple[str, ...]]):
             one
         )
 
+    def action_act(self, name: str) -> None:
+        """Run an action from a key binding."""
+        self.perform_action(name)
+
     def select_node(self, index: int) -> None:
         """Select a node."""
         self._selected_index = max(0, min(index, len(self.node_names) - 1))

@@ -29,8 +29,8 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
+from sparkctl.tui.screens.overview_screen import OverviewScreen
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.event_log_view import describe_log_entry
 from tests.support.run_command import run_in_process
@@ -339,7 +339,7 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
     async def look() -> None:
         async with panel.run_test() as pilot:
             await wait_for_text(pilot, "unreachable")
-            monkeypatch.setattr(PanelController, "build_instance_tile", broken)
+            monkeypatch.setattr(OverviewScreen, "build_node_tile", broken)
             async with asyncio.timeout(PATIENCE):
                 while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
                     await asyncio.sleep(0.05)

@@ -245,7 +245,7 @@ class InstanceScreen(ScrollScreen):
         controller = self.panel.controller
         if controller is None or self._node not in controller.store.nodes:
             return None
-        store, seen = controller.store, controller.build_instance_tile(self._node, self._instance)
+        store, seen = controller.store, self.build_node_tile(controller, self._node, self._instance)
         one = controller.store.find_instance(self._node, self._instance)
         if one is not None and one.container_id not in (None, self._plan_container):
             self._read_plan(controller, str(one.container_id))

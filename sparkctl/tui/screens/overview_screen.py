@@ -90,10 +90,9 @@ class OverviewScreen(PanelScreen):
         panel, controller = self.panel, self.panel.controller
         if controller is None:
             return None
-        store, addresses = controller.store, {node.name: node.host for node in panel.config_nodes}
+        store = controller.store
         glances = tuple(
-            controller.build_instance_tile(name, panel.chosen_instances.get(name), addresses.get(name))
-            for name in panel.node_names
+            self.build_node_tile(controller, name, panel.chosen_instances.get(name)) for name in panel.node_names
         )
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         return OverviewScreenModel(

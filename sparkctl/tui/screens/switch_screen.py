@@ -144,7 +144,7 @@ class SwitchScreen(ScrollScreen):
             bars=bars,
             glances={}
             if controller is None
-            else {view.name: controller.build_instance_tile(view.name, "") for view in views},
+            else {view.name: self.build_node_tile(controller, view.name, "") for view in views},
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._further,
