@@ -16,7 +16,6 @@ from textual.screen import Screen
 
 from sparkctl.commands.actions import ACTIONS, DOCTOR, SWITCH, ActionId, parse_key
 from sparkctl.errors import SparkctlError
-from sparkctl.model.events import Outcome
 from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.global_actions import GlobalActions
 from sparkctl.tui.panel import Panel
@@ -85,6 +84,7 @@ _MAX_DIALOG_COLUMNS = 96
 
 def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
     """Return a dialog with the details of an ended job; None where one line is enough."""
+    from sparkctl.model.events import Outcome
     from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
     from sparkctl.views.command_result_view import render_refused_start
     from sparkctl.views.profiles.launch_plan_view import format_launch_plan

@@ -25,15 +25,7 @@ import time
 import zlib
 
 from sparkctl.node.agent import AGENT_PROTOCOL, KernelFile, read_file, start_gpu_process
-from sparkctl.node.guard.container_watch import (
-    ContainerWatch,
-    DockerPoller,
-    WatchRegistry,
-    list_health_connections,
-    parse_command,
-    read_field,
-    record_health_answer,
-)
+from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -58,7 +50,14 @@ from sparkctl.node.guard.guard_sockets import (
     create_private_directory,
     is_socket_open,
 )
-from sparkctl.node.guard.kill_requests import KillCoordinator, ReceiptStore
+from sparkctl.node.guard.kill_requests import (
+    DockerPoller,
+    KillCoordinator,
+    ReceiptStore,
+    WatchRegistry,
+    list_health_connections,
+    record_health_answer,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
 from sparkctl.views.event_log_view import render_event_log_entry
-from sparkctl.views.fabric_view import render_fabric
 from sparkctl.views.finding_view import format_since
+from sparkctl.views.overview.fabric_view import render_fabric
+from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_charts import (
     build_gpu_charts,
     build_memory_groups,
@@ -46,7 +47,6 @@ from sparkctl.views.overview.tile_rows import (
     render_throughput,
     render_unreachable,
 )
-from sparkctl.views.startup_timeline_view import render_startup_progress
 from sparkctl.views.text.frame_layout import (
     MIN_TILE_LINES,
     TileBox,
