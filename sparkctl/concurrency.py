@@ -20,41 +20,21 @@ async def gather_or_cancel(one: Work[A], two: Work[B], three: Work[C], /) -> tup
 @overload
 async def gather_or_cancel(*work: Work[A]) -> tuple[A, ...]: ...
 async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
-    """Return all results, or raise the first error once the others have been cancelled and have ended.
-
-    Unlike a TaskGroup it raises the error itself, not a group; unlike ``gather`` no task keeps running after an error.
-    """
-    tasks = [asyncio.ensure_future(one) for one in work]
+    """Return all results, or raise the first error once the others have been cancelled and have ended."""
     try:
-        return tuple(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
-    """Cancel tasks and wait until they end, at most ``within`` seconds.
-
-    Each is cancelled only once: a second cancel would interrupt its clean-up. A task that takes longer continues its
-    clean-up, and its error is left to its own done callback.
-    """
-    left = {task for task in tasks if not task.done()}
-    for task in left:
-        if not isinstance(task, asyncio.Task) or not task.cancelling():
-            task.cancel()
-    if left:
-        ended, _ = await asyncio.wait(left, timeout=within)
-        for task in ended:
-            if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not log it
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failed:
+        error = failed.exceptions[0]  # callers expect the error itself
+        raise error from error.__cause__
+    return tuple(task.result() for task in tasks)
 
 
 @asynccontextmanager
-async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run tasks beside the body of an ``async with``; the end of the body cancels them and waits for them.
+async def run_in_background(*work: Work[None]) -> AsyncIterator[None]:
+    """Run coroutines beside a block. The end of the block cancels them; an error of theirs ends the block at once.
 
-    An exception of a task cancels the body at once. What was raised first is raised itself, not in a group.
+    What was raised first is raised, not a group: neither an error nor a cancellation of the block is lost to one in a clean-up.
     """
     first: BaseException | None = None
     try:
@@ -73,6 +53,38 @@ async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         first = first or errors.exceptions[0]
     if first is not None:
         raise first
+
+
+async def run_until_first(*work: Work[A]) -> tuple[int, A]:
+    """Run coroutines until one ends, cancel the others and wait for their end; return its position and its result.
+
+    Of several that ended at once the first in order counts. What the others raise while they are cancelled is dropped, so this
+    is no TaskGroup.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        number = next(number for number, task in enumerate(tasks) if task.done())
+        return number, tasks[number].result()
+    finally:
+        await cancel_and_wait(tasks)
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
+    """Cancel tasks and wait until they end, at most ``within`` seconds.
+
+    Each is cancelled only once: a second cancel would interrupt its clean-up. A task that takes longer continues its
+    clean-up, and its error is left to its own done callback.
+    """
+    left = {task for task in tasks if not task.done()}
+    for task in left:
+        if not isinstance(task, asyncio.Task) or not task.cancelling():
+            task.cancel()
+    if left:
+        ended, _ = await asyncio.wait(left, timeout=within)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not log it
 
 
 class BackgroundTasks:

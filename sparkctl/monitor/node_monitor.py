@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
-from sparkctl.concurrency import gather_or_cancel, run_beside
+from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext
 from sparkctl.engines import decode_step_label, load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
@@ -196,7 +196,7 @@ class NodeMonitor:
             )  # fmt: skip
             try:
                 with isolate_node_failures(self.node):
-                    async with run_beside(*polls):
+                    async with run_in_background(*polls):
                         await self._emit_samples(sampler)
             except NodeError as error:
                 again, self._is_misplaced = self.again, False

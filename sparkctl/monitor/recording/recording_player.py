@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from sparkctl.clock import Clock
-from sparkctl.concurrency import run_beside
+from sparkctl.concurrency import run_in_background
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import Event
 from sparkctl.monitor.node_views import NodeTelemetryView
@@ -132,7 +132,7 @@ class RecordingPlayer:
             await self._clock.sleep(seconds)
             self._wakeup.set()
 
-        async with run_beside(end_wait()):
+        async with run_in_background(end_wait()):
             await self._wakeup.wait()
 
 
