@@ -16,7 +16,6 @@ from sparkctl.model.events import Event
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.store import Store
 
-_SHORTEST_WAIT_SECONDS = 1e-6  # less is a rounding error
 MAX_PAUSE_SECONDS = 30.0  # seconds of the recording: longer pauses are cut
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
@@ -57,6 +56,7 @@ class RecordingPlayer:
         self._at = 0.0  # position at the last reading of the clock
         self._looked: float | None = None  # when that was; None while paused
         self._wakeup = asyncio.Event()
+        self._is_changed = False  # by a control, since the last event
 
     @property
     def progress(self) -> PlaybackProgress:
@@ -75,14 +75,14 @@ class RecordingPlayer:
         """Play; at the end, wait for a seek back."""
         while True:
             self._wakeup.clear()
+            self._is_changed = False
             self._at, self._looked = self._current_position(), None if self.is_paused else self._clock.monotonic()
             if self._next >= len(self._events) or self.is_paused:
                 await self._wakeup.wait()
                 continue
             left = self._due[self._next] - self._at
-            if left > _SHORTEST_WAIT_SECONDS:
-                await self._wait_for_wakeup(left / self.speed)
-                continue  # a control may have changed everything
+            if left > 0 and await self._wait_for_control(left / self.speed):
+                continue
             self._at = max(self._current_position(), self._due[self._next])
             self._looked = self._clock.monotonic()
             self._emit_until(self._next + 1)
@@ -92,14 +92,14 @@ class RecordingPlayer:
         """Pause, or continue."""
         self.is_paused = not self.is_paused
         self._update_position()
-        self._wakeup.set()
+        self._apply_control()
 
     def change_speed(self, by: int) -> None:
         """Change the speed by ``by`` steps, faster or slower."""
         self._update_position()
         near = min(range(len(SPEEDS)), key=lambda at: abs(SPEEDS[at] - self.speed))
         self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, near + by))]
-        self._wakeup.set()
+        self._apply_control()
 
     def seek(self, seconds: float) -> None:
         """Move forward or back by seconds of the recording."""
@@ -111,6 +111,10 @@ class RecordingPlayer:
             self._rewound()
         self._emit_until(max(1, bisect_right(self._due, wanted)))
         self._at, self._looked = wanted, None if self.is_paused else self._clock.monotonic()
+        self._apply_control()
+
+    def _apply_control(self) -> None:
+        self._is_changed = True
         self._wakeup.set()
 
     def _emit_until(self, end: int) -> None:
@@ -125,8 +129,8 @@ class RecordingPlayer:
         self._at = min(self._current_position(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
         self._looked = None if self.is_paused else self._clock.monotonic()
 
-    async def _wait_for_wakeup(self, seconds: float) -> None:
-        """Wait for ``seconds``, or until a control changes."""
+    async def _wait_for_control(self, seconds: float) -> bool:
+        """Wait for ``seconds``, or until a control changes; return whether one has."""
 
         async def end_wait() -> None:
             await self._clock.sleep(seconds)
@@ -134,6 +138,7 @@ class RecordingPlayer:
 
         async with run_in_background(end_wait()):
             await self._wakeup.wait()
+        return self._is_changed
 
 
 def _format_clock(seconds: float) -> str:

@@ -136,7 +136,7 @@ async def enact_scene(pilot: Driver, scene: Scene) -> None:
                 await pilot.pause()
             before = None
             while (
-                before != (now := read_screen_text(pilot)) or scene.shows not in now or there._background_tasks
+                before != (now := read_screen_text(pilot)) or scene.shows not in now or not there.is_idle
             ):  # what is fetched beside
                 before = now
                 there.repaint_unless_frozen()

@@ -116,7 +116,9 @@ async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(
     async with open_failed_instance(tmp_path, monkeypatch, size=(120, 40)) as (pilot, sparks):
         sparks.nodes["spark1"].fault = None
         await pilot.press("a")
-        shown = await wait_for_text(pilot, "your copy of the shipped one")
+        shown = await wait_for_text(
+            pilot, lambda text: "your copy of the shipped one" in " ".join(text.replace("│", " ").split())
+        )
         assert "change qwen36 and start it again" in shown
         await pilot.press("tab", "tab", "enter")
         await wait_for_text(pilot, "● ready")
