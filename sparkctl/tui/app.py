@@ -8,6 +8,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -17,7 +18,7 @@ from textual.screen import Screen
 from sparkctl.commands.actions import ACTIONS, DOCTOR, SWITCH, ActionId, parse_key
 from sparkctl.errors import SparkctlError
 from sparkctl.tui.command_dispatcher import CommandDispatcher
-from sparkctl.tui.global_actions import GlobalActions
+from sparkctl.tui.global_actions import perform_global_action
 from sparkctl.tui.panel import Panel
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
@@ -119,7 +120,7 @@ class PanelApp(Panel):
         self.register_theme(LIGHT_THEME)
         self.defect: BaseException | None = None
         self._colourless = colourless
-        self.global_actions = GlobalActions(self)
+        self.perform_global_action = partial(perform_global_action, self)
         self.orders = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit
         self._has_begun = False

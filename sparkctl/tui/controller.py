@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkctl.clock import Clock, SystemClock
-from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.commands.doctor_checks import CheckNodes
+from sparkctl.commands.request import Request
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.concurrency import BackgroundTasks
 from sparkctl.context import CommandContext, InterruptSignal
 from sparkctl.errors import InvalidInput
@@ -71,6 +74,11 @@ class ControllerHost(Protocol):
     @property
     def node_names(self) -> tuple[NodeName, ...]:
         """The nodes, in the operator's order."""
+        ...
+
+    @property
+    def config_nodes(self) -> tuple[Node, ...]:
+        """The nodes of the config; none in a recording."""
         ...
 
     def is_operator_active(self, seconds: float) -> bool:
@@ -136,7 +144,7 @@ async def run_demo_steps(controller: PanelController, panel: ControllerHost, sto
         if one.says:
             controller.show_notice(one.says, TextStyle.ACCENT)
         if one.words:
-            controller.start_command(one.words, by_hand=False)
+            controller.start_command(controller.parse_command(one.words), by_hand=False)
             while controller.store.jobs.running:
                 await controller.clock.sleep(_DEMO_POLL_SECONDS)
 
@@ -351,28 +359,36 @@ class PanelController:
 
     # --- what the operator starts ---
 
-    def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
-        """Start a command line. Raises `SparkctlError` where it is not valid."""
+    def start_command(self, request: Request, *, by_hand: bool = True) -> None:
+        """Start a command."""
         self.is_taken_over = self.is_taken_over or by_hand
-        started = self.parse_command(words)
-        if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
+        started = self.prepare_command(request)
+        if isinstance(request, CheckNodes):
             self._panel.open_screen("doctor")
         if started.verb in ("resume", "abort"):
             self.hide_finished_switch()
             self._panel.open_screen("switch")
-        if started.verb in ("down", "free"):
-            self.jobs.detach_starts(started)
+        if isinstance(request, StopInstance):
+            self.jobs.detach_starts(request, started.nodes)
         self._start_job(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.node_names:
             self._panel.select_node(self._panel.node_names.index(NodeName(started.nodes[0])))
 
-    def parse_command(self, words: Sequence[str]) -> PreparedCommand:
-        """Return the prepared command. Raises `SparkctlError` where the line is not valid."""
+    def parse_command(self, words: Sequence[str]) -> Request:
+        """Return what a command line asks for. Raises `SparkctlError` where it is not valid, or shows a screen."""
         commands = self._panel.setup.commands
-        if commands is None:
+        request = None if commands is None else commands.parse_request(words)
+        if not isinstance(request, Request):
             raise InvalidInput("this panel has no commands")
-        return commands.parse_command(
-            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
+        return request
+
+    def prepare_command(self, request: Request) -> PreparedCommand:
+        """Return the command with a context of its own."""
+        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
+        nodes = self._panel.config_nodes
+        only_node = str(nodes[0].name) if len(nodes) == 1 else None
+        return PreparedCommand(
+            request=request, context=context, events=partial(request.run, context), only_node=only_node
         )
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
@@ -383,16 +399,7 @@ class PanelController:
         """Run `doctor` on these nodes, except where it already runs."""
         wanted = [node for node in nodes if node.name not in self.store.jobs.doctor.running_nodes]
         if wanted:
-            context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
-            self._start_job(
-                PreparedCommand(
-                    verb="doctor",
-                    words=("doctor",),
-                    nodes=tuple(str(node.name) for node in wanted),
-                    context=context,
-                    events=lambda: check_nodes(context, wanted),
-                )
-            )
+            self._start_job(self.prepare_command(CheckNodes(wanted)))
 
     def _start_job(self, prepared: PreparedCommand) -> None:
         names = tuple(map(NodeName, prepared.nodes))

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.screen import ModalScreen
 
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, ActionId, list_enabled_actions
-from sparkctl.concurrency import BackgroundTasks
+from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_lines
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
+    from sparkctl.commands.request import Request, ScreenTarget
+    from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.model.node import Node, NodeName
+    from sparkctl.model.profile import Profile
     from sparkctl.monitor.activity import Notice
     from sparkctl.monitor.switch_progress import SwitchProgress
     from sparkctl.profiles.profile_library import ProfileOffer
@@ -58,6 +61,10 @@ class FrontScreen(Protocol):
         """The actions of this screen, in the order of the help."""
         ...
 
+    def action_handlers(self) -> Mapping[ActionId, Callable[[], object]]:
+        """Return what this screen does itself, by action."""
+        ...
+
     def already_shows(self, message: str) -> bool:
         """Tell whether the screen shows this message already."""
         ...
@@ -76,14 +83,18 @@ class FrontScreen(Protocol):
 
 
 class Dispatcher(Protocol):
-    """Carries out command lines and opens the dialogs that lead to them."""
+    """Carries out requests and command lines, and opens the dialogs that lead to them."""
 
-    def dispatch(self, words: Sequence[str]) -> None:
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
         """Carry out a command line. Raises `SparkctlError` where it is refused."""
         ...
 
-    def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
-        """Carry out a command line after the operator has confirmed it."""
+    def dispatch_request(self, request: Request | ScreenTarget) -> None:
+        """Carry out a request. Raises `SparkctlError` where it is refused."""
+        ...
+
+    def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
+        """Return the request to switch to a profile on these nodes."""
         ...
 
     def plan_selected_switch(self) -> None:
@@ -103,14 +114,6 @@ class Dispatcher(Protocol):
         ...
 
 
-class ActionHandler(Protocol):
-    """Runs the actions that a screen does not handle itself."""
-
-    def perform_action(self, one: Action) -> None:
-        """Run an action."""
-        ...
-
-
 class Panel(App[tuple[str, ...]]):
     """The app without its life: `PanelApp` adds start, keys and exit. ``pasted``: the text of an import that was cancelled.
 
@@ -118,7 +121,7 @@ class Panel(App[tuple[str, ...]]):
     """
 
     orders: Dispatcher
-    global_actions: ActionHandler
+    perform_global_action: Callable[[Action], None]  # for what the screen in front does not do itself
     confirm_exit: Callable[[SwitchProgress], None]
     tones: Mapping[TextStyle, Style]
 
@@ -131,6 +134,7 @@ class Panel(App[tuple[str, ...]]):
         self.controller: PanelController | None = None  # before the first paint
         self.controller_ready = asyncio.Event()
         self.keyboard = KeyQueue(self, self.spawn_task, self.deliver_key_event)
+        has_pending_input.set(self.keyboard.has_pending_key)
         self._current_nodes = setup.nodes
         self._selected_index = 0
         self._chosen_instances: dict[NodeName, str] = {}
@@ -219,6 +223,7 @@ class Panel(App[tuple[str, ...]]):
         names, controller = self.node_names, self.controller
         now = ActionContext(
             names=names,
+            config_nodes=self.config_nodes,
             node=self.selected_node,
             readonly=self.setup.readonly,
             replaying=self.setup.recording is not None,
@@ -316,10 +321,11 @@ class Panel(App[tuple[str, ...]]):
         if why := one.why_not(self.build_action_context()):
             self.show_toast(why)
             return
-        what = one.id.name.lower()
-        getattr(front, f"do_{what}", getattr(self.global_actions, f"do_{what}", self.global_actions.perform_action))(
-            one
-        )
+        own = {} if front is None else front.action_handlers()
+        if one.id in own:
+            own[one.id]()
+        else:
+            self.perform_global_action(one)
 
     def action_act(self, name: str) -> None:
         """Run an action from a key binding."""
@@ -367,10 +373,17 @@ class Panel(App[tuple[str, ...]]):
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
 
-    def run_command_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line; show the error where it is refused."""
+    def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line, after a question as before this action; show the error where it is refused."""
         try:
-            self.orders.dispatch(words)
+            self.orders.dispatch_line(words, confirms)
+        except SparkctlError as error:
+            self.show_error(error)
+
+    def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
+        """Carry out a request; show the error where it cannot be made or is refused."""
+        try:
+            self.orders.dispatch_request(build_request())
         except SparkctlError as error:
             self.show_error(error)
 
