@@ -24,6 +24,11 @@ from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views import meter_view as words
 from sparkctl.views.meter_view import IDLE
+from sparkctl.views.overview.startup_timeline_view import (
+    render_startup_duration,
+    render_startup_progress,
+    render_startup_timeline,
+)
 from sparkctl.views.overview.tile_model import (
     TRANSITION_PHASES,
     NodeTileModel,
@@ -51,11 +56,6 @@ from sparkctl.views.overview.tile_rows import (
     render_unreachable,
 )
 from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
-from sparkctl.views.startup_timeline_view import (
-    render_startup_duration,
-    render_startup_progress,
-    render_startup_timeline,
-)
 from sparkctl.views.text.charts import render_claim_bar, render_gauge
 from sparkctl.views.text.frame_layout import (
     RowBlock,

@@ -8,12 +8,14 @@ from itertools import groupby, zip_longest
 
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.fabric_view import render_fabric
+from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
+from sparkctl.views.event_log_view import render_event_log_entry
 from sparkctl.views.finding_view import format_since
-from sparkctl.views.overview.event_log_view import EventLogEntry, render_event_log_entry
+from sparkctl.views.overview.fabric_view import render_fabric
+from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_model import (
     NodeTileModel,
     build_instance_badge,
@@ -42,7 +44,6 @@ from sparkctl.views.overview.tile_rows import (
     render_throughput,
     render_unreachable,
 )
-from sparkctl.views.startup_timeline_view import render_startup_progress
 from sparkctl.views.text.frame_layout import (
     BLANK_DROP_PRIORITY,
     MIN_TILE_LINES,
@@ -278,15 +279,6 @@ def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
 
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
-
-
-@dataclass(frozen=True, slots=True)
-class RecentLogLine:
-    """A log line that arrived a moment ago."""
-
-    node: NodeName
-    instance: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
