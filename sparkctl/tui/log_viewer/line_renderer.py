@@ -44,26 +44,13 @@ class LogSymbols:
     cut: str = "…"
 
 
-ASCII_SYMBOLS = LogSymbols(
-    ready="*",
-    failure="x",
-    error="!",
-    warning="-",
-    goes_on=".",
-    here=">",
-    more=">",
-    less="<",
-    stdout="|",
-    stderr=":",
-    cut="~",
-)
+_SYMBOLS = LogSymbols()
 
 
 class LogLineRenderer:
     """Renders rows of ``width`` columns. ``styles`` has a style for each of `STYLE_NAMES`; ``base`` is for other text."""
 
-    def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
-        self.symbols = ASCII_SYMBOLS if ascii_only else LogSymbols()
+    def __init__(self, sources: Sequence[str], *, zone: tzinfo | None = None) -> None:
         self.width = 80
         self.has_times = False
         self.has_sources = False
@@ -72,7 +59,7 @@ class LogLineRenderer:
         self.styles: dict[str, Style] = {}
         self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and number of the lines that prove a verdict
         self._zone = zone
-        names = [truncate_text(_to_ascii_name(name) if ascii_only else name, _MAX_NAME_COLUMNS) for name in sources]
+        names = [truncate_text(name, _MAX_NAME_COLUMNS) for name in sources]
         self._wide = max(map(cell_len, names))
         self._names = [name + " " * (self._wide - cell_len(name)) for name in names]
 
@@ -101,16 +88,16 @@ class LogLineRenderer:
         stop = min(row.stop, find_fit_end(text, start, self.text_width))
         tail = ""
         if text[stop : row.stop].strip():
-            tail = self.symbols.more
+            tail = _SYMBOLS.more
         elif stop == len(text) < len(line.text):
-            tail = f"{self.symbols.cut}+{len(line.text) - len(text):,}"
+            tail = f"{_SYMBOLS.cut}+{len(line.text) - len(text):,}"
         if tail:
             stop = max(start, min(stop, find_fit_end(text, start, self.text_width - cell_len(tail))))
         gutter = self._render_gutter(row, is_current=is_current, goes_on=goes_on)
         own = self._line_styles(line, is_current=is_current)
         pieces = self._build_segments(text, start, stop, [*own, *spans], self._base_style(line, is_current=is_current))
         if left and start:
-            gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
+            gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{_SYMBOLS.less}", self.base + self.styles["dim"])
         room = self.text_width - cell_len(text[start:stop]) - cell_len(tail)
         rest = [Segment(" " * max(0, room), self._base_style(line, is_current=is_current))]
         if tail:
@@ -148,8 +135,8 @@ class LogLineRenderer:
         line = row.line
         is_first = row.start == 0
         symbol, style = self._choose_symbol(line, is_current=is_current) if is_first else (" ", self.base)
-        if goes_on and symbol == self.symbols.error:
-            symbol = self.symbols.goes_on
+        if goes_on and symbol == _SYMBOLS.error:
+            symbol = _SYMBOLS.goes_on
         dim = self.base + self.styles["dim"]
         found = [Segment(f"{symbol} ", style)]
         time, number = self._time_width(), self._number_width()
@@ -164,20 +151,20 @@ class LogLineRenderer:
             found.append(Segment(self._names[line.source] if is_first else " " * self._wide, colour))
             found.append(Segment(" ", dim))
         if time or self._shows_sources:
-            found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))
+            found.append(Segment(f"{_SYMBOLS.stderr if line.is_stderr else _SYMBOLS.stdout} ", dim))
         return found
 
     def _choose_symbol(self, line: BufferedLine, *, is_current: bool) -> tuple[str, Style]:
         if line.mark is LineMark.FAILURE:
-            return self.symbols.failure, self.base + self.styles["failure"]
+            return _SYMBOLS.failure, self.base + self.styles["failure"]
         if line.mark is LineMark.READY:
-            return self.symbols.ready, self.base + self.styles["ready"]
+            return _SYMBOLS.ready, self.base + self.styles["ready"]
         if is_current:
-            return self.symbols.here, self.base + self.styles["current"]
+            return _SYMBOLS.here, self.base + self.styles["current"]
         if line.level is LogLevel.ERROR:
-            return self.symbols.error, self.base + self.styles["error"]
+            return _SYMBOLS.error, self.base + self.styles["error"]
         if line.level is LogLevel.WARNING:
-            return self.symbols.warning, self.base + self.styles["warning"]
+            return _SYMBOLS.warning, self.base + self.styles["warning"]
         return " ", self.base
 
     def _base_style(self, line: BufferedLine, *, is_current: bool) -> Style:
@@ -254,7 +241,3 @@ def _attach_offsets(pieces: Sequence[Segment], start: int, serial: int) -> list[
         found.append(Segment(text, (style or Style.null()) + Style.from_meta({"offset": (start, serial)})))
         start += len(text)
     return found
-
-
-def _to_ascii_name(name: str) -> str:
-    return name.encode("ascii", "replace").decode()

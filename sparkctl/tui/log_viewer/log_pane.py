@@ -15,7 +15,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
-from textual.scrollbar import ScrollBarRender
 from textual.widget import Widget
 
 from sparkctl.logs.buffer import LogBuffer
@@ -36,13 +35,13 @@ class StatusSegment:
     rank: int = 0
 
 
-def build_mode_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
+def build_mode_segments(state: LogViewState) -> list[StatusSegment]:
     """Return the mode and the number of lines, which are always shown."""
     if state.is_following:
-        mode = [StatusSegment("> following" if ascii_only else "● following", "$text-success")]
+        mode = [StatusSegment("● following", "$text-success")]
     else:
         new = f" +{state.new:,} new" if state.new else ""
-        mode = [StatusSegment(("= paused" if ascii_only else "‖ paused") + new, "bold $text-warning")]
+        mode = [StatusSegment(f"‖ paused{new}", "bold $text-warning")]
     if not state.total:
         count = "no line yet" if state.was_waited_for else "reading ..."
     elif state.hidden and state.shown == state.total:
@@ -54,7 +53,7 @@ def build_mode_segments(state: LogViewState, *, ascii_only: bool = False) -> lis
     return [*mode, StatusSegment(count, "$foreground 75%", rank=4)]
 
 
-def build_setting_segments(state: LogViewState, *, ascii_only: bool = False) -> list[StatusSegment]:
+def build_setting_segments(state: LogViewState) -> list[StatusSegment]:
     """Return the search, the filter, the source and the settings."""
     found: list[StatusSegment] = []
     if state.find:
@@ -73,12 +72,12 @@ def build_setting_segments(state: LogViewState, *, ascii_only: bool = False) -> 
     elif state.sources > 1:
         found.append(StatusSegment(f"{state.sources} by time", "$foreground 75%", rank=6))
     if state.left:
-        found.append(StatusSegment(f"{'>' if ascii_only else '→'} {state.left}", "$foreground 75%", rank=6))
+        found.append(StatusSegment(f"→ {state.left}", "$foreground 75%", rank=6))
     set_to = (("wrap", state.is_wrapped), ("times", state.has_times), ("numbers", state.has_numbers))
     settings = [name for name, is_on in set_to if is_on]
     found += [StatusSegment(name, "$foreground 75%", rank=7) for name in settings]
     if state.trouble is not None:
-        found.append(StatusSegment("! in memory only" if ascii_only else "▲ in memory only", "$text-warning", rank=2))
+        found.append(StatusSegment("▲ in memory only", "$text-warning", rank=2))
     return found
 
 
@@ -89,12 +88,12 @@ def _format_match_count(state: LogViewState) -> str:
     return f"{state.at if state.at is not None else '—'}/{state.found:,}{share}"
 
 
-def format_status_line(state: LogViewState, width: int, *, ascii_only: bool = False) -> Content:
+def format_status_line(state: LogViewState, width: int) -> Content:
     """Return the whole line; a note, or the error of a pattern, takes the place of the settings."""
-    left = build_mode_segments(state, ascii_only=ascii_only)
-    right = build_setting_segments(state, ascii_only=ascii_only)
+    left = build_mode_segments(state)
+    right = build_setting_segments(state)
     if state.fault is not None:
-        right = [StatusSegment(f"{'!' if ascii_only else '▲'} {state.fault}: filters nothing", "$text-error")]
+        right = [StatusSegment(f"▲ {state.fault}: filters nothing", "$text-error")]
     elif state.note is not None:
         right = [StatusSegment(state.note, "bold"), *(piece for piece in right if piece.text != state.note)]
     room = width - 2
@@ -129,9 +128,8 @@ class LogStatusLine(Widget):
     LogStatusLine { height: 1; width: 1fr; background: $foreground 6%; }
     """
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._ascii_only = ascii_only
         self._state = LogViewState()
 
     def show_state(self, state: LogViewState) -> None:
@@ -142,18 +140,11 @@ class LogStatusLine(Widget):
 
     def render(self) -> Content:
         """Return the line."""
-        return format_status_line(self._state, self.size.width, ascii_only=self._ascii_only)
+        return format_status_line(self._state, self.size.width)
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-class AsciiScrollBarRender(ScrollBarRender):
-    """A scrollbar without the block characters that draw its ends in eighths of a cell."""
-
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
-    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 class LogPane(Vertical):
@@ -175,16 +166,14 @@ class LogPane(Vertical):
         *,
         instance: str = "log",
         directory: Path | None = None,
-        ascii_only: bool = False,
         zone: tzinfo | None = None,
         now: Callable[[], datetime] = _utc_now,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
-        self.view = LogView(book, ascii_only=ascii_only, zone=zone)
+        self.view = LogView(book, zone=zone)
         self.view.key_filter = self._route_key_to_prompt
-        self._ascii_only = ascii_only
-        self._status = LogStatusLine(ascii_only=ascii_only)
+        self._status = LogStatusLine()
         self._prompt = SearchPrompt()
         self._has_typed = False  # whether anything was typed since the prompt opened
         self._instance = instance
@@ -197,12 +186,6 @@ class LogPane(Vertical):
         yield self.view
         yield self._prompt
         yield self._status
-
-    def on_mount(self) -> None:
-        """Use ASCII scrollbars where the terminal needs them."""
-        if self._ascii_only:
-            for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
-                bar.renderer = AsciiScrollBarRender  # type: ignore[misc]
 
     @on(LogView.Changed)
     def _show_state(self, event: LogView.Changed) -> None:

@@ -486,12 +486,11 @@ class LogView(LogScrollView, can_focus=True):
         self,
         book: LogBuffer,
         *,
-        ascii_only: bool = False,
         zone: tzinfo | None = None,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(book, LogLineRenderer(book.sources, ascii_only=ascii_only, zone=zone), id=id, classes=classes)
+        super().__init__(book, LogLineRenderer(book.sources, zone=zone), id=id, classes=classes)
         self.state = LogViewState()
         self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled
         self.seek = LogNavigator(self.sight, self.place, self.show_note)

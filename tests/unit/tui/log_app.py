@@ -42,15 +42,12 @@ class LogApp(App[None]):
         sources: tuple[str, ...] = ("spark1",),
         *,
         most_lines: int = 1_000_000,
-        ascii_only: bool = False,
         ansi_color: bool | None = None,
     ) -> None:
         super().__init__(ansi_color=ansi_color)
         self.directory = directory
         self.book = LogBuffer(sources, spool=DiskLineBuffer(directory, most_lines=most_lines))
-        self.pane = LogPane(
-            self.book, instance="qwen36", directory=directory, ascii_only=ascii_only, zone=UTC, now=lambda: NOON
-        )
+        self.pane = LogPane(self.book, instance="qwen36", directory=directory, zone=UTC, now=lambda: NOON)
         self.copied: list[str] = []
 
     def compose(self) -> ComposeResult:
@@ -73,7 +70,7 @@ class LogApp(App[None]):
     def status(self) -> str:
         """Return the text of the status line."""
         status = self.pane.query_one(LogStatusLine)
-        return format_status_line(self.view.state, status.size.width, ascii_only=status._ascii_only).plain
+        return format_status_line(self.view.state, status.size.width).plain
 
 
 async def wait_until_settled(pilot: Pilot[None]) -> None:

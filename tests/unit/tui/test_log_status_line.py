@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sparkctl.tui.log_viewer.log_pane import LogViewState, format_status_line
+from sparkctl.views.text.styled_text import to_ascii
 
 FULL = LogViewState(
     is_following=False, new=124, total=1204, shown=17, find="oom", found=17, at=3, only="!info",
@@ -53,8 +54,9 @@ WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200
 @settings(deadline=None)
 @given(
     st.builds(LogViewState, note=st.none() | WORDS, fault=st.none() | WORDS, find=WORDS, only=WORDS, source=WORDS),
-    st.booleans(),
     st.integers(40, 150),
 )
-def test_the_status_line_fits_from_40_columns(state: LogViewState, ascii_only: bool, width: int) -> None:
-    assert cell_len(format_status_line(state, width, ascii_only=ascii_only).plain) == width
+def test_the_status_line_fits_from_40_columns(state: LogViewState, width: int) -> None:
+    line = format_status_line(state, width).plain
+    assert cell_len(line) == cell_len(to_ascii(line)) == width
+    assert to_ascii(line).count("?") == line.count("?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.scrollbar import ScrollBarRender
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.views.text.charts import render_memory_bar
@@ -102,6 +103,12 @@ HOSTILE_NAMES = (
     "a" * 300,
     "",
 )
+
+
+def test_a_scrollbar_has_no_question_marks_in_ascii() -> None:
+    bars = "".join((*ScrollBarRender.VERTICAL_BARS, *ScrollBarRender.HORIZONTAL_BARS))
+    assert "?" not in to_ascii(bars)
+    assert len(to_ascii(bars)) == len(bars)
 
 
 def test_our_symbols_are_narrow_by_the_table_of_rich() -> None:
