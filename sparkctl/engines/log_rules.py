@@ -41,6 +41,19 @@ _FAILURE_WORDS = (
         "NVIDIA Driver",
         "not found",
     ),
+    *("out of resource", "No supported CUDA", "tcgen05", "nvcc", "ninja", "inja", "ptxas", "PTXAS", "misaligned"),
+    *("undefined symbol", "cannot open shared", "Got completion", "shut down too early", "% full", "OutOfMemory"),
+    *("unable to find tensor", "unknown projector", "max seq len", "Broken pipe", "on SocketImpl", "got 0 bytes"),
+    *(
+        "apturing",
+        "NCCL",
+        "no allocator was set",
+        "only support",
+        "No available memory",
+        "MMA instruction",
+        "CUDA_HOME",
+        "actor",
+    ),
     *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
